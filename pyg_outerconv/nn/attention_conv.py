@@ -25,13 +25,11 @@ from ..theta import ThetaValue, ValueOutput
 from ..theta.theta import add_bias
 from .attention_options import (
     check_values,
-    checked_mask,
     form_of,
     normaliser_of,
     score_of,
     support_of,
     value_channels_of,
-    without_absent,
 )
 from .attention_support import (
     basis_on_support,
@@ -43,7 +41,15 @@ from .attention_support import (
 )
 from .checks import check_channels
 from .fold_output import FoldOutput
-from .inputs import Given, Inputs, check_devices, nodes_first, split_input
+from .inputs import (
+    Given,
+    Inputs,
+    check_devices,
+    checked_mask,
+    nodes_first,
+    split_input,
+    without_absent,
+)
 from .outer_conv import OuterConv
 from .shares import showing_shares, values_of_edges
 from .theta import view_of

@@ -1,11 +1,8 @@
-"""Options of an attention layer, and its argument ``source_mask``."""
+"""Options of an attention layer."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from ..attention import (
     EdgeFeatures,
@@ -14,10 +11,8 @@ from ..attention import (
     make_normaliser,
     make_score,
 )
-from ..errors import RefusedType, RefusedValue, unknown
+from ..errors import RefusedValue, unknown
 from ..families import Family, Hops, parse_family
-from ..graph import Features, SparseMatrix
-from .inputs import Inputs
 from .theta import ThetaModule
 
 
@@ -102,39 +97,3 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
         if wanted and theta.name not in WITH_VALUES:
             rule = f"{what} added to values"
             raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
-
-
-def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
-    """The mask after checks: booleans (*, M) on the device of the sources."""
-    count = "M" if inputs.num_sources is None else inputs.num_sources
-    rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
-    if not isinstance(source_mask, Tensor):
-        raise RefusedType(rule, wanted, type(source_mask).__name__)
-    known = inputs.num_sources is not None and source_mask.dim() > 0
-    if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
-        got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
-        raise RefusedValue(rule, wanted, got)
-    if inputs.source is not None and source_mask.device != inputs.source.device:
-        raise RefusedValue("source_mask is where x is", inputs.source.device, source_mask.device)
-    return source_mask
-
-
-def without_absent(inputs: Inputs, source_mask: Tensor) -> Inputs:
-    """The inputs with NaN and inf replaced by zeros in absent sources.
-
-    Zero times NaN or inf is NaN, so a share of zero would not keep them from other nodes.
-    """
-    source = _without(inputs.source, source_mask)
-    return inputs._replace(source=source, target=source if inputs.is_single else inputs.target)
-
-
-def _without(x: Features, there: Tensor) -> Features:
-    if isinstance(x, SparseMatrix):
-        if there.dim() > 1:
-            return x  # sparse features have no batch; the values of heads refuse it later
-        count = x.sparsity.rowptr.diff().long()
-        there = torch.repeat_interleave(there, count, output_size=x.num_entries)
-        return x.with_values(x.value.masked_fill(~there & ~x.value.isfinite(), 0.0))
-    if x is None or not x.is_floating_point() or there.shape not in (x.shape[-2:-1], x.shape[:-1]):
-        return x
-    return x.masked_fill(~there.unsqueeze(-1) & ~x.isfinite(), 0.0)

@@ -142,6 +142,46 @@ def _features(x: Any) -> tuple[Features, int | None]:
     return x, x.size(0)
 
 
+def checked_mask(source_mask: Any, inputs: Inputs) -> Tensor:
+    """The mask after checks: booleans (*, M) on the device of the sources."""
+    count = "M" if inputs.num_sources is None else inputs.num_sources
+    rule, wanted = "source_mask says which sources there are", f"booleans (*, {count})"
+    if not isinstance(source_mask, Tensor):
+        raise RefusedType(rule, wanted, type(source_mask).__name__)
+    known = inputs.num_sources is not None and source_mask.dim() > 0
+    if source_mask.dtype != torch.bool or not known or source_mask.size(-1) != inputs.num_sources:
+        got = f"{source_mask.dtype} {tuple(source_mask.shape)}"
+        raise RefusedValue(rule, wanted, got)
+    if inputs.source is not None and source_mask.device != inputs.source.device:
+        raise RefusedValue("source_mask is where x is", inputs.source.device, source_mask.device)
+    return source_mask
+
+
+def without_absent(inputs: Inputs, source_mask: Tensor, wholly: bool = False) -> Inputs:
+    """The inputs with zeros for NaN and inf of absent sources, or ``wholly`` for all they hold.
+
+    Zero times NaN or inf is NaN, so a share of zero would not keep them from other nodes. Targets
+    stay as they are where all is left out, for what absent nodes ask is theirs.
+    """
+    source = _without(inputs.source, source_mask, wholly)
+    own = inputs.is_single and not wholly
+    return inputs._replace(source=source, target=source if own else inputs.target)
+
+
+def _without(x: Features, there: Tensor, wholly: bool) -> Features:
+    if isinstance(x, SparseMatrix):
+        if there.dim() > 1:
+            return x  # sparse features have no batch; the values of heads refuse it later
+        count = x.sparsity.rowptr.diff().long()
+        there = torch.repeat_interleave(there, count, output_size=x.num_entries)
+        lost = ~there if wholly else ~there & ~x.value.isfinite()
+        return x.with_values(x.value.masked_fill(lost, 0.0))
+    if x is None or not x.is_floating_point() or there.shape not in (x.shape[-2:-1], x.shape[:-1]):
+        return x
+    lost = ~there.unsqueeze(-1)
+    return x.masked_fill(lost if wholly else lost & ~x.isfinite(), 0.0)
+
+
 RULE = "what a layer is called with is where its parameters are"
 
 

@@ -1,5 +1,6 @@
 """OuterConv: the one layer, Y = Σ_k A_kᵀ X Θ_k, as a PyG MessagePassing."""
 
+from dataclasses import replace
 from typing import Any, Optional, Union
 
 import torch
@@ -29,7 +30,15 @@ from .checks import (
 )
 from .dense import DenseForms
 from .hooks import MessageHooks
-from .inputs import Given, Inputs, check_devices, nodes_first, split_input
+from .inputs import (
+    Given,
+    Inputs,
+    check_devices,
+    checked_mask,
+    nodes_first,
+    split_input,
+    without_absent,
+)
 from .messages import FirstOfEqual, convolve_by_messages
 from .prepare import prepare_basis
 from .root import add_root
@@ -215,6 +224,7 @@ class OuterConv(DenseForms, MessageHooks):
         batch: Union[Tensor, OptPairTensor, None] = None,
         edge_attr: OptTensor = None,
         pos: Union[Tensor, OptPairTensor, None] = None,
+        source_mask: OptTensor = None,
     ) -> Tensor:
         r"""Runs the layer.
 
@@ -234,16 +244,44 @@ class OuterConv(DenseForms, MessageHooks):
                 whose values are functions of them (:obj:`Kernel`).
             pos (torch.Tensor or tuple, optional): The node positions :math:`(N, D)`, or those of
                 sources and targets, for the same families.
+            source_mask (torch.Tensor, optional): Booleans :math:`(*, M)`: the sources that are
+                present, for families with heads of attention, linear ones among them. Heads ignore
+                edges of absent sources, as in :class:`AttentionConv`; matrices of the graph beside
+                them keep their values, and what absent sources send is zero.
         """
-        inputs = split_input(x, self.flow)
+        inputs, content = split_input(x, self.flow), None
+        if source_mask is not None:
+            inputs, content = self._masked(inputs, source_mask, edge_index)
         root = self.root
         is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
         waiting = self._waiting(inputs) if is_lazy else []
         given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        basis = self._basis(inputs, given)
+        basis = self._basis(inputs, given, content)
         if is_lazy:
             self._materialize(waiting)
+        if source_mask is not None:
+            inputs = without_absent(inputs, source_mask, wholly=True)
         return self._convolve(inputs, basis, self._parameter(inputs))
+
+    def _masked(
+        self, inputs: Inputs, source_mask: Tensor, edge_index: Any
+    ) -> tuple[Inputs, Content]:
+        """The inputs without NaN and inf of absent sources, and the content, which says who is.
+
+        Raises:
+            ValueError: nothing reads the mask, or inputs are not summed.
+            TypeError: the mask is not of booleans.
+        """
+        source_mask = checked_mask(source_mask, inputs)
+        if not self._reads_content or isinstance(edge_index, Basis):
+            rule = "source_mask says which sources heads of attention may attend to"
+            got = edge_index if self._reads_content else self.family
+            raise RefusedValue(rule, "such heads in the family, and no basis given", got)
+        if self.aggr != "sum" or self.label_reduce != "sum":
+            rule = "sources that source_mask leaves out add nothing to a sum"
+            raise RefusedValue(rule, "aggr='sum'", f"{self.aggr!r}, {self.label_aggr!r}")
+        inputs = without_absent(inputs, source_mask)
+        return inputs, replace(self._content(inputs), present=source_mask.movedim(-1, 0))
 
     def _convolve(
         self, inputs: Inputs, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None

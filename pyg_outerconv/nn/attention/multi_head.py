@@ -129,7 +129,8 @@ def linear_attention(
     """Y_n = Σ_h φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ / φ(q_n)ᵀ Σ_m φ(k_m), concatenated or projected.
 
     From the `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper, equations 5 and 9.
-    It is called as ``conv(x)``, with a pair x where M ≠ N, and with ``batch`` for several graphs.
+    It is called as ``conv(x)``, with a pair x where M ≠ N, ``batch`` for several graphs, and
+    ``source_mask`` for sources that are not there.
 
     >>> import torch
     >>> conv = linear_attention(16, 8, heads=2, causal=True)

@@ -6,8 +6,11 @@ import pytest
 import torch
 from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
-from pyg_outerconv.attention import NORMALISERS
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv import OuterConv
+from pyg_outerconv.attention import NORMALISERS, GATv2, KeyQuery, Softmax
+from pyg_outerconv.families import GCN, Attention, Compose, Hops, LinearAttention, Stack
+from pyg_outerconv.nn import AttentionConv, linear_attention
+from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 NOTHING = (torch.nan, torch.inf, -torch.inf)
 
@@ -90,3 +93,62 @@ def test_a_source_that_asks_too_asks_with_zeros_for_what_is_no_number():
     cleaned = x.detach().masked_fill(~broken.isfinite(), 0.0)
     wanted = truth(conv, x[there], cleaned, torch.ones(8, 8, dtype=torch.bool)[there])
     assert_near(conv(broken, source_mask=there), wanted)
+
+
+@pytest.mark.parametrize("root", [False, True], ids=["", "root"])
+@pytest.mark.parametrize("by_messages", [False, True], ids=["", "messages"])
+@pytest.mark.parametrize("make", [lambda: KeyQuery(2, 3, P), lambda: GATv2(2, 3, P, own=True)])
+def test_beside_matrices_of_the_graph_they_send_nothing(make, by_messages, root):
+    broken, x, there = drawn(3, 8)
+    edges, score = edges_of(torch.rand(8, 8) < 0.5), make()
+    family = Stack(GCN(), Attention(score, Hops(), Softmax()))
+    conv = OuterConv(P, 5, family, bias=False, root_weight=root).double()
+    conv.fuse = not by_messages
+    heads = AttentionConv(P, 5, 2, score=score, combine="sum", bias=False).double()
+    _, shares = heads(broken, edges, source_mask=there, return_attention_weights=True)
+    graph = OuterConv(P, 5, GCN()).double().basis(x, edges)
+    matrices = torch.cat([graph.to_dense(), shares.to_dense()])[..., there]
+    sent = x.masked_fill(~there.unsqueeze(1), 0.0)
+    found = conv(broken, edges, source_mask=there)[there]
+    wanted = torch.einsum("kmn,mp,kpq->nq", matrices, sent, conv.theta_value().squeeze(1))
+    wanted = wanted + x[there] @ conv.root().flatten(0, 2) if root else wanted
+    assert_near(found, wanted)
+    assert_same_gradients(found, conv(x, edges, source_mask=there)[there], [*conv.parameters()])
+    (of_broken,) = torch.autograd.grad(found.sin().sum(), broken)
+    assert of_broken.isfinite().all()
+    assert not of_broken[~there].any()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("feature_map", ["elu+1", "relu", "exp", "identity"])
+def test_linear_attention_leaves_them_out(feature_map, causal):
+    conv = linear_attention(P, 6, 2, feature_map=feature_map, causal=causal).double()
+    items = [drawn(seed, 9) for seed in (4, 5)]
+    broken, x, there = (torch.stack(parts).detach() for parts in zip(*items, strict=True))
+    broken.requires_grad_()
+    found = conv(broken, None, source_mask=there)
+    for number in range(2):
+        kept = there[number]
+        item, of_item = found[number][kept], x[number][kept]
+        assert_near(item, conv(of_item, None))
+        (gradient,) = torch.autograd.grad(item.sum(), broken, retain_graph=True)
+        assert gradient.isfinite().all()
+        assert not gradient[number][~kept].any()
+
+
+def test_a_mask_that_nothing_reads_is_refused():
+    x, there = torch.randn(3, P), torch.tensor([True, False, True])
+    edges, heads = torch.tensor([[0, 1], [1, 2]]), LinearAttention(1, 2)
+    conv = OuterConv(P, 2, heads)
+    for run, message in (
+        (lambda: OuterConv(P, 2, GCN())(x, edges, source_mask=there), "such heads in the family"),
+        (lambda: conv(x, conv.basis(x, edges), source_mask=there), "no basis given"),
+        (lambda: OuterConv(P, 2, heads, aggr="mean")(x, edges, source_mask=there), "aggr='sum'"),
+        (lambda: conv(x, edges, source_mask=there[:2]), r"booleans \(\*, 3\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run()
+    with pytest.raises(TypeError, match="source_mask says which sources there are"):
+        conv(x, edges, source_mask=[True] * 3)
+    chain = OuterConv(P, 2, Compose(GCN(), heads))
+    assert chain(x, edges, source_mask=there).isfinite().all()
