@@ -196,9 +196,18 @@ def with_positions(
             "such as Part(...)"
         )
         raise RefusedValue(rule, expected, "scores that read positions")
-    source = positions_of(sources, torch.float64)[0]
+    given = getattr(sources, "pos", None)
+    source = positions_of(sources, torch.float64)[0] if given is None else given[0]
+    if source.size(0) != sources.size[0]:
+        raise RefusedValue("pos needs a row for each source", sources.size[0], source.size(0))
     pos = source, source.index_select(0, as_list(place, source.device))
     return structure.at(pos)
+
+
+def stand_alone(structure: Structure) -> bool:
+    """Whether targets have no positions of their own: there are none, or one tensor for both."""
+    pos = getattr(structure, "pos", None)
+    return pos is None or pos[0] is pos[1]
 
 
 def narrowed(over: Edges, place: Places) -> Edges:

@@ -12,7 +12,7 @@ from ..attention import IndexTerm
 from ..attention.edge_context import EdgeContext, exact_type
 from ..attention.normalise import L1, Normaliser
 from ..attention.projection import PerHead, Queries
-from ..attention.queries import with_positions
+from ..attention.queries import stand_alone, with_positions
 from ..attention.score import Score, check_scores
 from ..attention.score_basis import basis_of, type_of_values, with_terms
 from ..basis.base import Basis
@@ -238,7 +238,7 @@ class Attention(ContentFamily):
         known = [None if x is None else x.shape[0] for x in (content.source, targets)]
         if any(count not in (None, end) for count, end in zip(known, over.size, strict=True)):
             raise RefusedValue("a support has the sources and the queries", known, over.size)
-        if self.align is not None and self._reads_positions and structure.pos is None:
+        if self.align is not None and self._reads_positions and stand_alone(structure):
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
         return self._of_content(over, structure, content, asked, self._lists(over, content.source))

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from ..attention.projection import PerHead, Queries, channels_of
-from ..attention.queries import LearnedQueries, Places, QueryModule, placed, with_positions
+from ..attention.queries import (
+    LearnedQueries,
+    Places,
+    QueryModule,
+    placed,
+    stand_alone,
+    with_positions,
+)
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
@@ -76,7 +83,7 @@ def structure_of_queries(
     """
     if align is None:
         return structure
-    positions = positions and getattr(structure, "pos", None) is None
+    positions = positions and stand_alone(structure)
     place = place_of_queries(structure, align, content, asked) if ordered or positions else None
     found = _between(structure, support, align, content, asked)
     if ordered and place is None:
@@ -179,6 +186,10 @@ def _read_for(align: Family, structure: Structure, content: Content) -> Any:
                 f"alignment=... at the call: {align.reads.expects}",
                 f"none, and {structure.noun}",
             )
+        if isinstance(structure, NodeSet) and structure.batch is None and structure.pos is not None:
+            # How many targets have positions is compared with the queries, which come first.
+            if not align.makes_use_of("pos"):
+                structure = replace(structure, known=(structure.known[0], None), pos=None)
         return require_kind(align, structure).read(structure)
     kind = require_kind(align, given)
     if isinstance(given, Structure):

@@ -180,6 +180,30 @@ def test_positions_that_are_given_go_first():
     assert not torch.allclose(elsewhere, conv(x, pos=pos)[rows])
 
 
+@pytest.mark.parametrize("support", ["complete", "causal"])
+def test_positions_of_sources_are_those_of_queries_that_are_sources(support):
+    conv = layer("key-query", support=support, terms=(ALiBi(HEADS),))
+    x, pos, part = features(NODES), torch.rand(NODES, 1).double().requires_grad_(), Part(4, 3)
+    few, rows = aligned(conv, part), rows_of(part)
+    found, wanted = few(x, pos=pos), conv(x, pos=pos)[rows]
+    assert_near(found, wanted)
+    assert_same_gradients(found, wanted, [x, pos])
+    assert_near(few(x, few.basis(x).over, pos=pos), wanted)
+
+
+@pytest.mark.parametrize("align", [Part(4, 3), LearnedQueries(4, P)], ids=repr)
+def test_positions_of_other_numbers_of_nodes_are_refused_by_name(align):
+    terms, x, pos = (ALiBi(HEADS),), features(NODES), torch.rand(NODES, 1).double()
+    conv = AttentionConv(P, Q, HEADS, support="complete", align=align, terms=terms).double()
+    for given in ((pos, pos[:3]), (pos, torch.rand(5, 1).double()), (pos[:3], pos[:4]), pos[:3]):
+        with pytest.raises(ValueError, match="pos (needs|has) a row"):
+            conv(x, pos=given)
+    assert conv(x, pos=(pos, pos[:4])).isfinite().all()
+    if isinstance(align, LearnedQueries):
+        with pytest.raises(ValueError, match=r"have no positions: .*pos=\(of sources"):
+            conv(x, pos=pos)
+
+
 def test_places_come_with_a_support_that_is_given():
     conv, x = layer("key-query", support="causal", terms=(ALiBi(HEADS),)), features(NODES)
     part = Part(4, 3)
