@@ -144,6 +144,14 @@ def test_a_root_is_read_and_never_written(texas: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "cache").rglob("*.pt"))
 
 
+def test_named_data_is_made_undirected(texas: Path) -> None:
+    listed, both = (data.load("texas", texas, undirected=way) for way in (False, True))
+    assert both.num_edges == 2 * listed.num_edges
+    assert torch.equal(both.data.edge_index[:, :6], listed.data.edge_index)
+    assert torch.equal(both.data.edge_index[:, 6:], listed.data.edge_index.flip(0))
+    assert both.fingerprint != listed.fingerprint == data.load("texas", texas).fingerprint
+
+
 def test_a_kept_copy_is_used_again(texas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = data.load("texas", texas)
     monkeypatch.setattr(pyg_datasets.WebKB, "process", no_network)

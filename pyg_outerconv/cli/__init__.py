@@ -74,9 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as leaving:  # after --help
         return leaving.exit_code
     except click.UsageError as error:
-        message = error.format_message().rstrip(".")
         path = "outerconv" if error.ctx is None else error.ctx.command_path
-        return _refuse(path, _family_option(error, words) or f"{message} (see {path} --help)")
+        return _refuse(path, f"{_usage(error)} (see {path} --help)")
     except Refused as error:
         return _refuse(_path(context), str(error))
     except KeyboardInterrupt:
@@ -104,14 +103,14 @@ def _refuse(path: str, message: str) -> int:
     return REFUSED
 
 
-def _family_option(error: click.UsageError, words: Sequence[str]) -> str | None:
-    """What to write in place of a flag that is an option of a family; None for other errors."""
-    command = "" if error.ctx is None else error.ctx.info_name
-    if not isinstance(error, click.NoSuchOption) or command not in ("train", "show"):
-        return None
-    from ..train.family_options import written_instead
-
-    return written_instead(error.option_name, words)
+def _usage(error: click.UsageError) -> str:
+    """What click says of an error, and where an option of a family is written."""
+    message = error.format_message().rstrip(".")
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return message
+    if "family" not in (parameter.name for parameter in error.ctx.command.params):
+        return message
+    return f'{message}; options of a family are written in its text: --family "walk(length=3)"'
 
 
 def _is_out_of_memory(error: Exception) -> bool:

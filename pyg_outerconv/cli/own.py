@@ -27,7 +27,10 @@ _OPTIONS = (
         "generate writes; or a function that returns a Data.",
     ),
     click.option(
-        "--undirected", is_flag=True, default=None, help="Edges of your own graph go both ways."
+        "--undirected",
+        is_flag=True,
+        default=None,
+        help="Edges go both ways: add the reverse of each edge that is listed one way only.",
     ),
     click.option(
         "--edge-weight", metavar="COLUMN", help="The column of edge weights; default weight."

@@ -34,6 +34,7 @@ from .reader import construct, download
 from .registry import DataUnavailable, Entry, entry
 from .selections import SELECTIONS
 from .source import Source
+from .undirected import make_undirected
 
 DEFAULT = "Cora"  # what is trained on where no dataset is named
 EMBEDDED = "KarateClub"  # what is drawn where no dataset is named
@@ -134,6 +135,7 @@ def load(
     root: str | Path | None = None,
     split: str | None = None,
     log: Callable[[str], None] | None = None,
+    undirected: bool = False,
 ) -> Dataset:
     """Read a dataset; PyG downloads what is absent and does not come with the package.
 
@@ -145,9 +147,10 @@ def load(
         root: see :func:`data_root`.
         split: the split protocol, which may have files of its own.
         log: called with a line on a download or a damaged cached copy; None writes to stderr.
+        undirected: add the reverse of each edge that is listed one way only.
 
     Raises:
-        ValueError: the name is unknown.
+        ValueError: the name is unknown; or an undirected edge has two weights.
         DataUnavailable: files are absent and cannot be downloaded, are not those that the registry
             knows, or are damaged; or the reader needs a module that is not installed.
     """
@@ -168,6 +171,8 @@ def load(
     else:
         place = data_root(root)
         data = _read(known, place, log)
+    if undirected:
+        make_undirected(data, known.name)
     return Dataset(known, data, place, fingerprint(data))
 
 

@@ -88,11 +88,16 @@ del OPTIONS["features"]  # of which a run has another one
 def source_of(options: dict[str, Any]) -> Source | None:
     """Take the options of a source out of the options of a command; None if none was given.
 
+    ``undirected`` alone stays: it is a setting of a dataset by name.
+
     Raises:
         ValueError: they are not enough, or do not go together.
     """
     taken = {field: options.pop(name, None) for name, field in OPTIONS.items()}
     given = {field: value for field, value in taken.items() if value is not None}
+    if set(given) == {"undirected"}:
+        options |= given
+        return None
     return Source(**given) if given else None
 
 

@@ -67,7 +67,7 @@ def search(
         if (dataset is None) == (source is None):
             wanted = "outerconv search DATASET, or --edges and --labels, or --data"
             raise RefusedValue("a search needs data", wanted, f"{dataset} and {source}")
-        entry, graph = _read(dataset, source, asked.get("split"), root)
+        entry, graph = _read(dataset, source, asked, root)
         plan = _new_plan(entry, graph, peers, terms, asked)
         stem = f"search-{plan.base.dataset}".lower()
         folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
@@ -143,9 +143,10 @@ def _own_of(folder: SearchFolder, source: data.Source | None) -> data.Dataset | 
 
 
 def _read(
-    name: str | None, source: data.Source | None, split: str | None, root: str | None
+    name: str | None, source: data.Source | None, asked: dict[str, Any], root: str | None
 ) -> tuple[data.Entry, data.Dataset]:
     """The data of a new search, and its entry for the split protocol."""
+    split = asked.get("split")
     if source is not None:
         graph = data.load_own(source, CONSOLE.say)
         graph.require_memory("a search", "a graph in other files, or outerconv train")
@@ -153,7 +154,8 @@ def _read(
         return graph.entry.for_split(protocol), graph
     entry = data.entry(str(name))
     protocol = check_protocol(entry, split or entry.splits[0])
-    return entry.for_split(protocol), data.load(entry.name, root, protocol, CONSOLE.say)
+    undirected = asked.get("undirected", False)
+    return entry.for_split(protocol), data.load(entry.name, root, protocol, CONSOLE.say, undirected)
 
 
 def _new_plan(

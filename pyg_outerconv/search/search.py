@@ -64,7 +64,9 @@ class Search:
             plan, root = self.folder.plan, root or self.folder.root
             require_imported(plan.base.imports)
         self.plan = plan
-        self.dataset = dataset or load(plan.base.dataset, root, plan.base.split, log)
+        self.dataset = dataset or load(
+            plan.base.dataset, root, plan.base.split, log, plan.base.undirected
+        )
         self.dataset.require_memory("a search", "a graph in other files, or outerconv train")
         self.contestants = contestants(list(plan.peers))
         seeds = range(plan.test_seeds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ def train(
         require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
         apart = ("dataset", "family", "imports")
         asked = {name: value for name, value in asked.items() if name not in apart}
+    if source and asked.pop("undirected", False):  # of the file of settings
+        source = replace(source, undirected=True)
     if asked.get("device"):
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":

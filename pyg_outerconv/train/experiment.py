@@ -87,7 +87,7 @@ class Experiment:
                 dataset = dataset_of(self.folder, root, log=log)
             elif turn and dataset is None:
                 check_protocol(entry(settings.dataset), settings.split)
-                dataset = load(settings.dataset, root, settings.split, log)
+                dataset = load(settings.dataset, root, settings.split, log, settings.undirected)
             processes.shared(None)
         assert dataset is not None
         self.dataset = dataset

@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ..errors import RefusedValue, refusal
+from ..errors import RefusedValue
 from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
 from ..families.family import find_family, text_name
-from ..families.options import present_name
 from ..families.registry import holds_family, unknown_family
 from ..graph import EdgeList
 from ..signatures import describe
@@ -154,29 +152,6 @@ def _registered(name: str) -> type[Family]:
     if family is None:
         raise RefusedValue(unknown_family(name))
     return family
-
-
-def written_instead(flag: str, words: Sequence[str]) -> str | None:
-    """What to write in place of a flag such as ``--length``; None for other flags.
-
-    Args:
-        flag: an option of the command line that is not known.
-        words: the whole command line, which may name a family.
-    """
-    option = flag.lstrip("-").replace("-", "_")
-    option = option.removeprefix("no_")
-    found = {
-        text_name(family): present_name(option, options(family)) for family in FAMILIES.values()
-    }
-    owners = [name for name in sorted(found) if found[name]]
-    if not owners:
-        return None
-    known = [find_family(word) for word in words]
-    named = (*(text_name(family) for family in known if family), "grid", "gcn")
-    owner = next((name for name in named if name in owners), owners[0])
-    wanted = f'--family "{owner}({found[owner]}=...)"'
-    message = refusal("options of a family are written in its text", wanted, flag)
-    return f"{message} (see outerconv families {owner})"
 
 
 # Listing and describing ---------------------------------------------------------------------------

@@ -108,8 +108,11 @@ def write_predictions(
     Raises:
         ValueError: the run folder or the output is refused.
     """
-    path = _where_to_write(run_dir, out)
-    predictions = predict(run_dir, root, device, source_of(own))
+    path, source = _where_to_write(run_dir, out), source_of(own)
+    if own:
+        rule = "a run knows whether its edges go both ways"
+        raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
+    predictions = predict(run_dir, root, device, source)
     summary = (
         f"test {predictions.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
         f"seed {predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"

@@ -36,7 +36,7 @@ def dataset_of(
             rule = f"the run in {home.path} is of a dataset by name"
             raise RefusedValue(rule, settings.dataset, "a graph of one's own")
         check_protocol(entry(settings.dataset), settings.split)
-        return load(settings.dataset, root or home.root(), settings.split, log)
+        return load(settings.dataset, root or home.root(), settings.split, log, settings.undirected)
     if source is None and kept.is_function:
         rule = "a function is imported and called only where it is named"
         raise RefusedValue(rule, f"--data {kept.data}", "no --data")

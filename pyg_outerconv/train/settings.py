@@ -20,6 +20,8 @@ class Settings:
         dataset: a name in the registry.
         family: the family as its ``repr`` prints it.
         split: the split protocol, see :mod:`.splits`.
+        undirected: edges of a dataset by name go both ways: the reverse of each edge that is listed
+            one way only is added. A graph of one's own says so in its source.
         theta, aggr, label_aggr, root_weight: see :class:`OuterConv`.
         depth: number of convolutions.
         hidden: channels between them, those of all heads together where heads are concatenated.
@@ -84,6 +86,7 @@ class Settings:
     dataset: str
     family: str
     split: str
+    undirected: bool = False
     theta: str = "full"
     aggr: str = "sum"
     label_aggr: str = "sum"

@@ -28,7 +28,6 @@ from pyg_outerconv.train.family_options import (
     make_family,
     needs_python,
     short_name,
-    written_instead,
 )
 
 
@@ -62,24 +61,6 @@ def test_bad_text_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match="expected") as refused:
         make_family(text)
     assert words in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("flag", "words", "wanted"),
-    [
-        ("--length", ["--family", "Walk"], "walk(length=...)"),
-        ("--window", ["--shape", "8x10"], "grid(window=...)"),
-        ("--kernel-size", ["--shape", "8x10"], "grid(window=...)"),
-        ("--aggregate", [], "walk(aggr=...)"),
-        ("--no-improved", [], "gcn(improved=...)"),
-        ("--heads", [], "gat(heads=...)"),
-    ],
-)
-def test_a_flag_is_refused_with_what_to_write(flag: str, words: list[str], wanted: str) -> None:
-    told = written_instead(flag, words)
-    assert told is not None
-    assert f'expected --family "{wanted}", got {flag}' in told
-    assert written_instead("--bogus", words) is None
 
 
 @pytest.mark.parametrize(

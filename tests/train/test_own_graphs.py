@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from raw_layouts import write
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import data
@@ -70,6 +71,37 @@ def test_it_is_trained_and_predicted_by_its_names(capsys: pytest.CaptureFixture[
     source = RunFolder(folder).source()
     assert source is not None
     assert source.edges == str(Path("edges.csv").resolve())
+
+
+def test_data_by_name_is_made_undirected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(data.entry("texas"), tmp_path / "root")
+    train = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
+    assert main([*train, "--undirected"]) == 0
+    assert "Texas: 6 nodes, 12 edges" in capsys.readouterr().out
+    before = numbers_of("run")
+    assert main(["predict", "run"]) == 0
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert main(["train", "--resume", "--out", "run", "--undirected"]) == 0
+    assert numbers_of("run") == before
+    assert "--undirected alone" in refused(["predict", "run", "--undirected"], capsys)
+    assert main([*train[:4], "--out", "directed", *train[6:]]) == 0
+    said = refused(["train", "--resume", "--out", "directed", "--undirected"], capsys)
+    assert "undirected" in said
+
+
+def test_a_file_of_settings_makes_an_own_graph_undirected() -> None:
+    rows = Path("edges.csv").read_text().splitlines()
+    one_way = [row for row in rows[1:] if row.split(",")[0] < row.split(",")[1]]
+    Path("edges.csv").write_text("\n".join([rows[0], *one_way, ""]))
+    Path("both.toml").write_text("undirected = true\n")
+    assert main(["train", *OWN, *QUICK, "--config", "both.toml", "--out", "run"]) == 0
+    source = RunFolder("run").source()
+    assert source is not None
+    assert source.undirected
+    assert json.loads(Path("run", "config.json").read_text())["data"]["num_edges"] == 156
+    assert main(["predict", "run"]) == 0
 
 
 def test_it_is_found_from_another_folder_and_where_it_was_moved(

@@ -62,31 +62,48 @@ def features(path: Path) -> Features:
 
 
 def labels(path: Path) -> Labels:
-    """``y`` or ``labels`` (N,), ``nodes`` (N,), ``split`` (N,) or the masks ``train_mask``, …."""
+    """``y`` or ``labels`` (N,), ``nodes`` (N,), ``split`` (N,) or the masks ``train_mask``, ….
+
+    Masks are (N,), or (N, S) of S splits.
+    """
     arrays, where = _Arrays(path), _where(path, "node")
     name = _one_of(path, arrays, LABEL_ARRAYS)
     y = arrays[name]
     if y.ndim != 1 or y.dtype.kind not in "iufU":
         rule = f"{name} has a class for each node"
         raise refuse(str(path), rule, "integers or text (N,)", _brief(y))
-    return Labels(_names(path, arrays, len(y)), _text(y), where, _parts(path, arrays, len(y)))
+    return Labels(_names(path, arrays, len(y)), _text(y), where, _splits(path, arrays, len(y)))
 
 
-def _parts(path: Path, arrays: _Arrays, count: int) -> Any:
-    """The part of each node as text."""
+def _splits(path: Path, arrays: _Arrays, count: int) -> tuple[Any, ...]:
+    """The part of each node as text, for each split: a column of the masks, or of ``split``."""
     masks = {part: arrays[f"{part}_mask"] for part in PART_NAMES if f"{part}_mask" in arrays}
     if "split" in arrays:
         if masks:
             rule = "a split is said once"
             raise refuse(str(path), rule, "split or masks", f"split and {', '.join(masks)}")
-        return _text(_optional(path, arrays, "split", "split", count))
-    if not masks:
-        return None
-    named = np.full(count, "", dtype="U5")
+        return (_text(_optional(path, arrays, "split", "split", count)),)
+    columns = max((mask.shape[-1] for mask in masks.values() if mask.ndim == 2), default=1)
     for part, mask in masks.items():
-        if mask.shape != (count,) or mask.dtype.kind != "b":
+        fits = mask.shape in ((count,), (count, columns)) and mask.size
+        if not fits or mask.dtype.kind != "b":
             rule = f"{part}_mask says which nodes are in a part"
-            raise refuse(str(path), rule, f"booleans ({count},)", _brief(mask))
+            expected = f"booleans ({count},), or ({count}, S) of S splits"
+            raise refuse(str(path), rule, expected, _brief(mask))
+    whole = {
+        part: np.broadcast_to(mask.reshape(count, -1), (count, columns))
+        for part, mask in masks.items()
+    }
+    return tuple(
+        _split(path, {part: mask[:, number] for part, mask in whole.items()})
+        for number in range(columns if masks else 0)
+    )
+
+
+def _split(path: Path, masks: dict[str, NDArray[Any]]) -> Any:
+    """The part of each node in one split, whose masks are (N,)."""
+    named = np.full(len(next(iter(masks.values()))), "", dtype="U5")
+    for part, mask in masks.items():
         if (named[mask] != "").any():
             row = int(np.flatnonzero(mask)[(named[mask] != "").argmax()])
             rule = "the parts of a split have no node in common"

@@ -94,8 +94,8 @@ class GraphML:
         if LABEL not in self.known:
             return None
         classes = arrow().array(self._attribute(LABEL))
-        parts = as_text(arrow().array(self._attribute(PART))) if PART in self.known else None
-        return Labels(self.names, as_text(classes), self._where, parts)
+        part = [as_text(arrow().array(self._attribute(PART)))] if PART in self.known else []
+        return Labels(self.names, as_text(classes), self._where, tuple(part))
 
     def _attribute(self, key: str) -> list[Any]:
         return [held.get(key) for _, held in self.graph.nodes(data=True)]

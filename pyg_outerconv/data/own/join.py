@@ -13,8 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ...errors import RefusedValue
+from ..undirected import both_ways, group_of
 from .parts import PART_NAMES, Edges, Features, Labels, Where, arrow, refuse
-from .undirected import both_ways, group_of
 
 UNLABELLED = ("", "-1")
 _DIGITS = 1000  # of an integer; Python reads a few thousand
@@ -212,10 +212,22 @@ def _types(column: Any, where: Where) -> tuple[Tensor, tuple[str, ...]]:
 
 
 def _masks(labels: Labels, rows: NDArray[np.int64], y: Tensor) -> dict[str, Tensor]:
-    """Masks (N,) of the parts that the labels' split names; none without a split."""
-    if labels.parts is None:
-        return {}
-    words = np.array(labels.parts.to_pylist(), dtype=object)
+    """Masks of the parts that the labels name, (N,), or (N, S) of S splits; none without any."""
+    splits = [_split(labels, column, rows, y) for column in labels.splits]
+    for number, masks in enumerate(splits):
+        check_parts(masks)
+        if masks.keys() != splits[0].keys():
+            expected, got = (", ".join(names) for names in (splits[0], masks))
+            rule = "all splits have the same parts"
+            raise RefusedValue(rule, expected, f"{got} in split {number}")
+    if len(splits) < 2:
+        return splits[0] if splits else {}
+    return {name: torch.stack([masks[name] for masks in splits], dim=1) for name in splits[0]}
+
+
+def _split(labels: Labels, column: Any, rows: NDArray[np.int64], y: Tensor) -> dict[str, Tensor]:
+    """The masks (N,) of one split, a column of the names of parts."""
+    words = np.array(column.to_pylist(), dtype=object)
     for row, word in enumerate(words):
         if word not in ("", *PART_NAMES):
             expected = f"{', '.join(PART_NAMES)} or nothing"
@@ -229,7 +241,6 @@ def _masks(labels: Labels, rows: NDArray[np.int64], y: Tensor) -> dict[str, Tens
         mask[torch.from_numpy(rows[words == part])] = True
         if bool(mask.any()):
             masks[f"{part}_mask"] = mask
-    check_parts(masks)
     return masks
 
 

@@ -56,12 +56,12 @@ class Features:
 
 @dataclass(frozen=True)
 class Labels:
-    """The class of each node as text, empty or −1 without one, and its part of the split."""
+    """The class of each node as text, empty or −1 without one, and its part of each split."""
 
     names: pa.Array | None
     classes: pa.Array
     where: Where
-    parts: pa.Array | None = None
+    splits: tuple[pa.Array, ...] = ()
     unread: tuple[str, ...] = ()
 
 

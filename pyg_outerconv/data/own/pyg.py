@@ -22,10 +22,10 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 
 from ...errors import RefusedType, RefusedValue
 from ..checks import broken_rules
+from ..undirected import make_undirected
 from .files import content_of
 from .join import Joined, check_parts, notes_on
 from .parts import PART_NAMES
-from .undirected import both_ways
 
 # What the pickles of Data and HeteroData name, beside tensors.
 SAFE = (
@@ -151,15 +151,9 @@ def checked(held: Data, origin: str, undirected: bool) -> Joined:
     for name in masks:
         if bool((data[name].view(data.y.numel(), -1).any(dim=1) & (data.y < 0)).any()):
             raise RefusedValue(f"{origin}: a node of {name} has a label", "a class", "-1")
-    types = data.get("edge_type")
     if undirected:
-        index, weights, types = both_ways(
-            data.edge_index, data.get("edge_weight"), types, lambda row: f"{origin}, edge {row}"
-        )
-        data.edge_index = index
-        for key, value in (("edge_weight", weights), ("edge_type", types)):
-            if value is not None:
-                data[key] = value
+        make_undirected(data, origin)
+    types = data.get("edge_type")
     number = [str(one) for one in range(int(data.num_nodes or 0))]
     kinds = 0 if types is None or not types.numel() else int(types.max()) + 1
     classes = int(data.y.max()) + 1

@@ -123,7 +123,7 @@ def labels(path: Path) -> Labels:
     if place is None:
         rule = "a table of labels has a column of classes"
         raise refuse(table.where(-1), rule, " or ".join(LABEL_TITLES), table.shown())
-    split = None if parts is None else as_text(table.columns[parts])
+    split = () if parts is None else (as_text(table.columns[parts]),)
     unread = table.others({0, place, parts})
     names, classes = as_text(table.columns[0]), as_text(table.columns[place])
     return Labels(names, classes, table.where, split, unread)

@@ -23,6 +23,7 @@ from torch_geometric.utils import to_undirected
 
 from pyg_outerconv import data
 from pyg_outerconv.data import Source, load_own
+from pyg_outerconv.train.splits import make_split
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -425,6 +426,47 @@ def test_arrays_are_unpacked_within_a_bound() -> None:
         with pytest.raises(ValueError, match=f"{name} must be whole.*within a bound"):
             load_own(Source("edges.npz", "features.npz", "labels.npz"))
         Path(name).write_bytes(before)
+
+
+def test_masks_of_an_npz_are_ten_splits() -> None:
+    write_npz()
+    source, draw = Source("edges.npz", "features.npz", "labels.npz"), np.random.default_rng(0)
+    part = draw.permuted(np.tile([0, 1, 2, 0], (10, 1)), axis=1)  # of the nodes with a label
+    masks = {f"{name}_mask": np.zeros((5, 10), bool) for name in ("train", "val", "test")}
+    for number, mask in enumerate(masks.values()):
+        mask[[0, 1, 3, 4]] = (part == number).T
+    arrays = {"y": np.array(LABELS), "nodes": np.array(NODES)}
+    np.savez("labels.npz", **arrays, **masks)
+    read = load_own(source)
+    assert read.entry.splits[0] == "public"
+    for seed in range(12):  # in a cycle
+        split = make_split(read.data, "public", seed)
+        for mask, ours in zip(
+            masks.values(), (split.train, split.validation, split.test), strict=True
+        ):
+            assert ours.tolist() == mask[:, seed % 10].tolist()
+
+    def refused(words: str, **changed: Any) -> None:
+        np.savez("labels.npz", **{**arrays, **masks, **changed})
+        with pytest.raises(ValueError, match=words):
+            load_own(source)
+
+    refused(
+        "train_mask says.*booleans .5,., or .5, S. of S splits", train_mask=np.ones((4, 10), bool)
+    )
+    refused("val_mask says", val_mask=masks["val_mask"][:, :9])
+    refused("test_mask says", test_mask=masks["test_mask"].astype(int))
+    refused("train_mask says", train_mask=np.zeros((5, 0), bool))
+    refused("have no node in common", val_mask=masks["train_mask"])
+    empty = np.zeros((5, 10), bool)
+    unlabelled = {"train_mask": ~empty, "val_mask": empty, "test_mask": empty}
+    refused("has a label: expected a class, got none, in train", **unlabelled)
+    none_in_last = masks["test_mask"] & (np.arange(10) < 9)
+    refused("has test nodes", test_mask=none_in_last)
+    refused(
+        "same parts.*train_mask in split 9",
+        **{name: mask & (np.arange(10) < 9) for name, mask in masks.items() if "train" not in name},
+    )
 
 
 # PyG's Data -------------------------------------------------------------------------------------

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from .parts import Where, refuse
+from ..errors import RefusedValue, refusal
+
+
+def make_undirected(data: Data, origin: str) -> None:
+    """Give a graph the reverse of each edge that is listed one way only, see :func:`both_ways`.
+
+    Raises:
+        ValueError: an edge that is listed both ways has two weights.
+    """
+    weights, types = data.get("edge_weight"), data.get("edge_type")
+    index, weights, types = both_ways(
+        data.edge_index, weights, types, lambda row: f"{origin}, edge {row}"
+    )
+    values = {"edge_index": index, "edge_weight": weights, "edge_type": types}
+    data.update({key: value for key, value in values.items() if value is not None})
 
 
 def both_ways(
-    index: Tensor, weights: Tensor | None, types: Tensor | None, where: Where
+    index: Tensor, weights: Tensor | None, types: Tensor | None, where: Callable[[int], str]
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Edges (2, E') with the reverse of each edge that is listed one way only.
 
@@ -38,7 +55,8 @@ def both_ways(
             rule = "an undirected edge has one weight"
             other = int(place[:, key[one]].min())
             expected = f"{weights[other]:g} as in {where(other)}"
-            raise refuse(where(one), rule, expected, f"{weights[one]:g}")
+            said = refusal(rule, expected, f"{weights[one]:g}")
+            raise RefusedValue(f"{where(one)}: {said}")
     added = (both & ~matched[key]).nonzero().flatten()
     index = torch.cat([index, index[:, added].flip(0)], dim=1)
     weights = None if weights is None else torch.cat([weights, weights[added]])
