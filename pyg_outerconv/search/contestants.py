@@ -17,7 +17,7 @@ from ..train.features import kept_features
 from ..train.inputs import WholeGraph
 from ..train.model import PEER, Contender, ours
 from ..train.peers import PeerLayer
-from .space import Bounds, draw_model, draw_ours, start_model, starts
+from .space import Bounds, draw_model, draw_ours, start_models, starts
 from .withheld import Unlabelled
 
 OURS = "outerconv"
@@ -45,7 +45,7 @@ class Contestant:
         shown: its name in tables.
         draw: a candidate from a trial.
         make: the contender of a candidate, on a graph without labels.
-        starts: the parameters of its first trials.
+        starts: the parameters of its first trials; as many for every contestant.
     """
 
     name: str
@@ -115,7 +115,7 @@ def _draw_peer(name: str) -> Callable[[Trial, Bounds], Candidate]:
 
 
 def _start_peer(bounds: Bounds) -> list[dict[str, Any]]:
-    return [{**start_model(bounds), "heads": 8}]
+    return [{**model, "heads": 8} for model in start_models(bounds)]
 
 
 OUR_BASIS = Contestant(OURS, "OuterConv, basis searched", _draw_ours, _make_ours, starts)

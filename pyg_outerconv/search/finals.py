@@ -59,11 +59,15 @@ class Finals:
         best = sorted(complete, key=lambda trial: (-trial["value"], trial["number"]))
         finalists = best[: self.plan.finalists]
         ranks = []
-        for trial in finalists:
+        for place, trial in enumerate(finalists, 1):
             key = f"{contestant.name} {trial['number']}"
             known = {str(result["seed"]): result for result in trial["seeds"]}
             results = self._each_seed("validation", key, contestant, candidate_of(trial), known)
             metric, loss = _means(results)
+            self._say(
+                f"{contestant.name} trial {trial['number']}, finalist {place} of {len(finalists)}",
+                results,
+            )
             ranks.append((-metric, loss, trial["number"]))
         (_, _, number) = min(ranks)
         self.found["winners"][contestant.name] = number
@@ -79,7 +83,8 @@ class Finals:
             if term == "identity" and not others:
                 continue  # nothing is left, or the same
             changed = Candidate(replace(settings, family=stacked(others)))
-            self._each_seed("without", term, contestant, changed, {})
+            results = self._each_seed("without", term, contestant, changed, {})
+            self._say(f"{contestant.name} without {term}", results)
 
     def weigh_labels(self, contestant: Contestant, winner: Record) -> None:
         """What each label of each layer of the winner brings, on validation nodes."""
@@ -157,6 +162,11 @@ class Finals:
             self._save()
         reached = mean(result["test_metric"] for result in results.values())
         self.log(f"{contestant.shown}: test {candidate.settings.metric} {100 * reached:.2f} %")
+
+    def _say(self, what: str, results: Sequence[Record]) -> None:
+        """A line on a candidate that was validated."""
+        metric, _ = _means(results)
+        self.log(f"{what}: {100 * metric:.2f} % on {len(results)} seeds")
 
     def _save(self) -> None:
         self.folder.write(FINALS, self.found)

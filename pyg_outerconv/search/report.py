@@ -40,6 +40,7 @@ MODEL = (
     "weight_decay",
     "normalize_features",
 )
+TITLES = tuple(name.replace("_", " ") for name in MODEL)
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class Report:
         """A line on the data and the plan."""
         plan, data = self.plan, self.config["data"]
         base = plan.base
-        length = (
-            f"{plan.trials} trials each" if plan.trials else f"{plan.budget:g} s of training in all"
-        )
+        each = (f"{len(trials)} of {self.shown[name]}" for name, trials in self.trials.items())
+        length = f"{plan.budget:g} s of training in all; trials: {', '.join(each)}"
+        if plan.trials:
+            length = f"{plan.trials} trials each"
         return (
             f"{base.dataset}: {data['num_nodes']} nodes, {data['num_edges']} edges, "
             f"{data['num_classes']} classes, split {base.split}. {length}, a trial on "
@@ -141,7 +143,7 @@ class Report:
 
     def model_rows(self) -> Rows:
         """What each winner drew."""
-        rows: Rows = [("contestant", "family", *MODEL)]
+        rows: Rows = [("contestant", "family", *TITLES)]
         for name, shown in self.shown.items():
             candidate = candidate_of(self.winners[name])
             settings = candidate.settings.as_dict()
@@ -157,7 +159,7 @@ class Report:
 
     def best_rows(self) -> Rows:
         """Our best trials."""
-        rows: Rows = [("family", "trial", "validation %", *MODEL)]
+        rows: Rows = [("family", "trial", "validation %", *TITLES)]
         complete = [trial for trial in self.trials[OURS] if trial["value"] is not None]
         ranked = sorted(complete, key=lambda trial: (-trial["value"], trial["number"]))
         for trial in ranked[:BEST_TRIALS]:

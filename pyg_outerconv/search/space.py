@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, combinations, islice
 from typing import Any
 
 from optuna import Trial
@@ -81,7 +82,7 @@ def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
 
 
 def start_model(bounds: Bounds) -> dict[str, Any]:
-    """The model that every contestant tries first: two layers, as the field trains them."""
+    """The model that every contestant tries first: two layers, with usual settings."""
     return {
         "depth": min(2, bounds.max_depth),
         "hidden": [width for width in bounds.widths if width <= START_WIDTH][-1],
@@ -93,6 +94,28 @@ def start_model(bounds: Bounds) -> dict[str, Any]:
         "lr": 0.01,
         "weight_decay": 5e-4,
     }
+
+
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"normalize_features": True},
+    {"dropout": 0.8},
+    {"weight_decay": 5e-3},
+    {"layer_norm": "batch"},
+    {"skip": "concat"},
+    {"lr": 3e-3},
+    {"input_dropout": 0.5},
+)
+"""What first trials of a peer change in the first model: nothing, one of these, then two."""
+
+
+def start_models(bounds: Bounds) -> list[dict[str, Any]]:
+    """The models that a peer tries first: as many as the bases that ours tries first."""
+    subsets = chain.from_iterable(combinations(CHANGES, size) for size in range(len(CHANGES) + 1))
+    first = start_model(bounds)
+    return [
+        dict(chain(first.items(), *(change.items() for change in subset)))
+        for subset in islice(subsets, len(starts(bounds)))
+    ]
 
 
 def starts(bounds: Bounds) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The studies of a search, one for each contestant: what is drawn next, and what was found.
 
-The first trials of a study are given. What a later one draws depends on the seed of the search, on
+The first trials of a study are given, but for every third one, which is drawn, so that a short
+search draws too. What a trial draws depends on the seed of the search, on
 how many trials of its study are finished, and on these trials. So a search that was stopped, or
 killed, draws what the unbroken one would have drawn: a trial that was under way is marked as
 failed, is not looked at, and is drawn anew.
@@ -78,7 +79,8 @@ class Studies:
 
         Args:
             name: of the contestant.
-            starts: the parameters of its first trials; what such a trial does not draw is left out.
+            starts: the parameters of the trials that are given; what such a trial does not draw is
+                left out.
         """
         study = self._studies[name]
         ordinal = len(self.finished(name))
@@ -86,10 +88,11 @@ class Studies:
         seed = int.from_bytes(digest[:4], "big")
         with writing(self.path):
             study.sampler = TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
-            if ordinal < len(starts):
+            turn, place = divmod(ordinal, 3)
+            if (start := 2 * turn + place) < len(starts) and place < 2:
                 with warnings.catch_warnings():  # its interface may change
                     warnings.simplefilter("ignore", ExperimentalWarning)
-                    study.sampler = PartialFixedSampler(starts[ordinal], study.sampler)
+                    study.sampler = PartialFixedSampler(starts[start], study.sampler)
             return study.ask()
 
     def note(self, trial: Trial, candidate: Candidate) -> None:

@@ -111,29 +111,40 @@ def test_relations_stand_where_edges_have_types():
 
 
 @pytest.mark.parametrize("is_directed", [False, True])
-def test_every_basis_begins_in_one_model(is_directed, tmp_path):
-    """The first trials are the given ones, then the sampler draws; a killed one is drawn again."""
+def test_first_trials_take_turns_with_drawn_ones(is_directed, tmp_path):
+    """Every contestant has as many of its own; a trial that was killed is drawn again."""
     base = Settings("KarateClub", "GCN()", "public").as_dict()
     bounds = Bounds(base, (NONE, *NEIGHBOURS), is_directed=is_directed, max_hidden=32)
-    given = starts(bounds)
-    assert len(given) == (8 if is_directed else 4)
     studies = Studies(tmp_path / "study.db", ["outerconv", "gat"], 0)
     for contestant in contestants(["gat"]):
         firsts = contestant.starts(bounds)
-        for number, first in enumerate(firsts):
+        assert len(firsts) == len(starts(bounds)) == (8 if is_directed else 4)
+        given, drawn = [], []
+        for number in range(3 * len(firsts) // 2):
             killed = studies.begin(contestant.name, firsts)
             contestant.draw(killed, bounds)
             studies.drop_unfinished()
             trial = studies.begin(contestant.name, firsts)
             candidate = contestant.draw(trial, bounds)
-            assert trial.params == {name: first[name] for name in trial.params}
-            settings = candidate.settings
-            assert (settings.depth, settings.hidden, settings.lr) == (2, 32, 0.01)
+            if number % 3 < 2:
+                first = firsts[len(given)]
+                assert trial.params == {name: first[name] for name in trial.params}
+            (drawn if number % 3 == 2 else given).append(candidate)
             studies.note(trial, candidate)
             studies.end(contestant.name, trial, [{"val_metric": number / 10}], wall=1.0)
-        later = studies.begin(contestant.name, firsts)
-        contestant.draw(later, bounds)
-        assert later.params["lr"] != 0.01
-    texts = [terms_text(trial["settings"]["family"]) for trial in studies.finished("outerconv")]
-    assert texts[:2] == ["identity", "gcn"]
-    assert len(set(texts)) == len(given)
+        assert len(set(given)) == len(firsts), "no two first trials are the same"
+        assert not {candidate.settings.lr for candidate in drawn} & {0.01, 3e-3}
+        if contestant.name == "outerconv":
+            texts = [terms_text(candidate.settings.family) for candidate in given]
+            assert texts[:2] == ["identity", "gcn"]
+            assert len(set(texts)) == len(texts)
+            assert {(one.settings.depth, one.settings.lr) for one in given} == {(2, 0.01)}
+
+
+def test_peers_have_as_many_first_trials_as_there_are_terms_to_try():
+    base = Settings("KarateClub", "GCN()", "public").as_dict()
+    for number in range(60):
+        terms = tuple(f"walk({steps})" for steps in range(number))
+        bounds = Bounds(base, (NONE, *NEIGHBOURS), terms=terms)
+        counts = {len(one.starts(bounds)) for one in contestants(["mlp", "gcn", "gat"])}
+        assert counts == {number + 4}

@@ -114,6 +114,34 @@ def test_the_folder_of_a_search(whole):
         assert shown in table
 
 
+def test_tables_fit_a_page(whole):
+    """In 1,120 px, by 8 px a letter; families break anywhere, other cells between words."""
+    found = Search(None, whole, log=lambda line: None)
+    try:
+        report = found.run()
+    finally:
+        found.close()
+    assert report.facts.count("5 trials each")
+    for rows in (report.result_rows(), report.model_rows(), report.best_rows()):
+        assert len(rows) > 2
+        widest = (
+            max(len(word) for cell in column for word in cell.split() or [""])
+            for column in zip(*rows, strict=True)
+        )
+        assert sum(8 * letters + 23 for letters in [*widest][2:]) < 1120 - 2 * 150
+
+
+def test_a_budget_says_how_many_trials_each_contestant_had(tmp_path):
+    found = Search(plan(trials=0, budget=1.5), tmp_path / "run", log=lambda line: None)
+    try:
+        report = found.run()
+    finally:
+        found.close()
+    said = "; trials: {} of OuterConv, basis searched, {} of MLP, no graph, a trial on 1 seeds"
+    counts = (len(report.trials[name]) for name in ("outerconv", "mlp"))
+    assert said.format(*counts) in report.facts
+
+
 def test_train_takes_the_winner_and_finds_its_numbers(whole, tmp_path):
     run = tmp_path / "run"
     assert main(["train", "--config", str(whole / WINNER), "--out", str(run)]) == 0
