@@ -1,7 +1,7 @@
-# make demo   set up what is missing, then classify the papers of Cora
-# make test   set up what is missing, then run every check, and every test on some of its cases
+# make demo   set up what training needs, then classify the papers of Cora
+# make test   set up the rest, then run every check, and every test on some of its cases
 # make test-all   the same on all of their cases: an hour of two cores
-# make setup  only set up
+# make setup  only set up, for the tests
 #
 # PYTHON chooses the interpreter that .venv is made with. A torch that already is in .venv is kept,
 # so that a machine with CUDA can install its own build of torch first (see docs/install.md).
@@ -11,10 +11,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
+TRAINS := $(VENV)/.trains
 
 .PHONY: demo test test-all check setup clean
 
-demo: $(READY)
+demo: $(TRAINS)
 	$(BIN)/outerconv train --family gcn --seeds 3
 
 # Two processes of one thread each: two of two threads wait for each other on two cores.
@@ -36,10 +37,17 @@ check: $(READY)
 
 setup: $(READY)
 
-# torch first: torch-scatter is compiled against it, which a build in isolation could not see.
-$(READY): pyproject.toml constraints.txt
+# In two stages, for torch-scatter is compiled, which takes minutes: training does without it, tests
+# compare with it.
+$(TRAINS): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q -c constraints.txt torch setuptools wheel ninja
+	$(PIP) install -q -c constraints.txt -e '.[train]'
+	touch $@
+
+# torch is there by then: torch-scatter is compiled against it, which a build in isolation could
+# not see.
+$(READY): $(TRAINS)
+	$(PIP) install -q -c constraints.txt setuptools wheel ninja
 	$(PIP) install -q -c constraints.txt --no-build-isolation torch-scatter
 	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,search,scale,bench,examples,dev]'
 	touch $@

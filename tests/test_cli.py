@@ -346,6 +346,37 @@ def test_help_and_mistyped_options_do_not_wait_for_torch() -> None:
     assert "Usage: outerconv train" in done.stdout
 
 
+NOISE = """
+import sys, warnings
+sys.warnoptions.clear()
+warnings.resetwarnings()
+from pyg_outerconv.cli import main, outerconv
+
+@outerconv.command("noisy")
+def noisy():
+    for _ in range(3):
+        with warnings.catch_warnings():  # after which Python forgets which ones it has shown
+            pass
+        warnings.warn("this will change", FutureWarning)
+        warnings.warn("look at this", UserWarning)
+    return 0
+
+before = list(warnings.filters)
+assert main(["noisy"]) == 0
+assert warnings.filters == before
+"""
+
+
+@pytest.mark.parametrize(("rank", "count"), [("", 1), ("0", 1), ("1", 0)])
+def test_warnings_come_once_and_not_those_of_what_will_change(
+    rank: str, count: int, fresh: Fresh
+) -> None:
+    done = fresh(NOISE, **({"RANK": rank} if rank else {}))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("UserWarning: look at this") == count
+    assert "will change" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [

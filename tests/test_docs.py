@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import re
 import shlex
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_the_commands_with_a_root_run_where_the_data_is(tmp_path, monkeypatch, s
 def test_make_commands_are_those_of_the_makefile(target):
     assert f"    make {target} " in README
     assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("target", "compiles"), [("demo", False), ("test", True)])
+def test_only_tests_wait_for_what_is_compiled(target, compiles):
+    line = ["make", "-n", "-C", str(ROOT), "VENV=nowhere", target]
+    steps = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert ("scatter" in steps) == compiles
 
 
 def test_make_demo_is_a_command_that_is_tested():

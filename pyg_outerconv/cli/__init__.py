@@ -11,9 +11,13 @@ only when a command runs, so that help and refused options answer at once.
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -69,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     context: click.Context | None = None
     try:
-        with outerconv.make_context("outerconv", words.copy()) as context:
+        with _few_warnings(), outerconv.make_context("outerconv", words.copy()) as context:
             return int(outerconv.invoke(context) or 0)
     except click.exceptions.Exit as leaving:  # after --help
         return leaving.exit_code
@@ -90,6 +94,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = " ".join(str(error).split()[:20])
         _refuse(_path(context), f"memory is not enough ({reason})")
         return OUT_OF_MEMORY
+
+
+@contextmanager
+def _few_warnings() -> Iterator[None]:
+    """Show each warning once, by the first process of torchrun, and none of future versions.
+
+    The last are for those who write the package that warns; ``python -W`` shows them.
+    """
+    shown = set[tuple[str, type[Warning]]]()
+    show, is_first = warnings.showwarning, os.environ.get("RANK", "0") == "0"
+
+    def show_once(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if is_first and (str(message), category) not in shown:
+            shown.add((str(message), category))
+            show(message, category, *where)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning, append=True)
+        warnings.showwarning = show_once
+        yield
 
 
 def _path(context: click.Context | None) -> str:
