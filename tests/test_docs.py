@@ -9,10 +9,14 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
 
 from pyg_outerconv import attention, families, own_code
 from pyg_outerconv.cli import main
+from pyg_outerconv.plot.canvas import LINE
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -106,6 +110,28 @@ def test_make_demo_is_a_command_that_is_tested():
     assert shlex.split(demo[1]) == commands(GUIDES["train"].read_text())[0]
 
 
+def outputs(name):
+    """The run folders that commands of a page begin."""
+    for arguments in commands(PAGES[name].read_text()):
+        if "--out" in arguments and "--resume" not in arguments:
+            yield arguments[arguments.index("--out") + 1]
+
+
+def test_pages_do_not_write_into_folders_of_each_other():
+    """So that whoever tries the README and then a guide, in one folder, is not refused."""
+    owners = [(out, name) for name in with_fences("console") for out in outputs(name)]
+    assert len(owners) > 10
+    assert [one for one in owners if [out for out, _ in owners].count(one[0]) > 1] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paragraphs_end_with_a_sentence(name):
+    text = re.sub(r"^```.*?^```", "", PAGES[name].read_text(), flags=re.DOTALL | re.MULTILINE)
+    for part in re.split(r"\n\s*\n", text):
+        if (part := part.strip()) and not re.match(r"[#|<!]|    |\d+\. |- ", part):
+            assert re.search(r"[.:;!?`)\]]\**$", part), part
+
+
 # Links ----------------------------------------------------------------------------------------
 
 
@@ -143,5 +169,8 @@ def test_the_picture_is_drawn_by_its_script(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.main([str(tmp_path / "basis.png")])
-    assert (tmp_path / "basis.png").stat().st_size > 10_000
-    assert 10_000 < (DOCS / "basis.png").stat().st_size < 80_000
+    for path in (tmp_path / "basis.png", DOCS / "basis.png"):
+        assert 10_000 < path.stat().st_size < 80_000
+        pixels = imread(path)[..., :3]
+        between = np.abs(pixels - to_rgb(LINE)).max(axis=-1) < 0.1
+        assert between.sum() > 3 * 12 * 200 / 2, "three matrices with six lines each way"

@@ -1,5 +1,6 @@
 """The page of equations names every option there is."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -34,6 +35,38 @@ def test_every_option_has_a_row():
 
 def test_tables_are_what_classes_and_functions_say():
     assert written(PAGE) == PAGE, "`python tests/write_equations.py` writes them"
+
+
+def in_table(heading):
+    """The classes that first cells of a table name."""
+    (table,) = (part for part in PAGE.split("\n## ") if part.startswith(heading))
+    cells = re.findall(r"^\| (.*?) \| ", table, re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([A-Z]\w+)", cell)} - {"None"}
+
+
+THINGS = {
+    "alignments": in_table("Alignment") - {"LearnedQueries"},
+    "supports": SUPPORTS,
+    "filters": in_table("Filters"),
+    "positions": POSITIONS,
+    "ready-made layers": READY,
+    **{
+        what: {kind.__name__ for kind in kinds.values() if "pyg_outerconv" in kind.__module__}
+        for what, kinds in ((table.lower(), NAMED[table]) for table in NAMED)
+    },
+}
+
+
+def test_everything_is_imported_from_where_the_page_says():
+    places = re.findall(r"^- `([\w.]+)`: (.*)$", PAGE, re.MULTILINE)
+    told = [thing for _, things in places for thing in things.split(", ")]
+    assert set(THINGS) - {"support"} <= set(told)
+    for place, things in places:
+        module = importlib.import_module(place)
+        for thing in things.split(", "):
+            names = THINGS.get(thing, [thing.strip("`")])
+            assert names
+            assert [name for name in names if not hasattr(module, name)] == [], thing
 
 
 def test_every_table_is_written():

@@ -7,12 +7,20 @@ import pytest
 import torch
 
 from pyg_outerconv import OuterConv, attention, families
+from pyg_outerconv.contract import order
+from pyg_outerconv.families import Relation
+from pyg_outerconv.kernels import BACKENDS, record
 from pyg_outerconv.nn import AttentionConv
-from pyg_outerconv.testing import assert_declared_laws
+from pyg_outerconv.testing import (
+    assert_backend_equals_reference,
+    assert_contraction,
+    assert_declared_laws,
+    legal_orders,
+)
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-WEIGHTED, NEAREST, SCORED = range(3)
+WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, ORDER, BACKEND = range(7)
 
 
 @pytest.fixture
@@ -22,13 +30,18 @@ def run(monkeypatch):
     monkeypatch.setattr(families.registry, "FAMILIES", families.family.FAMILIES)
     monkeypatch.setattr(attention.score, "SCORES", dict(attention.SCORES))
     monkeypatch.setattr(attention.spec, "SCORES", attention.score.SCORES)
+    monkeypatch.setattr(order, "_of_kind", {})
+    held = [(names, dict(names)) for names in (order.ORDERS, BACKENDS)]
 
     def run_block(number):
         namespace = {"__name__": "recipe"}
         exec(compile(BLOCKS[number], "extending.md", "exec"), namespace)
         return namespace
 
-    return run_block
+    yield run_block
+    for names, before in held:  # which other modules hold by themselves
+        names.clear()
+        names.update(before)
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -64,3 +77,52 @@ def test_the_own_score_goes_by_its_name(run):
     made = run(SCORED)
     conv = AttentionConv(8, 16, heads=4, score="negative-distance")
     assert conv(made["x"], made["edge_index"]).shape == (34, 16)
+
+
+def test_the_option_learns(run):
+    made = run(LEARNED)
+    conv = made["conv"]
+    (exponent,) = (
+        one for name, one in conv.named_parameters() if name.endswith("weight") and not one.dim()
+    )
+    assert exponent.grad.abs() > 0
+    for seed in range(5):
+        assert_declared_laws(made["DegreePower"](made["Exponent"]()), seed)
+    count = torch.bincount(made["edge_index"][1], minlength=34)
+    sums = conv.basis(made["x"], made["edge_index"]).to_dense()[0].sum(0)
+    torch.testing.assert_close(sums, count.sqrt())
+
+
+def test_the_support_has_the_edges_that_it_says(run):
+    made = run(SUPPORT)
+    conv, x, edge_index = (made[name] for name in ("conv", "x", "edge_index"))
+    _, learned = conv(x, edge_index, return_attention_weights=True)
+    seen = torch.zeros(34, 34, dtype=torch.bool)
+    seen[tuple(edge_index)] = True
+    assert torch.equal(learned.to_dense()[0] > 0, seen.triu())
+    for seed in range(5):
+        assert_declared_laws(made["Earlier"](), seed)
+
+
+def test_the_order_equals_the_others(run):
+    run(ORDER)
+    index, kinds = torch.randint(0, 6, (2, 20)), torch.randint(0, 3, (20,))
+    basis = Relation(3).basis(index, torch.rand(20, dtype=torch.float64), kinds, size=(6, 6))
+    x, theta = (
+        torch.randn(*size, dtype=torch.float64, requires_grad=True)
+        for size in ((6, 4), (3, 1, 4, 2))
+    )
+    assert legal_orders(basis, x, theta)["label_by_label"] == []
+    assert_contraction(basis, x, theta, depth=2)
+
+
+def test_the_backend_equals_the_reference_and_is_the_one_that_runs(run):
+    made = run(BACKEND)
+    index = torch.tensor([[0, 3, 1, 1, 2], [0, 0, 2, 2, 2]])
+    sparsity = Relation(1).basis(index, size=(4, 3)).edges().pattern.by_target
+    for heads in (None, 2):
+        assert_backend_equals_reference("scipy", sparsity, torch.float64, 5, 1e-10, heads)
+    with record() as calls, made["use_backend"]("scipy"):
+        again = made["conv"](made["x"], made["edge_index"])
+    torch.testing.assert_close(again, made["conv"](made["x"], made["edge_index"]))
+    assert {call.backend for call in calls} == {"scipy"}
