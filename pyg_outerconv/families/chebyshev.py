@@ -42,8 +42,8 @@ class Chebyshev(Family):
       unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.cache`). On a
       directed graph eigenvalues may be complex: λ_max is then the largest modulus.
 
-    Values of each graph need ``batch``; without it all nodes are one graph, and a batch is not
-    convolved as its graphs are (except with the constant 2 of ``'bound'``).
+    λ_max of each graph needs ``batch``. Without it all nodes count as one graph, and the results
+    differ from those of the single graphs (except with the constant 2 of ``'bound'``).
     On a graph of one node the normalised L is (1), so that ``'exact'`` gives L̂ = (1) and
     ``'bound'`` L̂ = (0); where L = 0 any λ gives L̂ = −I, and λ_max = 2.
 

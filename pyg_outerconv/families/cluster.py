@@ -33,8 +33,8 @@ class Cluster(Family):
     ``SelectOutput``, an assignment matrix S (M, N), or a list of these, one for each of the
     ``criteria``, with a label for each. ``OuterConv(-1, -1, Cluster(), theta="identity",
     bias=False, aggr=...)`` is global pooling, with sum, mean, max and min; a mean divides by the
-    number of members, whatever their weights. Unpooling is ``basis.transpose()``. Of a ``Batch`` it
-    reads ``batch``.
+    number of members, whatever their weights. Unpooling is ``basis.transpose()``. From a PyG
+    ``Batch`` it reads ``batch``.
 
     With ``positions=L`` members have labels by their place, counted from the cluster's end as
     in equation 5 of *Convolution is outer product* (whose indices start at 1): label 0 is the last

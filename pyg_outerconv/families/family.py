@@ -245,8 +245,7 @@ class Family(BaseTransform):
         Raises:
             TypeError: ``given`` is a structure of another kind.
             TypeError, ValueError: an argument breaks a rule of that kind.
-            ValueError: an argument is not read by any part of the family; ``batch`` never is
-                refused.
+            ValueError: no part of the family reads an argument; ``batch`` is never refused.
         """
         self.refuse_unread(beside)
         return require_kind(self, given).read(given, **beside)

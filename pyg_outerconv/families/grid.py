@@ -30,8 +30,8 @@ class Grid(Windows):
     ``torch.nn.Conv1d``, ``Conv2d``, ``Conv3d`` and ``ConvTranspose``, for any number of axes.
 
     It reads the shape of a grid, a mask of its cells, or :class:`Cells`. With
-    ``padding_mode='circular'`` and ``'reflect'`` torch bounds the padding by the size of the
-    grid; here an axis goes round, or is mirrored, as often as it takes.
+    ``padding_mode='circular'`` and ``'reflect'`` torch limits the padding to the size of the grid;
+    here the axis is repeated, or mirrored, as often as necessary.
 
     Args:
         window (int or tuple, optional): The number of shifts along each axis, at most

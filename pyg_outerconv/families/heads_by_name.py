@@ -21,7 +21,7 @@ COMBINATIONS = ("concat", "mean", "sum")
 
 
 class HeadsByName(ContentFamily):
-    """Attention as text names it; :meth:`sized` makes the :class:`Attention` of a layer."""
+    """Attention by a name in text; :meth:`sized` makes a layer's :class:`Attention` from it."""
 
     heads: int
     combine: str

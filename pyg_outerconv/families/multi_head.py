@@ -39,8 +39,8 @@ class GAT(_OverEdges):
     (equations 3, 5 and 6). ``OuterConv(P, 64, "gat(heads=8)")`` is ``GATConv(P, 8, heads=8)`` of
     PyG. In a :class:`Stack` heads stand beside matrices of the graph, as in
     ``"stack(gat(heads=8), gcn)"``.
-    Heads that are added up, and heads within families other than a stack, have a projection of
-    their own in the place of Θ.
+    If heads are added up, or are part of a family that is no stack, their scores read a projection
+    of their own instead of X Θ.
 
     Args:
         heads (int, optional): H, which is K. (default: ``1``)
@@ -76,8 +76,8 @@ class GATv2(_OverEdges):
     .. math:: A_h[m, n] = \text{softmax}_m \langle a_h, \text{leaky\_relu}(
         X_m \Theta_h + X_n W_h + b_h) \rangle
 
-    (equation 7). PyG's ``GATv2Conv`` has the same functions: the bias of its values is in that of
-    the layer.
+    (equation 7). It can compute the same functions as PyG's ``GATv2Conv``, whose values have a
+    bias: here this is part of the bias of the layer.
 
     Args:
         heads, combine, dropout, negative_slope, add_self_loops (optional): see :class:`GAT`.
@@ -145,7 +145,7 @@ class MultiHead(HeadsByName):
     .. math:: A_h = f\left(s_h(X, X)\right)
 
     ``multi_head(4, score=cosine(beta=2.0))``, ``multi_head(2, score=dot-product,
-    support=hops(2))``. A score of your own is known by its ``name``.
+    support=hops(2))``. You can also write the ``name`` of a score of your own.
 
     Args:
         heads (int, optional): H, which is K. (default: ``1``)

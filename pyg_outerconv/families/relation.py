@@ -73,7 +73,7 @@ class Relation(Family):
     .. math:: A_r[m, n] = w_{mn} / c_{n,r} \quad\text{over the edges of type } r
 
     with c the number of edges of type r that reach n (``'mean'``), or 1 (``None``, ``'given'``).
-    The mean is within a relation, and relations are added up, as in `"Modeling Relational Data with
+    Means are taken within each relation, and then added up, as in `"Modeling Relational Data with
     Graph Convolutional Networks" <https://arxiv.org/abs/1703.06103>`_ (equation 2).
     With one relation, edge types may be left out, and the mean is GraphSAGE's.
 

@@ -161,7 +161,7 @@ class Sub(_OfTwo):
     .. math:: A^{(1)}_k - A^{(2)}_k
 
     ``Sub(Identity(), GCN())`` is :class:`HighPass`, ``Sub(GCN(), Walk(2, "sym", powers=(2,)))`` a
-    band-pass filter: what one step sees and two do not.
+    band-pass filter: the difference between one step and two.
 
     Args:
         first (Family, optional): the family to subtract from. (default: ``Identity()``)

@@ -130,7 +130,7 @@ class Reverse(OfFamily):
 
     .. math:: (A_0, \dots, A_{K-1})(W^\top)
 
-    :class:`Directed` has these after those on the edges themselves.
+    :class:`Directed` has the matrices on the edges, and then these.
 
     Args:
         family (Family, optional): the family. (default: ``GCN()``)
@@ -174,8 +174,8 @@ class Mean(OfFamily):
 
     .. math:: A_k[m, n] / |\{\text{edges of label } k \text{ at } n\}|
 
-    As ``OuterConv(aggr='mean')`` divides its basis, but as a family, so that a factor of
-    :class:`Compose` or a part of :class:`Stack` can have its own mean.
+    ``OuterConv(aggr='mean')`` divides its whole basis in this way; this family divides only one
+    factor of a :class:`Compose`, or one part of a :class:`Stack`.
 
     Args:
         family (Family, optional): the family. (default: ``GCN()``)

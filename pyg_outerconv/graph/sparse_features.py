@@ -47,8 +47,8 @@ class SparseFeatures(Tensor):
     (:class:`.BecameDense`); one that would write to such a copy is refused.
 
     Gradients flow to ``value`` where it requires them, that is to the stored entries only:
-    ``x.requires_grad``, ``x.grad`` and ``torch.autograd.grad(y, x)`` speak of ``value``. Zeros that
-    are not stored are zeros in products even where the other factor is infinite or NaN.
+    ``x.requires_grad``, ``x.grad`` and ``torch.autograd.grad(y, x)`` are those of ``value``. Zeros
+    that are not stored are zeros in products even where the other factor is infinite or NaN.
 
     Make it by :meth:`of`, or by the transform :class:`pyg_outerconv.ToSparseFeatures`. Layers of
     this package prepare a ``torch.sparse`` matrix themselves; these features are prepared once, and

@@ -22,7 +22,7 @@ class FixedBasis(torch.nn.Module):
     ``.to()``, ``.cuda()``, ``.double()`` and the like move and cast it with the parameters of the
     module, unlike a basis that is a plain attribute. Like a buffer of torch, it is part of the
     ``state_dict`` if it is persistent: a checkpoint then has the edges of the basis, and loading
-    them replaces those that the module was made with, be there more or fewer.
+    it replaces the edges of the module, even if their number differs.
 
     >>> import torch
     >>> from pyg_outerconv import OuterConv

@@ -54,7 +54,7 @@ class DropIn(MessagePassing):
         theirs: the class of PyG.
         takes_pairs: whether features may be a pair (sources, targets).
         takes_matrices: whether the contraction with a large sparse matrix is faster than PyG's.
-        trick: what is needed beside the sum to make it equal, in words; empty if nothing is.
+        trick: what else is computed, besides the sum, to give PyG's results; empty if nothing.
         transforms_first: whether PyG's messages are as wide as the output, not as the input.
         least: number of edges times channels of a message, below which PyG's own ``forward`` is
             faster.
@@ -246,7 +246,7 @@ TIED = ("_outer", "_skipped", "_kept")
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:
-    """Let :func:`.accelerate` put a class of this room in the place of one of PyG's."""
+    """Let :func:`.accelerate` replace a class of PyG's by this class."""
     if ours.__module__.startswith(__package__):
         OURS[theirs], THEIRS[ours] = ours, theirs
 

@@ -103,7 +103,7 @@ def differences(before: Results, after: Results) -> list[str]:
 
 
 def beyond_rounding(apart: list[str], before: Results, after: Results, exact: Results) -> list[str]:
-    """What is left of differences, of results that are further from float64's than PyG's are.
+    """Those differences whose results are further from those of float64 than PyG's results are.
 
     Where terms cancel, as in gradients of scores that softmax hardly depends on, results of float32
     are mostly rounding, in PyG's layers too.

@@ -67,9 +67,9 @@ class Causal(Support):
 
     .. math:: A_0[m, n] = 1 \iff m \le n \qquad (m < n \text{ if strict})
 
-    The masked attention of a decoder. Nodes follow each other in the order of their numbers, those
-    of a graph of a batch from its first one on. Where M ≠ N both sequences begin together: target
-    0 sees source 0. From the `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_
+    The masked attention of a decoder. The number of a node is its place in the sequence; in a batch
+    places are counted from the first node of each graph. If M ≠ N, target 0 stands at the place of
+    source 0. From the `"Attention Is All You Need" <https://arxiv.org/abs/1706.03762>`_
     paper, section 3.2.3.
 
     Args:
@@ -102,9 +102,9 @@ class Strided(Support):
 
     One of the two heads of the `"Sparse Transformer" <https://arxiv.org/abs/1904.10509>`_ paper
     (section 4.3), whose other one is ``SlidingWindow(s, causal=True)``; of an image in the order of
-    its pixels, with a stride of its width, it is the column. Nodes follow each other in the order
-    of their numbers, those of a graph of a batch from its first one on, and where M ≠ N both
-    sequences begin together.
+    its pixels, with a stride of its width, it is the column. The number of a node is its place; in
+    a batch places are counted from the first node of each graph. If M ≠ N, target 0 stands at the
+    place of source 0.
 
     Args:
         stride (int): s.
@@ -148,9 +148,9 @@ class SlidingWindow(SupportOfAxes):
     `"Longformer" <https://arxiv.org/abs/2004.05150>`_ paper (section 3.1) counts both sides: its
     512 is a size of 256 here.
 
-    In a sequence nodes follow each other in the order of their numbers, those of a graph of a batch
-    from its first one on, and where M ≠ N both sequences begin together. On a grid of several axes,
-    or where cells are listed, steps are between cells, and those that are not there are not seen.
+    In a sequence the number of a node is its place; in a batch places are counted from the first
+    node of each graph. If M ≠ N, target 0 stands at the place of source 0. On a grid of several
+    axes, or if cells are listed, steps are between cells, and missing cells are not seen.
 
     Args:
         window (int or tuple): w, for all axes or for each.

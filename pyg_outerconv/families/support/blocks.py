@@ -30,9 +30,9 @@ class Blocks(SupportOfAxes):
     the last the remaining ones. Blocks do not wrap round the ends, just as the masks of that paper
     separate the parts of a rolled image.
 
-    In a sequence nodes follow each other in the order of their numbers, those of a graph of a batch
-    from its first one on, and where M ≠ N both sequences begin together. Cells without bounds have
-    borders at t and multiples of s from it.
+    In a sequence the number of a node is its place; in a batch places are counted from the first
+    node of each graph. If M ≠ N, target 0 stands at the place of source 0. Cells without bounds
+    have borders at t and multiples of s from it.
 
     Args:
         window (int or tuple): s, for all axes or for each.

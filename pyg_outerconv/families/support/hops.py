@@ -24,8 +24,8 @@ class Hops(Support):
     .. math:: A_0[m, n] = 1 \iff \text{a walk of } 1, \dots, L \text{ edges leads from } m
         \text{ to } n
 
-    Weights of edges are not looked at; ``Relation(1, None)`` is the edges with their weights. With
-    L = 1 edges are kept as they were given, parallel ones too; with more each pair comes once.
+    Weights of edges are ignored; ``Relation(1, None)`` has the edges with their weights. With L = 1
+    edges are kept as they are, also parallel ones; with more hops each pair is in the support once.
     ``Hops(add_self_loops=True)`` is the support of GAT as PyG has it, from the `"Graph Attention
     Networks" <https://arxiv.org/abs/1710.10903>`_ paper, section 2.1.
 

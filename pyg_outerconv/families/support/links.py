@@ -26,9 +26,9 @@ class GlobalTokens(Support):
 
     The global attention of the `"Longformer" <https://arxiv.org/abs/2004.05150>`_ (section 3.1)
     and `"BigBird" <https://arxiv.org/abs/2007.14062>`_ (section 2) papers, which add it to windows:
-    ``Union(SlidingWindow(w), GlobalTokens(g))``. Of the graphs of a batch each has its own global
-    nodes, as far as it has those places. Where M ≠ N places are counted from the first node of
-    both ends.
+    ``Union(SlidingWindow(w), GlobalTokens(g))``. In a batch the places of global nodes are
+    counted from the first node of each graph; a graph may be too short for some of them. If M ≠ N,
+    sources and targets are both counted from their first node.
 
     Args:
         tokens (int or tuple): G: the number of first nodes, or the places of nodes.
@@ -74,7 +74,7 @@ class RandomLinks(Support):
 
     The random attention of the `"BigBird" <https://arxiv.org/abs/2007.14062>`_ paper (section 2),
     which adds it to windows and global nodes. The same seed and number of nodes give the same
-    links, on every device. Each graph of a batch has the links that it has alone.
+    links, on every device. A graph has the same links in a batch as by itself.
 
     Args:
         count (int): r.

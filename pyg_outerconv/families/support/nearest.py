@@ -28,10 +28,10 @@ class Nearest(Support):
 
     .. math:: A_0[m, n] = 1 \iff m \text{ is among the } k \text{ nearest to } n
 
-    Of equally distant sources the first comes first. It needs ``pos`` (N, D), or a pair for sources
-    (M, D) and targets (N, D), with or without edges; cells of a grid are their own positions. Nodes
-    of different graphs of a batch are never neighbours. Distances are computed some rows at a time.
-    The graph of the `"Dynamic Graph CNN" <https://arxiv.org/abs/1801.07829>`_
+    Of equally distant sources those with the lowest numbers are taken. It needs ``pos`` (N, D), or
+    a pair for sources (M, D) and targets (N, D), with or without edges; cells of a grid are their
+    own positions. Nodes of different graphs of a batch are never neighbours. Distances are computed
+    for a few rows at a time. The graph of the `"Dynamic Graph CNN" <https://arxiv.org/abs/1801.07829>`_
     paper, section 3.1.
 
     Args:
