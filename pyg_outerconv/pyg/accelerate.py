@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from torch.nn import Module
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedType, RefusedValue
 from .equivalents import why_absent
-from .layer import HOOKS, OURS, STEPS, THEIRS, TIED
+from .layer import OURS, THEIRS, TIED, WAITING, DropIn, in_place_of
 from .sample import Sample, beyond_rounding, differences, gains
+from .watch import HOOKS, OF_CALLS, own_methods
 
 MARK = "_accelerated"
 
@@ -87,10 +89,10 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
     becomes ours, which derives from PyG's. So optimizers, ``DistributedDataParallel`` and other
     references to it keep working, before and after :meth:`torch.nn.Module.to` and
     :func:`torch.compile`. Subclasses, parametrised layers, layers with hooks and those without an
-    equal form are left, and named in the report.
+    equal form, or with options that have none, are left, and named in the report.
 
     With a sample, the arguments of one call of the model, each layer is timed on its own inputs in
-    that call, on a new graph each time, and is left where it does not gain.
+    that call, on a new graph each time, and is left where it does not gain, or would run PyG's code.
 
     >>> from torch_geometric.nn import GCN
     >>> model = GCN(16, 32, num_layers=2, out_channels=4)
@@ -120,15 +122,20 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
             "a sample is what results are compared on", "verify=True, x, ...", "none"
         )
     layers = dict(model.named_modules())
+    kinds = {name: _kind_of(layer).__name__ for name, layer in layers.items()}
     reasons = {name: reason for name, layer in layers.items() if (reason := why_left(layer))}
-    found = {name: one for name, one in layers.items() if type(one) in OURS and name not in reasons}
-    measured = {} if call is None else gains(model, found, call, OURS)
+    ours = {name: one for name, one in layers.items() if _kind_of(one) in OURS}
+    ours = {name: one for name, one in ours.items() if name not in reasons}
+    reasons |= _without_equal(ours)
+    timed = {name: layer for name, layer in ours.items() if name not in reasons}
+    measured = {} if call is None else gains(model, timed, call)
     before = call.results(model) if call is not None and verify else None
-    for name, layer in found.items():
-        if measured.get(name, 1.0) < 1.0:
-            reasons[name] = "not faster on the sample"
+    for name, layer in timed.items():
+        outcome = measured.get(name)
+        if outcome is not None and outcome.reason:
+            reasons[name] = outcome.reason
         else:
-            layer.__class__ = OURS[type(layer)]
+            layer.__class__ = in_place_of(type(layer), OURS)
             layer.__dict__[MARK] = True
             if hasattr(layer, "why_not"):
                 layer.why_not()  # makes the contraction, before a compiler looks at the layer
@@ -143,12 +150,37 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
             restore(model)
             raise RefusedValue("an accelerated model has equal results", "no difference", apart[0])
     rows = []
-    for name, layer in layers.items():
-        if name in found or name in reasons:
-            kind, reason = type(layer).__name__, reasons.get(name, "")
+    for name, kind in kinds.items():
+        if name in ours or name in reasons:
+            reason, outcome = reasons.get(name, ""), measured.get(name)
             now = None if reason else f"pyg_outerconv.pyg.{kind}"
-            rows.append(Row(name, kind, now, reason, measured.get(name)))
+            rows.append(Row(name, kind, now, reason, None if outcome is None else outcome.gain))
     return Report(rows, verify)
+
+
+def _kind_of(layer: Module) -> type[Module]:
+    """The class of a layer; of one that is sharded, the class that it had before."""
+    kind = type(layer)
+    return kind.__bases__[1] if kind.__bases__[0] is FSDPModule else kind
+
+
+def _without_equal(layers: Mapping[str, Module]) -> dict[str, str]:
+    """The reasons of the layers whose options or modules have no equal: PyG's code always runs.
+
+    Parts come first: a layer that is made of others asks them.
+    """
+    reasons, before = {}, {}
+    try:
+        for name, layer in reversed(layers.items()):
+            before[name] = layer.__class__
+            layer.__class__ = in_place_of(type(layer), OURS)
+            found = layer._of_options() if isinstance(layer, DropIn) else layer.lacks()
+            if lacking := [one for one in found if one != WAITING]:
+                reasons[name], layer.__class__ = "; ".join(lacking), before[name]
+    finally:
+        for name, kind in before.items():
+            layers[name].__class__ = kind
+    return reasons
 
 
 def restore(model: Module) -> list[str]:
@@ -167,13 +199,13 @@ def become_pygs(layers: Collection[Module]) -> int:
     for layer in layers:
         for key in (MARK, *TIED):
             layer.__dict__.pop(key, None)
-        layer.__class__ = THEIRS[type(layer)]
+        layer.__class__ = in_place_of(type(layer), THEIRS)
     return len(layers)
 
 
 def why_left(layer: Module) -> str | None:
     """Why a layer stays as it is; None if it need not, or is no layer of PyG."""
-    kind = type(layer)
+    kind = _kind_of(layer)
     if kind in THEIRS:
         return "is of pyg_outerconv.pyg"
     equal = kind if kind in OURS else next((one for one in OURS if isinstance(layer, one)), None)
@@ -191,18 +223,18 @@ def _reasons(layer: Module, equal: type[Module]) -> Iterator[str]:
         where = f" of {name}" if name else ""
         if is_parametrized(part):
             yield f"the parameters{where} are parametrised"
-        if hooks := _hooks(part):
+        if hooks := _hooks(part, of_calls=part is not layer):  # a layer's own see what they saw
             yield f"has hooks{where}: {', '.join(hooks)}"
-    if type(layer) is not equal:
+    if _kind_of(layer) is not equal:
         yield f"is a subclass of {equal.__name__}"
-    if own := [name for name in (*STEPS, "forward") if name in vars(layer)]:
+    own = own_methods(layer) + ["forward"] * ("forward" in vars(layer))
+    if own:
         yield f"has a {own[0]} of its own"
 
 
-def _hooks(part: Module) -> list[str]:
-    """The names of the hooks of a module, but for those that give lazy parameters their shapes."""
-    held = vars(part)
-    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    found = [hook for name in (*names, *HOOKS) for hook in (held.get(name) or {}).values()]
+def _hooks(part: Module, of_calls: bool) -> list[str]:
+    """The names of hooks on messages, and on calls, but for those of lazy parameters."""
+    names = (*(OF_CALLS if of_calls else ()), *HOOKS)
+    found = [hook for name in names for hook in (vars(part).get(name) or {}).values()]
     labels = [getattr(hook, "__name__", type(hook).__name__) for hook in found]
     return [label for label in labels if label != "initialize_parameters"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Union
+from collections.abc import Iterator
+from typing import Any, Union
 
 import torch
 import torch.nn.functional as F
@@ -143,6 +144,13 @@ class SimpleConv(DropIn, theirs.SimpleConv):
     def outside(self) -> list[str]:
         return [] if self.combine_root is None else [f"combine_root={self.combine_root!r}"]
 
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+        if isinstance(x, tuple | list) and self.combine_root == "self_loop":
+            yield "self-loops between two sets of nodes"
+
     def recipe(self) -> Recipe:
         return propagations(self), {}
 
@@ -154,9 +162,9 @@ class SimpleConv(DropIn, theirs.SimpleConv):
         size: Size = None,
     ) -> Tensor:
         conv = self._runs(x, edge_index, edge_weight)
-        is_pair = isinstance(x, tuple | list)
-        if conv is None or (is_pair and self.combine_root == "self_loop"):
+        if conv is None:
             return super().forward(x, edge_index, edge_weight, size)
+        is_pair = isinstance(x, tuple | list)
         if self.combine_root == "self_loop":
             edge_index, edge_weight = add_self_loops(edge_index, edge_weight, num_nodes=x.size(-2))
         out = reduced(self, conv, x, edge_index, edge_weight, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Optional, Union
 
 import torch
@@ -11,7 +12,6 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
-from ..basis.unsorted import is_exporting
 from ..families import Hops
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
@@ -43,12 +43,18 @@ def outputs(layer: Any) -> dict[str, Source]:
     return found
 
 
-def exports_loops(layer: Any) -> bool:
-    """Whether torch.export traces a layer that adds self-loops, which PyG's own ``forward`` does.
+def of_call(layer: Any, edge_attr: OptTensor, weights_too: Any) -> Iterator[str]:
+    """The reasons that lie in edge attributes, and in attention weights that are asked for."""
+    if weights_too is not None:
+        yield "attention weights are asked for"
+    if edge_attr is None and layer.lin_edge is not None:
+        yield "no edge attributes for lin_edge"
 
-    How many edges there are is not known then, and the choice of an order asks for it.
-    """
-    return layer.add_self_loops and is_exporting()
+
+def of_unread(layer: Any, edge_attr: OptTensor) -> Iterator[str]:
+    """The reason that lies in edge attributes that no linear map reads."""
+    if edge_attr is not None and layer.lin_edge is None:
+        yield "edge attributes that no linear map reads"
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -121,6 +127,10 @@ class GATConv(DropIn, theirs.GATConv):
             sources[f"{score}.edge.att"] = viewed("att_edge", *shape)
         return conv, sources | outputs(self)
 
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        yield from of_call(self, beside.get("edge_attr"), beside.get("return_attention_weights"))
+
     def forward(
         self,
         x: Any,
@@ -129,13 +139,15 @@ class GATConv(DropIn, theirs.GATConv):
         size: Size = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        unread = self.lin_edge is None
-        plain = return_attention_weights is None and (unread or edge_attr is not None)
-        plain = plain and not exports_loops(self)
-        conv = self._runs(x, edge_index) if plain else None
+        conv = self._runs(
+            x,
+            edge_index,
+            edge_attr=edge_attr,
+            return_attention_weights=return_attention_weights,
+        )
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
-        edge_attr = None if unread else edge_attr
+        edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
             edge_index, edge_attr = looped(self, x, edge_index, edge_attr, size)
             edge_index = support(x, edge_index, size)
@@ -188,6 +200,14 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
             sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
         return conv, sources | outputs(self)
 
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        edge_attr = beside.get("edge_attr")
+        yield from of_call(self, edge_attr, beside.get("return_attention_weights"))
+        yield from of_unread(self, edge_attr)
+        if not isinstance(x, Tensor) and x[1] is None:
+            yield "no features of targets"
+
     def forward(
         self,
         x: Union[Tensor, PairTensor],
@@ -195,10 +215,12 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
         edge_attr: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        plain = return_attention_weights is None
-        plain = plain and (self.lin_edge is None) == (edge_attr is None)
-        plain = plain and (isinstance(x, Tensor) or x[1] is not None)
-        conv = self._runs(x, edge_index) if plain else None
+        conv = self._runs(
+            x,
+            edge_index,
+            edge_attr=edge_attr,
+            return_attention_weights=return_attention_weights,
+        )
         if conv is None:
             return super().forward(x, edge_index, edge_attr, return_attention_weights)
         if self.add_self_loops and torch.compiler.is_compiling():
@@ -257,6 +279,14 @@ class TransformerConv(DropIn, theirs.TransformerConv):
             sources |= whole("gate", "lin_beta", False)
         return conv, sources
 
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        edge_attr = beside.get("edge_attr")
+        yield from of_call(self, edge_attr, beside.get("return_attention_weights"))
+        yield from of_unread(self, edge_attr)
+        if edge_attr is not None and edge_attr.dim() != 2:
+            yield f"edge attributes of {edge_attr.dim()} dimensions"
+
     def forward(
         self,
         x: Union[Tensor, PairTensor],
@@ -264,10 +294,12 @@ class TransformerConv(DropIn, theirs.TransformerConv):
         edge_attr: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        plain = return_attention_weights is None
-        plain = plain and (self.lin_edge is None) == (edge_attr is None)
-        plain = plain and (edge_attr is None or edge_attr.dim() == 2)
-        conv = self._runs(x, edge_index) if plain else None
+        conv = self._runs(
+            x,
+            edge_index,
+            edge_attr=edge_attr,
+            return_attention_weights=return_attention_weights,
+        )
         if conv is None:
             return super().forward(x, edge_index, edge_attr, return_attention_weights)
         return conv(x, edge_index, edge_attr=edge_attr)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import ModuleList
 from torch_geometric import nn as theirs
-from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.typing import Adj, OptPairTensor, Size
 
 from ..cache import IdentityCache
 from ..families import Relation
@@ -41,11 +41,11 @@ class MFConv(DropIn, theirs.MFConv):
     def lacks(self) -> list[str]:
         return check_reduction(self)
 
-    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         features = x[0] if isinstance(x, tuple | list) else x
         if isinstance(features, Tensor) and features.dim() != 2:
             yield f"features of {features.dim()} dimensions"
-        yield from super()._of_inputs(x, edge_index, edge_weight)
+        yield from super()._of_inputs(x, edge_index)
 
     def outside(self) -> list[str]:
         if self.lins_l[0].bias is None:

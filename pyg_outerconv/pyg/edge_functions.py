@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Union
 
 import torch
@@ -14,7 +14,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from ..families import GCN, Kernel, Relation
 from ..nn import OuterConv
 from ..nn.edge_functions import GaussianMixture
-from .layer import DropIn, Recipe, has_hooks
+from .layer import DropIn, Recipe, is_finite
 from .reductions import check_reduction, reduction
 from .tie import Source, linear, same
 
@@ -60,6 +60,14 @@ class GMMConv(DropIn, theirs.GMMConv):
             sources["root.weight"] = linear("root")
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        edge_attr, features = beside.get("edge_attr"), x if isinstance(x, Tensor) else x[0]
+        if edge_attr is None or edge_attr.dtype != features.dtype:
+            yield "edge attributes of another type than the features"
+        elif not is_finite(edge_attr):
+            yield "edge attributes that are not finite"
+
     def forward(
         self,
         x: Union[Tensor, OptPairTensor],
@@ -67,7 +75,7 @@ class GMMConv(DropIn, theirs.GMMConv):
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
+        conv = self._runs(x, edge_index, edge_attr=edge_attr)
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size)
         return conv(x, edge_index, edge_attr=edge_attr, size=size)
@@ -126,8 +134,8 @@ class NNConv(DropIn, theirs.NNConv):
             sources["root.weight"] = linear("lin")
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def _observed(self) -> bool:
-        return super()._observed() or has_hooks(self.nn)
+    def skipped(self) -> list[Module]:
+        return [*super().skipped(), self.nn]
 
     def forward(
         self,
@@ -190,6 +198,7 @@ class PDNConv(DropIn, theirs.PDNConv):
 
     transforms_first = True
     least = 100_000
+    linear_map = torch.nn.Linear
 
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
@@ -207,8 +216,16 @@ class PDNConv(DropIn, theirs.PDNConv):
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
     def forward(self, x: Tensor, edge_index: Adj, edge_attr: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index) if self.normalize or edge_attr is not None else None
-        if conv is None:
+        conv = self._runs(x, edge_index, edge_attr=edge_attr)
+        weight = None if conv is None or edge_attr is None else self.mlp(edge_attr).squeeze(-1)
+        if conv is None or (weight is not None and not is_finite(weight)):
             return super().forward(x, edge_index, edge_attr)
-        weight = None if edge_attr is None else self.mlp(edge_attr).squeeze(-1)
         return conv(x, edge_index, weight)
+
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        edge_attr = beside.get("edge_attr")
+        if edge_attr is None and not self.normalize:
+            yield "no edge attributes"
+        elif edge_attr is not None and not is_finite(edge_attr):
+            yield "edge attributes that are not finite"

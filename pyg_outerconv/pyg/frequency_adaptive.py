@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch.nn.functional as F
@@ -51,6 +52,15 @@ class FAConv(DropIn, theirs.FAConv):
         edges = conv.basis(x, edge_index, edge_weight).edges()
         return edges.times_of_ends(self.att_l(x).squeeze(-1), self.att_r(x).squeeze(-1), share)
 
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+        if beside.get("return_attention_weights") is not None:
+            yield "attention weights are asked for"
+        if self.normalize != (edge_weight is None):
+            yield "PyG refuses weights with normalize, and a call without them otherwise"
+
     def forward(
         self,
         x: Tensor,
@@ -59,8 +69,9 @@ class FAConv(DropIn, theirs.FAConv):
         edge_weight: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        plain = return_attention_weights is None and self.normalize == (edge_weight is None)
-        conv = self._runs(x, edge_index) if plain else None
+        conv = self._runs(
+            x, edge_index, edge_weight, return_attention_weights=return_attention_weights
+        )
         if conv is None:
             return super().forward(x, x_0, edge_index, edge_weight, return_attention_weights)
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Iterator
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +61,17 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         sources = {"theta.weight": linear("lin")}
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
+    def _of_inputs(
+        self,
+        x: Any,
+        hyperedge_index: Any,
+        hyperedge_weight: Optional[Tensor] = None,
+        **beside: Any,
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, hyperedge_index, hyperedge_weight)
+        if self.use_attention and beside.get("hyperedge_attr") is None:
+            yield "no attributes of hyperedges"
+
     @disable_dynamic_shapes(required_args=["num_edges"])  # type: ignore[untyped-decorator]
     def forward(
         self,
@@ -69,8 +81,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         hyperedge_attr: Optional[Tensor] = None,
         num_edges: Optional[int] = None,
     ) -> Tensor:
-        unread = self.use_attention and hyperedge_attr is None
-        conv = None if unread else self._runs(x, hyperedge_index, hyperedge_weight)
+        conv = self._runs(x, hyperedge_index, hyperedge_weight, hyperedge_attr=hyperedge_attr)
         if conv is None:
             return super().forward(x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
         to_edges, to_nodes = _incidence(hyperedge_index, x.size(0), num_edges)

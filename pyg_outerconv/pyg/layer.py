@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import inspect
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import Identity, Module, ModuleList
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import _disable_current_modes
+from torch_geometric import EdgeIndex
 from torch_geometric.inspector import Inspector
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense import Linear
@@ -18,9 +23,12 @@ from torch_geometric.typing import OptTensor
 
 from ..errors import RefusedValue
 from ..graph.edge_index import check_compressed
+from ..graph.checks import holds
+from ..kernels.index_checks import has_numbers
 from ..nn import OuterConv
 from .matrices import is_product
 from .tie import Source, tie
+from .watch import STEPS, Watch, is_recorded, own_methods
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
@@ -29,15 +37,21 @@ OURS: dict[type[Module], type[Module]] = {}
 """Our class for each of PyG's."""
 THEIRS: dict[type[Module], type[Module]] = {}
 """PyG's class for each of ours."""
-_LINEAR = (Linear.forward, torch.nn.Linear.forward)
+WAITING = "parameters have no shapes before the first input"
+_MAPS = ("lin", "res", "root")
+"""How the names of PyG's linear maps begin."""
 
-# Methods of messages: a subclass that overrides one of them is run by PyG.
-STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")
-HOOKS = tuple(
-    f"_{step}_forward_{when}hooks"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_", "")
-)
+
+class Tied(NamedTuple):
+    """The contraction of a layer, and what is looked at again at each call.
+
+    Attributes:
+        conv: it; None if there is none.
+        watch: the modules that it was made for.
+    """
+
+    conv: OuterConv | ModuleList | None
+    watch: Watch
 
 
 class DropIn(MessagePassing):
@@ -45,8 +59,9 @@ class DropIn(MessagePassing):
 
     Its convolution is that of an :class:`~pyg_outerconv.OuterConv` over the same parameters
     (:meth:`recipe`). PyG's own ``forward`` runs where messages are looked at (explainers, hooks,
-    subclasses that override a step), where an option or an input has no equal here, and on graphs
-    so small that it is faster. :meth:`why_not` tells which of them runs, and why.
+    subclasses and objects that override a step), where a linear map was replaced, where an option
+    or an input has no equal here, on graphs so small that it is faster, and where torch.export,
+    torch.onnx or torch.jit record the layer. :meth:`why_not` tells which of them runs, and why.
 
     A subclass defines :meth:`recipe`, and ``forward`` with PyG's signature.
 
@@ -59,6 +74,7 @@ class DropIn(MessagePassing):
         least: number of edges times channels of a message, below which PyG's own ``forward`` is
             faster.
         least_of_matrices: the same number where edges are a sparse matrix.
+        linear_map: the class of PyG's linear maps.
     """
 
     theirs: ClassVar[type[MessagePassing]]
@@ -68,6 +84,7 @@ class DropIn(MessagePassing):
     takes_matrices: ClassVar[bool] = False
     least: ClassVar[int] = 0
     least_of_matrices: ClassVar[int] = 2**24
+    linear_map: ClassVar[type[Module]] = Linear
     _overridden: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -79,11 +96,15 @@ class DropIn(MessagePassing):
         theirs = getattr(cls, "theirs", None)
         if theirs is None:  # a base of several of our classes
             return
-        cls._overridden = tuple(
+        if DropIn in cls.__bases__ and "forward" in vars(cls):
+            cls.forward.__annotations__ = theirs.forward.__annotations__  # PyG reads these types
+        own = {f"{call}_type": _arguments_of(cls, call) for call in ("propagate", "edge_updater")}
+        own["_overridden"] = tuple(
             step for step in STEPS if getattr(cls, step) is not getattr(theirs, step)
         )
-        for call in ("propagate", "edge_updater"):
-            setattr(cls, f"{call}_type", _arguments_of(cls, call))
+        for name, value in own.items():
+            if getattr(cls, name, None) != value:  # classes that wrappers make stay as they are
+                setattr(cls, name, value)
 
     def recipe(self) -> Recipe:
         """The convolution as an OuterConv, and its parameters as functions of this layer's.
@@ -118,9 +139,12 @@ class DropIn(MessagePassing):
         rule = f"{type(self).__name__} is one convolution with some of its options"
         raise RefusedValue(f"{rule}: {'; '.join(reasons)}")
 
-    def why_not(
-        self, x: Any = None, edge_index: Any = None, edge_weight: OptTensor = None
-    ) -> list[str]:
+    def skipped(self) -> list[Module]:
+        """The modules that PyG's ``forward`` calls and the contraction does not, but for those
+        whose weights it reads."""
+        return list(self.aggr_module.modules()) if self.aggr_module is not None else []
+
+    def why_not(self, *args: Any, **named: Any) -> list[str]:
         """The reasons why PyG's own ``forward`` runs; none if the contraction does.
 
         >>> from pyg_outerconv.pyg import SAGEConv
@@ -128,49 +152,67 @@ class DropIn(MessagePassing):
         ['aggr=median is not made of sums, means, maxima, minima or variances']
 
         Args:
-            x, edge_index, edge_weight: inputs of a call; without them only the layer is looked at.
+            *args, **named: the arguments of a call; without them only the layer is looked at.
+
+        Raises:
+            TypeError: these are not the arguments of a call.
         """
-        found = list(self._of_layer())
-        if edge_index is not None:
-            found += self._of_inputs(x, edge_index, edge_weight)
-        return found
+        reasons = list(self._of_layer())
+        if args or named:
+            call = inspect.signature(self.theirs.forward).bind(self, *args, **named)
+            del call.arguments["self"]
+            reasons += islice(self._of_inputs(**call.arguments), 1)
+        return reasons
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Any:
+    def _runs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
-        held = self.__dict__
-        conv = held.get("_outer")
-        if conv is None:
-            conv = self._outer_conv()
-        if conv is None or self._observed():
+        tied = self._tied()
+        if tied.conv is None or self._is_seen(tied.watch) or self._is_recorded():
             return None
-        for _ in self._of_inputs(x, edge_index, edge_weight):
+        for _ in self._of_inputs(x, edge_index, edge_weight, **beside):
             return None
-        return conv
+        return tied.conv
 
-    def _observed(self) -> bool:
-        """Whether something looks at messages, or at a linear map that the contraction skips."""
-        held = self.__dict__
-        if held["_explain"] or self._overridden or any(map(held.__getitem__, HOOKS)):
-            return True
-        return any(map(has_hooks, held.get("_skipped", ())))
+    def _is_seen(self, watch: Watch) -> bool:
+        """Whether something looks at messages, or at a module that the contraction skips."""
+        return bool(self.__dict__["_explain"] or self._overridden or watch.is_seen())
+
+    def _is_recorded(self) -> bool:
+        """Whether a call is recorded for other inputs, which PyG's own ``forward`` is made for."""
+        return is_recorded()
+
+    def _of_options(self) -> Iterator[str]:
+        """Reasons that lie in the options, the parameters and the modules of the layer."""
+        yield from self.lacks()
+        if _is_waiting(self):
+            yield WAITING
+        elif _is_replaced(self):
+            yield "a linear map was replaced by another module"
+        for name in own_methods(self):
+            yield f"has a {name} of its own"
 
     def _of_layer(self) -> Iterator[str]:
         """Reasons that lie in the layer."""
-        lacks = self.lacks()
-        yield from lacks
-        if _is_waiting(self):
-            yield "parameters have no shapes before the first input"
-        elif not lacks and self._outer_conv() is None:
-            yield "a linear map was replaced by another module"
+        reasons, tied = list(self._of_options()), self._tied()
+        yield from reasons
+        if tied.conv is None and not reasons:
+            yield "a linear map has a bias that PyG's has not"
         if self.explain:
             yield "messages are explained"
-        elif self._observed():
+        elif self._is_seen(tied.watch):
             yield "hooks or a subclass look at messages or at linear maps"
 
-    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
-        """The reason that lies in the inputs, if there is one."""
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        """The reason that lies in the inputs, if there is one.
+
+        ``beside`` holds further arguments of a call, which a subclass may look at.
+        """
         is_pair = isinstance(x, tuple | list)
         features = x[0] if is_pair else x
         if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
@@ -190,6 +232,10 @@ class DropIn(MessagePassing):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
         elif self._is_small(edge_index, features):
             yield "a graph so small that PyG's own layer is faster"
+        elif type(edge_index) is not Tensor and _has_other_size(edge_index, x):
+            yield "an EdgeIndex with other numbers of nodes than the features"
+        elif edge_weight is not None and not is_finite(edge_weight):
+            yield "edge weights that are not finite"
 
     def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
         """Whether PyG's own ``forward`` is faster; in a compiled graph it is not."""
@@ -201,17 +247,20 @@ class DropIn(MessagePassing):
         return edge_index.size(-1) * width < self.least
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
-        """The OuterConv tied to this layer, made once for its options; None if there is none.
+        """The OuterConv tied to this layer, None if there is none."""
+        return self._tied().conv
+
+    def _tied(self) -> Tied:
+        """The contraction, made once for the options and modules of this layer.
 
         That there is none is remembered too, but not while parameters wait for the first input.
         """
-        held = self.__dict__
-        if "_outer" not in held:
-            found = _tied_conv(self)
-            if found[0] is None and _is_waiting(self):
-                return None
-            held["_outer"], held["_skipped"] = found
-        return held["_outer"]  # type: ignore[no-any-return]
+        tied: Tied | None = self.__dict__.get("_contraction")
+        if tied is None or (not torch.compiler.is_compiling() and tied.watch.is_changed()):
+            tied = _make_tied(self)
+            if tied.conv is not None or not _is_waiting(self):
+                self.__dict__["_contraction"] = tied
+        return tied
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Let PyG generate ``propagate`` with its fused step, whatever the first layer's aggr.
@@ -228,12 +277,23 @@ class DropIn(MessagePassing):
         self._outer_conv()  # before a compiler looks at the layer
 
     def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__["_parameters"].get(name) if "_parameters" in self.__dict__ else None
         super().__setattr__(name, value)
-        if not name.startswith("_") and name not in _OF_CALLS:
-            self.__dict__.pop("_outer", None)  # an option or a submodule may have changed
+        if not name.startswith("_") and name not in _OF_CALLS and not _is_alike(before, value):
+            self.__dict__.pop("_contraction", None)  # an option or a submodule may have changed
         if name == "explain" and value and "propagate" not in self._overridden:
             # A class made after its base has the base's generated method, which explains nothing.
             self.__dict__["propagate"] = MessagePassing.propagate.__get__(self)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self.__dict__.pop("_contraction", None)
+
+    def __prepare_scriptable__(self) -> MessagePassing:
+        """The layer of PyG in the place of this one, which torch.jit.script compiles."""
+        layer = copy.copy(self)
+        layer.__class__ = in_place_of(type(self), THEIRS)
+        return layer  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv and its basis."""
@@ -242,7 +302,7 @@ class DropIn(MessagePassing):
 
 # Attributes that PyG's own calls set: no options, which would make the contraction anew.
 _OF_CALLS = {"training", "fuse", "att_x", "att_y"}
-TIED = ("_outer", "_skipped", "_kept")
+TIED = ("_contraction", "_kept")
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:
@@ -251,18 +311,41 @@ def register(ours: type[Module], theirs: type[Module]) -> None:
         OURS[theirs], THEIRS[ours] = ours, theirs
 
 
+def in_place_of(kind: type, others: Mapping[type[Module], type[Module]]) -> Any:
+    """The class in the place of another, or one with it in the place of that base.
+
+    torch's wrappers give an object a class of its own, made of its class, where they shard or
+    parametrise it.
+    """
+    if kind in others:
+        return others[kind]
+    bases = tuple(in_place_of(base, others) for base in kind.__bases__)
+    if bases == kind.__bases__:
+        return kind
+    own = {name: value for name, value in vars(kind).items() if name not in _OF_OBJECTS}
+    return type(kind.__name__, bases, own)
+
+
+_OF_OBJECTS = ("__dict__", "__weakref__")
+
+
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _tied_conv(layer: DropIn) -> tuple[OuterConv | ModuleList | None, tuple[Module, ...]]:
-    """The OuterConv of a layer, and the linear maps whose weights it reads."""
-    if layer.lacks() or _is_waiting(layer) or _is_replaced(layer):
-        return None, ()
-    # No memory is written, no random number drawn, and a tracer does not see it.
-    with _disable_current_modes(), torch.device("meta"):
+def _make_tied(layer: DropIn) -> Tied:
+    """The OuterConv of a layer, and a watch over the linear maps whose weights it reads."""
+    if any(layer._of_options()):
+        return Tied(None, Watch(layer, layer.skipped()))
+    # No memory is written, no random number drawn, and neither tracers nor torch.func see it.
+    with _disable_current_modes(), temporarily_clear_interpreter_stack(), torch.device("meta"):
         conv, sources = layer.recipe()
-    paths = (path for source in sources.values() for path in source.linears)
-    skipped = tuple(attrgetter(path)(layer) for path in dict.fromkeys(paths))
+    paths = list(dict.fromkeys(path for source in sources.values() for path in source.linears))
+    maps = [attrgetter(path)(layer) for path in paths]
+    watch = Watch(layer, [*layer.skipped(), *maps])
+    read = "\n".join([*(source.text for source in sources.values()), *layer.outside()])
+    for path, part in zip(paths, maps, strict=True):
+        if part.bias is not None and f"{path}.bias" not in read:
+            return Tied(None, watch)
     tie(conv, layer, sources)
-    return conv, skipped
+    return Tied(conv, watch)
 
 
 def _is_waiting(layer: DropIn) -> bool:
@@ -277,16 +360,34 @@ def _is_waiting(layer: DropIn) -> bool:
 def _is_replaced(layer: DropIn) -> bool:
     """Whether a linear map of PyG's class, whose weight a recipe reads, is another module."""
     return any(
-        type(part).forward not in _LINEAR
+        getattr(type(part), "forward", None) is not layer.linear_map.forward
         for name, part in layer.named_modules()
-        if name.startswith("lin") and not isinstance(part, ModuleList | Identity)
+        if name.startswith(_MAPS) and not isinstance(part, ModuleList | Identity)
         if "parametrizations" not in name
     )
 
 
-def has_hooks(part: Module) -> bool:
-    """Whether a call of a module is looked at."""
-    return bool(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks)
+def _is_alike(before: Any, value: Any) -> bool:
+    """Whether a parameter takes the place of another of its shape."""
+    if not isinstance(before, Tensor) or not isinstance(value, Tensor) or is_lazy(before):
+        return False
+    return before.shape == value.shape
+
+
+def _has_other_size(edge_index: Tensor, x: Any) -> bool:
+    """Whether an EdgeIndex tells other numbers of sources and targets than the features."""
+    if not isinstance(edge_index, EdgeIndex):
+        return False
+    ends = x if isinstance(x, tuple | list) else (x, x)
+    return any(
+        size is not None and end is not None and size != end.size(-2)
+        for size, end in zip(edge_index.sparse_size(), ends, strict=True)
+    )
+
+
+def is_finite(values: Tensor) -> bool:
+    """Whether there is no NaN and no infinity; a sum too large for the type counts as one."""
+    return not has_numbers(values) or holds(values.detach().sum().isfinite())
 
 
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
@@ -297,13 +398,22 @@ def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
 def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:
     """The types of the arguments of ``propagate``, which PyG reads in the source of a class.
 
-    It finds the source by the name of the class, so that classes of one name hide each other.
+    It finds the source by the name of the class, so that classes of one name hide each other; it is
+    read of the class that makes the call, for classes that wrappers make have none.
     """
     for base in cls.__mro__:
         if base in (DropIn, MessagePassing):
             break
         base = vars(base).get("theirs", base)
+        if not any(call in _names_in(method) for method in vars(base).values()):
+            continue
         found = Inspector(base).get_params_from_method_call(call, [0, "edge_index", "size"])
         if found:
             return {name: one.type_repr for name, one in found.items()}
     return {}
+
+
+def _names_in(method: Any) -> tuple[str, ...]:
+    """The names that a function uses."""
+    code = getattr(inspect.unwrap(method) if callable(method) else None, "__code__", None)
+    return () if code is None else code.co_names

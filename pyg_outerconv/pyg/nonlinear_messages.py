@@ -8,12 +8,12 @@ from typing import Any, Optional, Union
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import ModuleList
+from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
 from ..cache import IdentityCache
-from .layer import DropIn, Recipe, has_hooks
+from .layer import DropIn, Recipe
 from .reductions import check_reduction, reduction
 from .tiles import Message, Operands, message_sums, sorted_by_target
 
@@ -31,11 +31,11 @@ class SumInTiles(DropIn):
     def recipe(self) -> Recipe:
         return ModuleList(), {}
 
-    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         features = x[0] if isinstance(x, tuple | list) else x
         if isinstance(features, Tensor) and features.dim() != 2:
             yield f"features of {features.dim()} dimensions"
-        yield from super()._of_inputs(x, edge_index, edge_weight)
+        yield from super()._of_inputs(x, edge_index)
 
     def _reduce(
         self, message: Message, edge_index: Tensor, count: int, channels: int, operands: Operands
@@ -65,12 +65,6 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
 
     least = 1_000_000
 
-    def lacks(self) -> list[str]:
-        found = super().lacks()
-        if self.lin is not None and type(self.lin) is not theirs.Linear:
-            found.append("lin was replaced by another module")
-        return found
-
     def outside(self) -> list[str]:
         edge = "" if self.lin is None else "lin of "
         return [
@@ -78,8 +72,8 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
             *(f"nn.{name}" for name, _ in self.nn.named_parameters()),
         ]
 
-    def _observed(self) -> bool:
-        return super()._observed() or (self.lin is not None and has_hooks(self.lin))
+    def skipped(self) -> list[Module]:
+        return [*super().skipped(), *([] if self.lin is None else [self.lin])]
 
     def forward(
         self,
@@ -88,23 +82,31 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        source, target = (x, x) if isinstance(x, Tensor) else x
-        if (
-            edge_attr is None
-            or self._runs(x, edge_index) is None
-            or edge_attr.dtype != source.dtype
-            or edge_attr.dim() != 2
-            or edge_attr.size(0) != edge_index.size(1)
-            or not self._fits(source.size(1), edge_attr.size(1))
-            or (size is not None and tuple(size) != _sizes(source, target, size))
-        ):
+        if self._runs(x, edge_index, edge_attr=edge_attr, size=size) is None:
             return super().forward(x, edge_index, edge_attr, size)
+        assert edge_attr is not None  # else a reason says so
+        source, target = (x, x) if isinstance(x, Tensor) else x
         shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
         operands = Operands((source,), edge=(edge_attr,), shared=shared)
         count = _sizes(source, target, size)[1]
         edges = self._turned(edge_index)
         out = self._reduce(ReluOfSum(), edges, count, source.size(1), operands)
         return self.nn(out if target is None else out + (1 + self.eps) * target)
+
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        edge_attr, size = beside.get("edge_attr"), beside.get("size")
+        if edge_attr is None:
+            yield "no edge attributes"
+        elif edge_attr.dtype != source.dtype:
+            yield f"edge attributes of type {edge_attr.dtype} for features of {source.dtype}"
+        elif edge_attr.dim() != 2 or edge_attr.size(0) != edge_index.size(1):
+            yield "attributes that are not a row for each edge"
+        elif not self._fits(source.size(1), edge_attr.size(1)):
+            yield "edge attributes of another width than the features"
+        if size is not None and tuple(size) != _sizes(source, target, size):
+            yield "a size that is not that of the features"
 
     def _fits(self, channels: int, of_edges: int) -> bool:
         """Whether numbers of channels are those of messages; PyG refuses others."""
@@ -207,16 +209,20 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
             f"of {', '.join(parts)}",
         ]
 
-    def _observed(self) -> bool:
-        hooked = isinstance(self.act, torch.nn.Module) and has_hooks(self.act)
-        return hooked or super()._observed()
+    def skipped(self) -> list[Module]:
+        return [*super().skipped(), *([self.act] if isinstance(self.act, Module) else [])]
+
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        if self.num_relations > 1 and beside.get("edge_type") is None:
+            yield "no edge types"
 
     def forward(
         self, x: Union[Tensor, PairTensor], edge_index: Adj, edge_type: OptTensor = None
     ) -> Tensor:
-        several = self.num_relations > 1
-        if (several and edge_type is None) or self._runs(x, edge_index) is None:
+        if self._runs(x, edge_index, edge_type=edge_type) is None:
             return super().forward(x, edge_index, edge_type)
+        several = self.num_relations > 1
         source, target = (x, x) if isinstance(x, Tensor) else x
         out = self._modulated(self.lin_skip(target), self.film_skip(target))
         message = Message(self._modulated)

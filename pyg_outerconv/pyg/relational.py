@@ -65,7 +65,9 @@ class RGCNConv(DropIn, theirs.RGCNConv):
             "full" if self.num_blocks is None else f"block-diagonal(num_blocks={self.num_blocks})"
         )
 
-    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        if beside.get("edge_type") is None:
+            yield "no edge types"
         is_pair = isinstance(x, tuple | list)
         source = x[0] if is_pair else x
         if source is None or not source.is_floating_point():  # rows of Θ are the features
@@ -77,7 +79,7 @@ class RGCNConv(DropIn, theirs.RGCNConv):
         yield from super()._of_inputs(x, edge_index)
 
     def forward(self, x: Any, edge_index: Adj, edge_type: OptTensor = None) -> Tensor:
-        conv = None if edge_type is None else self._runs(x, edge_index)
+        conv = self._runs(x, edge_index, edge_type=edge_type)
         if conv is None:
             return super().forward(x, edge_index, edge_type)
         out: Tensor = conv(x, edge_index, edge_type=edge_type)
@@ -94,11 +96,11 @@ class FastRGCNConv(RGCNConv, DropIn, theirs.FastRGCNConv):  # type: ignore[misc]
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum", "mean")
 
-    def _of_inputs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None) -> Iterator[str]:
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         source = x[0] if isinstance(x, tuple | list) else x
         if source is not None and not source.is_floating_point():
             yield "indices of nodes, in whose place PyG takes the numbers of the nodes"
-        yield from super()._of_inputs(x, edge_index)
+        yield from super()._of_inputs(x, edge_index, **beside)
 
 
 class SignedConv(DropIn, theirs.SignedConv):
@@ -143,10 +145,16 @@ class SignedConv(DropIn, theirs.SignedConv):
             sources["bias"] = Source("lin_pos_r.bias | lin_neg_r.bias", _biases)
         return conv, sources
 
+    def _of_inputs(
+        self, x: Any, pos_edge_index: Any, neg_edge_index: Any = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, pos_edge_index)
+        yield from super()._of_inputs(x, neg_edge_index)
+
     def forward(
         self, x: Union[Tensor, PairTensor], pos_edge_index: Adj, neg_edge_index: Adj
     ) -> Tensor:
-        conv = self._runs(x, neg_edge_index) and self._runs(x, pos_edge_index)
+        conv = self._runs(x, pos_edge_index, neg_edge_index)
         if conv is None:
             return super().forward(x, pos_edge_index, neg_edge_index)
         edge_index, kind = _join(pos_edge_index, neg_edge_index)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, Size
 
@@ -16,6 +18,7 @@ from ..families import Relation
 from ..kernels import sddmm, segment_softmax, spmm
 from ..nn import OuterConv
 from ..theta import as_theta
+from .attention import of_unread
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import same
@@ -62,6 +65,17 @@ class RGATConv(DropIn, theirs.RGATConv):
         )
         return conv, {name: same(path) for name, path in sources.items()}
 
+    def skipped(self) -> list[Module]:
+        return [*super().skipped(), *([] if self.lin_edge is None else [self.lin_edge])]
+
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        yield from of_unread(self, beside.get("edge_attr"))
+        if beside.get("return_attention_weights") is not None:
+            yield "attention weights are asked for"
+        if beside.get("edge_type") is None:
+            yield "no edge types"
+
     def forward(
         self,
         x: Tensor,
@@ -71,9 +85,13 @@ class RGATConv(DropIn, theirs.RGATConv):
         size: Size = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        plain = return_attention_weights is None and edge_type is not None
-        plain = plain and (edge_attr is None or self.lin_edge is not None)
-        conv = self._runs(x, edge_index) if plain else None
+        conv = self._runs(
+            x,
+            edge_index,
+            edge_type=edge_type,
+            edge_attr=edge_attr,
+            return_attention_weights=return_attention_weights,
+        )
         if conv is None:
             return super().forward(
                 x, edge_index, edge_type, edge_attr, size, return_attention_weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..nn.evaluation import evaluating
+from .layer import OURS, in_place_of
 
-REPEATS, SECONDS = 7, 1.0
-"""Calls of which the median counts; after so many seconds three are enough."""
+LEAST, MOST, SECONDS = 5, 200, 2.0
+"""Pairs of calls, of which the median ratio counts: so few and many, the former after so long."""
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 """max|Δ| over the largest number, through all layers; 2e-2 for narrower types."""
@@ -125,30 +127,60 @@ def beyond_rounding(apart: list[str], before: Results, after: Results, exact: Re
     return [text for text in apart if text.partition(" differs by ")[0] not in rounded]
 
 
-def gains(
-    model: Module,
-    layers: Mapping[str, Module],
-    sample: Sample,
-    ours: Mapping[type[Module], type[Module]],
-) -> dict[str, float]:
+@dataclass(frozen=True)
+class Outcome:
+    """What a layer gains on its inputs in a sample.
+
+    Attributes:
+        gain: how many times as fast it is; None where both sides would run PyG's code.
+        reason: why it does not gain; empty if it does.
+    """
+
+    gain: float | None = None
+    reason: str = ""
+
+
+def gains(model: Module, layers: Mapping[str, Module], sample: Sample) -> dict[str, Outcome]:
     """How many times as fast each layer is with our class, on its inputs in a call of the model."""
     found = {}
     for name, inputs in sample.inputs(model, layers).items():
-        layer, times = layers[name], ([], [])  # type: tuple[Module, tuple[list[float], list[float]]]
+        layer = layers[name]
         if any(is_lazy(parameter) for parameter in layer.parameters()):
             continue
-        theirs, begin = type(layer), time.perf_counter()
+        kinds = type(layer), in_place_of(type(layer), OURS)
         try:
-            for repeat in range(REPEATS + 1):
-                for kind, taken in zip((theirs, ours[theirs]), times, strict=True):
-                    layer.__class__ = kind
-                    taken.append(_seconds(layer, inputs.fresh()))
-                if repeat >= 3 and time.perf_counter() - begin > SECONDS:
-                    break
+            found[name] = _outcome(layer, inputs, kinds)
         finally:
-            layer.__class__ = theirs
-        found[name] = median(times[0][1:]) / median(times[1][1:])
+            layer.__class__ = kinds[0]
     return found
+
+
+def _outcome(layer: Any, inputs: Sample, kinds: tuple[type[Module], type[Module]]) -> Outcome:
+    """The gain of a layer by the second of two classes; by ratios of calls in turn."""
+    layer.__class__ = kinds[1]
+    if reasons := layer.why_not(*inputs.positional, **inputs.named):
+        return Outcome(reason=f"would run PyG's code on the sample: {reasons[0]}")
+    ratios: list[float] = []
+    begin = time.perf_counter()
+    for repeat in range(MOST + 1):
+        taken = []
+        for kind in kinds:
+            layer.__class__ = kind
+            taken.append(_seconds(layer, inputs.fresh()))
+        if repeat:  # the first call of each side warms up
+            ratios.append(taken[0] / taken[1])
+        if repeat >= LEAST and (is_told(ratios) or time.perf_counter() - begin > SECONDS):
+            break
+    gain = median(ratios)
+    return Outcome(gain, "" if gain >= 1.0 else "not faster on the sample")
+
+
+def is_told(ratios: Sequence[float]) -> bool:
+    """Whether the median of ratios is known to 5 % with 95 % confidence, by their order."""
+    ordered, count = sorted(ratios), len(ratios)
+    away = 0.98 * count**0.5
+    low, high = int(count / 2 - away), math.ceil(count / 2 + away)
+    return low >= 0 and high < count and ordered[high] <= 1.1 * ordered[low]
 
 
 def _seconds(layer: Module, sample: Sample) -> float:

@@ -14,7 +14,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
-from .attention import exports_loops, lacking, looped, support
+from .attention import lacking, looped, support
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import heads, same, viewed
@@ -62,7 +62,7 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
         neg_edge_index: OptTensor = None,
         batch: OptTensor = None,
     ) -> Tensor:
-        conv = None if exports_loops(self) else self._runs(x, edge_index)
+        conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index, neg_edge_index, batch)
         edges: Any = edge_index
@@ -121,7 +121,7 @@ class AGNNConv(DropIn, theirs.AGNNConv):
         return conv, {"functions.0.beta": same("beta")}
 
     def forward(self, x: Tensor, edge_index: Adj) -> Tensor:
-        conv = None if exports_loops(self) else self._runs(x, edge_index)
+        conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index)
         conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity

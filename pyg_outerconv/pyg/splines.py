@@ -143,6 +143,9 @@ class SplineConv(DropIn, theirs.SplineConv):
             tied["root.weight"] = linear("lin")
         return conv, {**tied, "bias": same("bias")} if bias else tied
 
+    def _is_recorded(self) -> bool:
+        return spline_conv.spline_basis is not None and super()._is_recorded()
+
     def forward(
         self,
         x: Union[Tensor, OptPairTensor],

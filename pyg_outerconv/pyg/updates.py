@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Union
+from collections.abc import Iterator
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -63,12 +64,19 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
         held = ", ".join(name for name, _ in self.rnn.named_parameters(prefix="rnn"))
         return [f"X weight[t] before, and the GRU after each step ({held})"]
 
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+        if x.dim() != 2 or x.size(1) > self.out_channels:
+            yield "features with a batch, or with more channels than the output"
+
     def recipe(self) -> Recipe:
         return propagations(self), {}
 
     def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
         conv = self._runs(x, edge_index, edge_weight)
-        if conv is None or x.dim() != 2 or x.size(1) > self.out_channels:
+        if conv is None:
             return super().forward(x, edge_index, edge_weight)
         if x.size(1) < self.out_channels:
             zeros = x.new_zeros(x.size(0), self.out_channels - x.size(1))
