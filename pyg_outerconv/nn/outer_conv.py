@@ -374,7 +374,7 @@ class OuterConv(DenseForms, MessageHooks):
             bias=bias,
             values=values,
         )
-        return out if out.dim() == 2 else out.movedim(0, -2)
+        return out if out.dim() == 2 else out.movedim(0, -2).contiguous()  # users call `view`
 
     def _content(self, inputs: Inputs) -> Content:
         """The features, and Θ if the family reads it, for families whose values depend on them."""

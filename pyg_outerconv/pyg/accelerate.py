@@ -92,7 +92,8 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
     equal form, or with options that have none, are left, and named in the report.
 
     With a sample, the arguments of one call of the model, each layer is timed on its own inputs in
-    that call, on a new graph each time, and is left where it does not gain, or would run PyG's code.
+    that call, on a new graph each time, and is left where it does not gain, or where PyG's code
+    would run.
 
     >>> from torch_geometric.nn import GCN
     >>> model = GCN(16, 32, num_layers=2, out_channels=4)
@@ -171,7 +172,7 @@ def _without_equal(layers: Mapping[str, Module]) -> dict[str, str]:
     """
     reasons, before = {}, {}
     try:
-        for name, layer in reversed(layers.items()):
+        for name, layer in reversed(list(layers.items())):
             before[name] = layer.__class__
             layer.__class__ = in_place_of(type(layer), OURS)
             found = layer._of_options() if isinstance(layer, DropIn) else layer.lacks()

@@ -14,7 +14,7 @@ from torch_geometric.utils import add_self_loops
 
 from ..families import Relation
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_linear
 from .matrices import matrix_basis
 from .reductions import check_reductions, is_one, propagations, reduced, reduction
 from .tie import linear, same
@@ -65,7 +65,7 @@ class GraphConv(DropIn, theirs.GraphConv):
         if edge_index.layout is not torch.strided:
             edge_index = matrix_basis(edge_index)
         if is_one(self):
-            return conv(x, edge_index, edge_weight, size=size)
+            return as_linear(conv(x, edge_index, edge_weight, size=size))
         out = self.lin_rel(reduced(self, conv, x, edge_index, edge_weight, size))
         target = x[1] if isinstance(x, tuple | list) else x
         return out if target is None else out + self.lin_root(target)
@@ -119,7 +119,7 @@ class SAGEConv(DropIn, theirs.SAGEConv):
             source, target = x if isinstance(x, tuple | list) else (x, x)
             x = (self.lin(source).relu(), target)
         if is_one(self):
-            out = conv(x, edge_index, size=size)
+            out = as_linear(conv(x, edge_index, size=size))
         else:
             out = self.lin_l(reduced(self, conv, x, edge_index, size=size))
             target = x[1] if isinstance(x, tuple | list) else x

@@ -12,7 +12,7 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor
 from ..basis import EdgeBasis
 from ..families import GCN, Relation
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_linear
 from .reductions import check_reduction
 from .tie import linear, same
 
@@ -55,8 +55,8 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
         if conv is None:
             return super().forward(x, edge_index)
         if not self.diag_lambda:
-            return conv(x, edge_index)
-        return conv(x, self._enhanced(conv.basis(x, edge_index).edges(), x.dtype))
+            return as_linear(conv(x, edge_index))
+        return as_linear(conv(x, self._enhanced(conv.basis(x, edge_index).edges(), x.dtype)))
 
     def _enhanced(self, edges: EdgeBasis, dtype: torch.dtype) -> EdgeBasis:
         """Â + λ diag(Â)."""
@@ -110,4 +110,5 @@ class LEConv(DropIn, theirs.LEConv):
         minus = self.lin2(target)
         if self.lin1.bias is not None:
             minus = minus - self.lin1.bias
-        return conv(x, basis) - degree * minus
+        out = conv(x, basis) - degree * minus
+        return as_linear(out) if edge_weight is None else out

@@ -137,6 +137,12 @@ class NNConv(DropIn, theirs.NNConv):
     def skipped(self) -> list[Module]:
         return [*super().skipped(), self.nn]
 
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index)
+        edge_attr = beside.get("edge_attr")
+        if edge_attr is not None and not is_finite(edge_attr):
+            yield "edge attributes that are not finite"
+
     def forward(
         self,
         x: Union[Tensor, OptPairTensor],
@@ -144,7 +150,7 @@ class NNConv(DropIn, theirs.NNConv):
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
+        conv = self._runs(x, edge_index, edge_attr=edge_attr)
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size)
         return conv(x, edge_index, edge_attr=edge_attr, size=size)

@@ -61,7 +61,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         sources = {"theta.weight": linear("lin")}
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def _of_inputs(
+    def _of_inputs(  # type: ignore[override]
         self,
         x: Any,
         hyperedge_index: Any,
@@ -71,6 +71,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         yield from super()._of_inputs(x, hyperedge_index, hyperedge_weight)
         if self.use_attention and beside.get("hyperedge_attr") is None:
             yield "no attributes of hyperedges"
+        if hyperedge_weight is not None and hyperedge_weight.dtype != x.dtype:
+            yield f"weights of type {hyperedge_weight.dtype} for features of {x.dtype}"
 
     @disable_dynamic_shapes(required_args=["num_edges"])  # type: ignore[untyped-decorator]
     def forward(

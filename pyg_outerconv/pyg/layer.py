@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.nn import Identity, Module, ModuleList
+from torch.nn import Module, ModuleList
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import _disable_current_modes
 from torch_geometric import EdgeIndex
@@ -28,7 +28,7 @@ from ..kernels.index_checks import has_numbers
 from ..nn import OuterConv
 from .matrices import is_product
 from .tie import Source, tie
-from .watch import STEPS, Watch, is_recorded, own_methods
+from .watch import STEPS, Watch, generated, is_recorded, own_methods
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
@@ -99,8 +99,9 @@ class DropIn(MessagePassing):
         if DropIn in cls.__bases__ and "forward" in vars(cls):
             cls.forward.__annotations__ = theirs.forward.__annotations__  # PyG reads these types
         own = {f"{call}_type": _arguments_of(cls, call) for call in ("propagate", "edge_updater")}
+        pygs = generated(cls)
         own["_overridden"] = tuple(
-            step for step in STEPS if getattr(cls, step) is not getattr(theirs, step)
+            step for step in STEPS if getattr(cls, step) not in (getattr(theirs, step), *pygs)
         )
         for name, value in own.items():
             if getattr(cls, name, None) != value:  # classes that wrappers make stay as they are
@@ -141,7 +142,8 @@ class DropIn(MessagePassing):
 
     def skipped(self) -> list[Module]:
         """The modules that PyG's ``forward`` calls and the contraction does not, but for those
-        whose weights it reads."""
+        whose weights it reads.
+        """
         return list(self.aggr_module.modules()) if self.aggr_module is not None else []
 
     def why_not(self, *args: Any, **named: Any) -> list[str]:
@@ -166,9 +168,7 @@ class DropIn(MessagePassing):
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(
-        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
-    ) -> Any:
+    def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         tied = self._tied()
         if tied.conv is None or self._is_seen(tied.watch) or self._is_recorded():
@@ -362,7 +362,7 @@ def _is_replaced(layer: DropIn) -> bool:
     return any(
         getattr(type(part), "forward", None) is not layer.linear_map.forward
         for name, part in layer.named_modules()
-        if name.startswith(_MAPS) and not isinstance(part, ModuleList | Identity)
+        if name.startswith(_MAPS) and not isinstance(part, ModuleList)
         if "parametrizations" not in name
     )
 
@@ -383,6 +383,14 @@ def _has_other_size(edge_index: Tensor, x: Any) -> bool:
         size is not None and end is not None and size != end.size(-2)
         for size, end in zip(edge_index.sparse_size(), ends, strict=True)
     )
+
+
+def as_linear(out: Tensor) -> Tensor:
+    """A result in the type that autocast gives linear maps, which PyG's layer ends with."""
+    kind = out.device.type
+    if not torch.is_autocast_enabled(kind) or out.dtype == torch.float64:
+        return out
+    return out.to(torch.get_autocast_dtype(kind))
 
 
 def is_finite(values: Tensor) -> bool:

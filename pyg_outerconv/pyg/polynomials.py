@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from ..families import Chebyshev, Diffusion, Walk
 from ..families.relation import edge_basis
 from ..nn import OuterConv
 from .gcn import kept_edges, listed, normalised_edges
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_linear, is_finite
 from .propagation import Propagation
 from .reductions import check_reduction
 from .tie import Source, linear, same
@@ -53,6 +54,14 @@ class ChebConv(DropIn, theirs.ChebConv):
         )
         return conv, of_lins(self, range(count))
 
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+        largest = beside.get("lambda_max")
+        if isinstance(largest, Tensor) and not is_finite(largest):
+            yield "a lambda_max that is not finite"
+
     def forward(
         self,
         x: Tensor,
@@ -61,7 +70,7 @@ class ChebConv(DropIn, theirs.ChebConv):
         batch: OptTensor = None,
         lambda_max: OptTensor = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
+        conv = self._runs(x, edge_index, edge_weight, lambda_max=lambda_max)
         if conv is None:
             return super().forward(x, edge_index, edge_weight, batch, lambda_max)
         if lambda_max is None and self.flow == "source_to_target":
@@ -101,7 +110,7 @@ class SGConv(DropIn, theirs.SGConv):
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
         if not self.cached:
-            return conv(x, edge_index, edge_weight)
+            return as_linear(conv(x, edge_index, edge_weight))
         return _of_cached(self, "_cached_x", conv, x, edge_index, edge_weight)
 
 
@@ -131,7 +140,7 @@ class SSGConv(DropIn, theirs.SSGConv):
         if conv is None:
             return super().forward(x, edge_index, edge_weight)
         if not self.cached:
-            return conv(x, edge_index, edge_weight)
+            return as_linear(conv(x, edge_index, edge_weight))
         return _of_cached(self, "_cached_h", conv, x, edge_index, edge_weight)
 
 

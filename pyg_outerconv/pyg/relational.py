@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor
 from ..cache import IdentityCache
 from ..families import Relation
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_linear
 from .reductions import check_reduction, reduction
 from .tie import Source, linear, same, viewed
 
@@ -145,7 +145,7 @@ class SignedConv(DropIn, theirs.SignedConv):
             sources["bias"] = Source("lin_pos_r.bias | lin_neg_r.bias", _biases)
         return conv, sources
 
-    def _of_inputs(
+    def _of_inputs(  # type: ignore[override]
         self, x: Any, pos_edge_index: Any, neg_edge_index: Any = None, **beside: Any
     ) -> Iterator[str]:
         yield from super()._of_inputs(x, pos_edge_index)
@@ -158,7 +158,7 @@ class SignedConv(DropIn, theirs.SignedConv):
         if conv is None:
             return super().forward(x, pos_edge_index, neg_edge_index)
         edge_index, kind = _join(pos_edge_index, neg_edge_index)
-        return conv(x, edge_index, edge_type=kind)
+        return as_linear(conv(x, edge_index, edge_type=kind))
 
 
 _NEIGHBOURS, _ROOTS = ("lin_pos_l", "lin_neg_l"), ("lin_pos_r", "lin_neg_r")

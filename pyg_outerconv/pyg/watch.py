@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.nn import Module
@@ -48,11 +49,14 @@ class Watch:
         for place, parts in self._places:
             if list(place.values()) != parts:
                 return True
-        return any([held["bias"] is not None for held in self._without_bias])
+        return any(own["bias"] is not None for own in self._without_bias)
 
     def is_seen(self) -> bool:
         """Whether a hook, or a ``forward`` of its own, sees a call that the contraction skips."""
-        return any(self._hooks) or any(["forward" in part.__dict__ for part in self._parts])
+        for part in self._parts:
+            if "forward" in part.__dict__:
+                return True
+        return any(self._hooks)
 
 
 def own_methods(layer: Module) -> list[str]:
@@ -61,15 +65,21 @@ def own_methods(layer: Module) -> list[str]:
     PyG puts methods of its own there, for explainers and for decomposed layers.
     """
     kind = type(layer)
-    pygs = [MessagePassing.propagate]
-    for base in kind.__mro__:
-        pygs += [vars(base)[name] for name in _PYGS if name in vars(base)]
+    pygs = generated(kind)
     return [
         name
         for name, value in vars(layer).items()
         if name != "forward" and callable(getattr(kind, name, None))
         if getattr(value, "__func__", value) not in pygs
     ]
+
+
+def generated(kind: type) -> list[Any]:
+    """The functions that PyG puts in the place of ``propagate``, in a class and in its bases."""
+    pygs: list[Any] = [MessagePassing.propagate]
+    for base in kind.__mro__:
+        pygs += [vars(base)[name] for name in _PYGS if name in vars(base)]
+    return pygs
 
 
 def is_recorded() -> bool:

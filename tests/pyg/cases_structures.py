@@ -22,10 +22,8 @@ def positive(d):
 
 
 def directed(cls, conv="GCNConv", options=(), **of_both):
-    """Both directions of a layer, by contractions even of small graphs."""
-    layer = cls(getattr(theirs, conv)(P, Q, **dict(options)), **of_both)
-    layer.conv_in.least = layer.conv_out.least = 0
-    return layer
+    """Both directions of a layer."""
+    return cls(getattr(theirs, conv)(P, Q, **dict(options)), **of_both)
 
 
 CASES = [

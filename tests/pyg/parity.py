@@ -17,6 +17,12 @@ from pyg_outerconv import pyg as ours
 P, Q, D, R = 6, 4, 3, 3
 """Channels in and out, of edge features; number of relations."""
 
+contracted, by_size = (
+    pytest.mark.parametrize("small_graphs", [way], indirect=True)
+    for way in ("contracted", "by-size")
+)
+"""Marks of tests that are of one of both ways alone; see `conftest.py`."""
+
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 REFUSALS = (
     AssertionError,
@@ -188,7 +194,6 @@ def layers(case: Case, options: dict[str, Any], dtype: torch.dtype) -> tuple[Any
             if not torch.nn.parameter.is_lazy(parameter):
                 parameter.add_(0.1 * torch.randn_like(parameter))
     pair[1].load_state_dict(pair[0].state_dict())
-    pair[1].least = pair[1].least_of_matrices = 0  # the contraction runs on small graphs, too
     return pair[0], pair[1]
 
 

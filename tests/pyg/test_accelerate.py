@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric import nn as pyg
+from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import models
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
-from pyg_outerconv.pyg.sample import TOLERANCE, Sample, beyond_rounding, differences
+from pyg_outerconv.pyg.sample import TOLERANCE, Sample, beyond_rounding, differences, is_told
 
 N, E, P, Q = 40, 200, 8, 3
 
@@ -187,17 +188,72 @@ def test_a_difference_is_noticed_and_undone(graph, monkeypatch):
     assert type(model.convs[0]) is pyg.GCNConv
 
 
-def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph):
+def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph, small_graphs):
     x, edge_index = graph
     model = models.GCN(P, 16, 2, Q, norm="batch", dropout=0.5).train()
     state, seed = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     report = accelerate(model, x, edge_index, verify=True)
-    assert all(row.gain is not None and row.gain > 0 for row in report.rows)
+    gains = [row.gain for row in report.rows]
+    if small_graphs == "contracted":
+        assert all(gain is not None and gain > 0 for gain in gains)
+    else:  # both sides run PyG's code
+        assert gains == [None, None]
+        assert "a graph so small" in report.left["convs.0"]
     assert model.training
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), seed)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("ratios", "told"),
+    [([2.0] * 7, False), ([2.0] * 8, True), ([0.1, 34.0] * 10, False), ([1.0, 1.05] * 10, True)],
+    ids=["too few", "equal", "apart", "close"],
+)
+def test_a_gain_is_told_by_enough_calls(ratios, told):
+    assert is_told(ratios) is told
+
+
+def test_layers_that_always_run_pygs_code_are_left_with_the_reason(graph):
+    model = nn.ModuleDict(
+        {
+            "lstm": pyg.SAGEConv(P, P, aggr="lstm"),
+            "median": pyg.SAGEConv(P, P, aggr="median"),
+            "directed": pyg.DirGNNConv(pyg.ResGatedGraphConv(P, P)),
+            "of gcn": pyg.DirGNNConv(pyg.GCNConv(P, P)),
+            "bias": pyg.GCNConv(P, P),
+            "lazy": pyg.SAGEConv(-1, P),
+        }
+    )
+    model["bias"].lin = nn.Linear(P, P)
+    report = accelerate(model)
+    assert report.replaced == ["of gcn", "of gcn.conv_in", "of gcn.conv_out", "lazy"]
+    assert "aggr=lstm" in report.left["lstm"]
+    assert "aggr=median" in report.left["median"]
+    assert "no equal class" in report.left["directed"]
+    assert "replaced by another module" in report.left["bias"]
+    assert type(model["median"]) is pyg.SAGEConv
+
+
+def test_an_explained_layer_is_accelerated(graph):
+    x, edge_index = graph[0].detach(), graph[1]
+    model = models.GCN(P, 16, 2, Q)
+    config = {"mode": "regression", "task_level": "node", "return_type": "raw"}
+    algorithm = GNNExplainer(epochs=2)
+    Explainer(model, algorithm, "model", edge_mask_type="object", model_config=config)(
+        x, edge_index
+    )
+    assert accelerate(model).replaced == ["convs.0", "convs.1"]
+
+
+def test_hooks_on_calls_of_a_layer_stay(graph):
+    model, seen = models.GCN(P, 16, 2, Q), []
+    for layer in model.convs:
+        layer.register_forward_hook(lambda layer, inputs, output: seen.append(output))
+    assert accelerate(model).replaced == ["convs.0", "convs.1"]
+    model(*graph)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize(("ours_is_off", "is_named"), [(3e-3, False), (3e-2, True)])
@@ -254,8 +310,6 @@ def test_training_curves_are_equal(kind, graph):
         model = kind(P, 16, 2, Q).double()
         if faster:
             accelerate(model)
-            for layer in model.convs:
-                layer.least = 0
         optimizer, curve = torch.optim.Adam(model.parameters(), lr=0.01), []
         for _ in range(50):
             optimizer.zero_grad()

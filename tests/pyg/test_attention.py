@@ -6,7 +6,7 @@ import io
 import pytest
 import torch
 from probes import Largest
-from pyg.parity import assert_close
+from pyg.parity import assert_close, by_size, contracted
 from torch_geometric import nn as theirs
 
 from pyg_outerconv import pyg as ours
@@ -44,7 +44,6 @@ def both(name, **options):
     for library in (theirs, ours):
         torch.manual_seed(4)
         made.append(MADE[name](getattr(library, name), **options))
-        made[-1].least = 0
     made[1].load_state_dict(made[0].state_dict())
     return made
 
@@ -109,7 +108,6 @@ LAZY = {
 @pytest.mark.parametrize(("name", "sizes"), [(name, one) for name in LAZY for one in LAZY[name]])
 def test_sizes_that_the_first_input_gives(name, sizes):
     its, mine = (getattr(library, name)(*sizes) for library in (theirs, ours))
-    mine.least = 0
     assert mine.why_not() == ["parameters have no shapes before the first input"]
     mine(*inputs(name)), its(*inputs(name))
     mine.load_state_dict(its.state_dict())
@@ -135,7 +133,6 @@ def test_dropout_keeps_the_mean_of_the_output(name):
 
 def test_dropout_drops_whole_shares_and_scales_the_others():
     layer = ours.GATConv(NODES, NODES, dropout=0.25, bias=False)
-    layer.least = 0
     with torch.no_grad():
         layer.lin.weight.copy_(torch.eye(NODES))  # the output is A transposed
     x, edge_index = torch.eye(NODES), inputs("GATConv")[1].unique(dim=1)
@@ -149,6 +146,7 @@ def test_dropout_drops_whole_shares_and_scales_the_others():
     assert abs(float(share) - 0.25) < 0.03
 
 
+@contracted
 @each
 def test_copies_have_weights_of_their_own(name):
     layer, arguments = both(name)[1].eval(), inputs(name)
@@ -179,14 +177,15 @@ def test_autocast_is_as_close_to_the_truth_as_pygs(name):
     assert learned[0] == learned[1]
 
 
+@by_size
 @each
 def test_small_graphs_are_left_to_pyg(name):
     layer, arguments = both(name)[1], inputs(name)
-    del layer.least
     reasons = layer.why_not(*arguments)
     assert reasons == ["a graph so small that PyG's own layer is faster"]
 
 
+@contracted
 @each
 def test_no_tensor_of_edges_times_channels_is_made(name):
     wide, nodes, edges = 64, 150, 6000
@@ -197,7 +196,6 @@ def test_no_tensor_of_edges_times_channels_is_made(name):
         "RGATConv": (wide, wide, 3),
     }
     layer = getattr(ours, name)(*options.get(name, (wide, wide)))
-    layer.least = 0
     arguments = inputs(name, nodes=nodes, edges=edges, channels=wide)
     with Largest() as largest:
         layer(*arguments).sum().backward()
@@ -248,10 +246,10 @@ def test_an_exported_program_gives_the_values_of_the_layer(name):
     assert_close(program(*arguments), layer(*arguments), 1e-5, "values")
 
 
+@contracted
 def test_edge_types_out_of_range_are_refused():
     x, edge_index, types = inputs("RGATConv")
     for relations in (1, 2):
         layer = ours.RGATConv(P, Q, relations)
-        layer.least = 0
         with pytest.raises(ValueError, match="edge types must be below num_relations"):
             layer(x, edge_index, types)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from probes import Largest
 from pyg.cases import CASES
-from pyg.parity import Drawn, assert_close, compare, graphs, layers
+from pyg.parity import Drawn, assert_close, by_size, compare, contracted, graphs, layers
 from torch_geometric import nn as theirs
 from torch_geometric.explain import Explainer, GNNExplainer
 
@@ -54,7 +54,6 @@ def test_copies_are_layers_of_their_own(name):
     arguments = drawn(name)
     expected = mine(*arguments)
     for other in (copy.deepcopy(mine), pickle.loads(pickle.dumps(mine))):
-        other.least = 0
         assert_close(other(*arguments), expected, 1e-12, "values")
         with torch.no_grad():
             for parameter in other.parameters():
@@ -135,6 +134,7 @@ def test_values_under_autocast_are_as_close_as_the_type_allows(name):
     assert_close(found.float(), expected.float(), 5e-2, "values")
 
 
+@contracted
 @each
 def test_no_tensor_of_edges_times_channels_is_held(name):
     torch.manual_seed(0)
@@ -150,7 +150,6 @@ def test_no_tensor_of_edges_times_channels_is_held(name):
             "SSGConv": lambda: kind(channels, 4, 0.1, 2),
         }.get(name, lambda: kind() if name in ("LGConv", "SimpleConv") else kind(channels, 4))
     layer, x = made(), torch.randn(nodes, channels, requires_grad=True)
-    layer.least = 0
     edge_index = torch.randint(nodes, (2, edges))
     first = (x, x.detach()) if case.name == "GCN2Conv" else (x,)
     with Largest() as largest:
@@ -169,6 +168,7 @@ def test_features_of_other_types_are_pygs(name):
     assert mine(x, edge_index, weight).dtype == its(x, edge_index, weight).dtype
 
 
+@by_size
 def test_a_large_matrix_is_contracted():
     mine = ours.GCNConv(8, 4)
     matrix = torch.eye(5).to_sparse_csr()

@@ -1,0 +1,400 @@
+"""Where PyG's own code runs by itself: what is put onto a layer, wrappers of torch, inputs."""
+
+import copy
+import types
+
+import pytest
+import torch
+from pyg.cases import CASES
+from pyg.parity import (
+    REFUSALS,
+    Drawn,
+    assert_close,
+    compare,
+    contracted,
+    graphs,
+    layers,
+    tensors,
+)
+from torch import nn
+from torch.nn.utils import parametrize
+from torch_geometric import EdgeIndex
+from torch_geometric import nn as theirs
+from torch_geometric.nn import models
+
+from pyg_outerconv import pyg as ours
+from pyg_outerconv.pyg import accelerate, restore
+
+GRAPH = graphs()["directed"]
+X, EDGES, TYPES = torch.randn(9, 6), GRAPH.edge_index, torch.arange(GRAPH.num_edges) % 3
+
+
+def arguments(name, dtype=torch.float64, call=None):
+    torch.manual_seed(8)
+    calls = CASES[name].calls
+    return calls[call or next(iter(calls))](Drawn(GRAPH, dtype))
+
+
+def pair(name, dtype=torch.float64, **options):
+    return layers(CASES[name], options, dtype)
+
+
+class Doubled(nn.Module):
+    """Another module around a part, as adapters put in."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def forward(self, *args, **kwargs):
+        return 2 * self.part(*args, **kwargs)
+
+
+def put_forward(layer, path):
+    part = layer.get_submodule(path)
+    part.forward = lambda *args, **kwargs: 2 * type(part).forward(part, *args, **kwargs)
+
+
+def put_module(layer, path):
+    parent, _, name = path.rpartition(".")
+    setattr(layer.get_submodule(parent), name, Doubled(layer.get_submodule(path)))
+
+
+def twice(module, inputs, output):
+    return 2 * output
+
+
+def twice_before(module, inputs):
+    return 2 * inputs[0], *inputs[1:]
+
+
+def twice_back(module, *gradients):
+    return tuple(None if one is None else 2 * one for one in gradients[0])
+
+
+PUT_ON_PARTS = {
+    "forward": put_forward,
+    "module": put_module,
+    "hook": lambda layer, path: layer.get_submodule(path).register_forward_hook(twice),
+    "pre_hook": lambda layer, path: layer.get_submodule(path).register_forward_pre_hook(
+        twice_before
+    ),
+    "backward_hook": lambda layer, path: layer.get_submodule(path).register_full_backward_hook(
+        twice_back
+    ),
+    "backward_pre_hook": lambda layer, path: layer.get_submodule(
+        path
+    ).register_full_backward_pre_hook(twice_back),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("what", PUT_ON_PARTS)
+def test_what_is_put_onto_a_part_after_a_call_is_obeyed(what, name):
+    paths = [path for path, part in pair(name)[0].named_modules() if path]
+    for path in paths:
+        its, mine = map(copy.deepcopy, pair(name))  # PyG's layers share a default activation
+        if isinstance(its.get_submodule(path), nn.ModuleList):
+            continue
+        mine(*arguments(name))
+        for layer in (its, mine):
+            PUT_ON_PARTS[what](layer, path)
+        compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
+
+
+def doubled(method):
+    """A method that gives twice what another gives."""
+    return lambda self, *args, **kwargs: 2 * method(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "DirGNNConv"])
+@pytest.mark.parametrize("step", ["message", "aggregate", "update"])
+def test_methods_that_are_put_onto_a_layer_are_obeyed(step, name):
+    its, mine = pair(name)
+    mine(*arguments(name))
+    for layer in (its, mine):
+        setattr(layer, step, types.MethodType(doubled(getattr(layer, step)), layer))
+    assert mine.why_not() == [f"has a {step} of its own"]
+    compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
+    delattr(mine, step)
+    assert not mine.why_not()
+
+
+def low_rank(layer):
+    layer.lins[1] = Doubled(layer.lins[1])
+    yield
+    layer.lins[1] = layer.lins[1].part
+
+
+def hooked(layer):
+    hook = layer.aggr_module.register_forward_hook(twice)
+    yield
+    hook.remove()
+
+
+def own_forward(layer):
+    put_forward(layer, "lins.1")
+    yield
+    del layer.lins[1].forward
+
+
+@pytest.mark.parametrize("put", [low_rank, hooked, own_forward])
+def test_what_is_taken_away_again_is_forgotten(put):
+    layer = ours.ChebConv(6, 4, 3)
+    layer(X, EDGES)
+    steps = put(layer)
+    next(steps)
+    assert layer.why_not()
+    next(steps, None)
+    assert not layer.why_not()
+
+
+REPLACED = {
+    "by torch's": lambda layer: setattr(layer, "lin", nn.Linear(6, 4)),
+    "with a bias": lambda layer: setattr(layer, "lin", theirs.Linear(6, 4, bias=True)),
+    "a bias put in": lambda layer: setattr(layer.lin, "bias", nn.Parameter(torch.ones(4))),
+    "by none": lambda layer: setattr(layer, "lin", nn.Identity()),
+}
+
+
+@pytest.mark.parametrize("replaced", REPLACED)
+@pytest.mark.parametrize("called", [True, False])
+def test_another_linear_map_is_called(replaced, called):
+    found = []
+    for library in (theirs, ours):
+        torch.manual_seed(0)
+        layer = library.GCNConv(6, 4, bias=False)
+        if called:
+            layer(X, EDGES)
+        REPLACED[replaced](layer)
+        found.append(layer(X, EDGES))
+    assert_close(found[1], found[0], 1e-6, "values")
+
+
+def test_a_subclass_made_after_a_layer_is_contracted():
+    ours.GCNConv(6, 4)
+    mine = type("Mine", (type("Mixin", (), {}), ours.GCNConv), {})(6, 4)
+    mine.least = 0
+    assert not mine.why_not(X, EDGES)
+
+
+# Wrappers of torch --------------------------------------------------------------------------------
+
+WRAPPED = {
+    "GCNConv": lambda library: library.GCNConv(6, 4),
+    "SAGEConv": lambda library: library.SAGEConv(6, 4),
+    "GraphConv": lambda library: library.GraphConv(6, 4),
+    "ChebConv": lambda library: library.ChebConv(6, 4, 3),
+    "GATConv": lambda library: library.GATConv(6, 4, 2),
+    "GATv2Conv": lambda library: library.GATv2Conv(6, 4, 2),
+    "TransformerConv": lambda library: library.TransformerConv(6, 4, 2),
+    "GINConv": lambda library: library.GINConv(nn.Linear(6, 4)),
+    "SimpleConv": lambda library: library.SimpleConv(),
+    "TAGConv": lambda library: library.TAGConv(6, 4),
+    "ARMAConv": lambda library: library.ARMAConv(6, 4, num_layers=2),
+}
+wrapped = pytest.mark.parametrize("name", WRAPPED)
+
+
+@pytest.fixture
+def alone():
+    """A process group of this process."""
+    from torch import distributed
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield distributed.init_device_mesh("cpu", (1,))
+    distributed.destroy_process_group()
+
+
+@contracted
+@pytest.mark.parametrize("first", ["shard", "accelerate"])
+@wrapped
+def test_sharded_layers_are_layers(name, first, alone):
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    layer = WRAPPED[name](theirs)
+    expected = layer(X, EDGES)
+    if first == "accelerate":
+        accelerate(layer)
+    fully_shard(layer, mesh=alone)
+    if first == "shard":
+        assert accelerate(layer).replaced == [""]
+    assert not layer.why_not(X, EDGES)
+    out = layer(X, EDGES)
+    assert_close(out, expected, 1e-5, "values")
+    if out.requires_grad:
+        out.sum().backward()
+        assert all(one.grad is not None for one in layer.parameters())
+    tied = layer._tied()
+    assert_close(layer(X, EDGES), expected, 1e-5, "values")
+    assert layer._tied() is tied
+    restore(layer)
+    assert isinstance(layer, FSDPModule)
+    assert not isinstance(layer, ours.DropIn)
+    assert_close(layer(X, EDGES), expected, 1e-5, "values")
+
+
+@wrapped
+def test_copies_are_called_with_other_parameters_under_grad(name):
+    if name == "SimpleConv":
+        pytest.skip("has no parameters")
+    layer = WRAPPED[name](theirs)
+    accelerate(layer)
+    copied = copy.deepcopy(layer)
+    parameters = dict(copied.named_parameters())
+
+    def loss(parameters):
+        return torch.func.functional_call(copied, parameters, (X, EDGES)).square().sum()
+
+    found = torch.func.grad(loss)(parameters)
+    layer(X, EDGES).square().sum().backward()
+    for key, parameter in layer.named_parameters():
+        assert_close(found[key], parameter.grad, 5e-5, key)
+
+
+class Halved(nn.Module):
+    def forward(self, weight):
+        return weight / 2
+
+
+@pytest.mark.parametrize("path", ["bias", "lin.weight"])
+def test_a_parametrised_layer_is_restored(path):
+    layer = theirs.GCNConv(6, 4)
+    nn.init.ones_(layer.bias)
+    accelerate(layer)
+    part, _, name = path.rpartition(".")
+    part = layer.get_submodule(part)
+    parametrize.register_parametrization(part, name, Halved())
+    out = layer(X, EDGES)
+    assert restore(layer) == [""]
+    assert not isinstance(layer, ours.DropIn)
+    assert_close(layer(X, EDGES), out, 1e-6, "values")
+    parametrize.remove_parametrizations(part, name)
+    assert_close(layer(X, EDGES), out, 1e-6, "values")
+    assert type(layer) is theirs.GCNConv
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GINConv", "SimpleConv"])
+def test_torch_script_compiles_pygs_code(name):
+    model = nn.Sequential(nn.Identity(), WRAPPED[name](ours))  # also as a part
+    layer = model[1]
+    scripted = torch.jit.script(layer)
+    assert_close(scripted(X, EDGES), layer(X, EDGES), 1e-6, "values")
+    assert type(layer) is getattr(ours, name)
+    assert [id(one) for one in scripted.parameters()] or name == "SimpleConv"
+
+
+@wrapped
+def test_a_traced_layer_reads_other_graphs(name):
+    layer, other = WRAPPED[name](ours).eval(), graphs()["multi-edge"].edge_index
+    traced = torch.jit.trace(layer, (X, EDGES))
+    assert_close(traced(X, other), layer(X, other), 1e-5, "values")
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "ChebConv", "GATConv"])
+def test_an_exported_layer_is_of_aten_operators_alone(name):
+    layer = WRAPPED[name](ours).eval()
+    program = torch.export.export(layer, (X, EDGES)).run_decompositions()
+    called = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert not [one for one in called if "sort" in one or "outerconv" in one]
+    assert_close(program.module()(X, EDGES), layer(X, EDGES), 1e-5, "values")
+
+
+def test_a_graph_is_written_for_tensorboard(tmp_path):
+    writer = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(tmp_path)
+    model = models.GCN(6, 8, 2, 3)
+    accelerate(model)
+    writer.add_graph(model, (X, EDGES))
+    writer.close()
+    assert list(tmp_path.iterdir())
+
+
+# Inputs -------------------------------------------------------------------------------------------
+
+
+def changed(arguments):
+    """The arguments with numbers, types or sizes that are not what a contraction takes."""
+    for place, value in enumerate(arguments):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            continue
+        before, after = arguments[:place], arguments[place + 1 :]
+        if value.dtype == torch.int64 and value.shape == EDGES.shape:
+            few = EdgeIndex(value.as_subclass(torch.Tensor), sparse_size=(8, 8))
+            yield "sparse_size", (*before, few, *after)
+        if value.is_floating_point() and place and value.numel():
+            for number in (float("nan"), float("inf"), -0.3):
+                other = value.detach().clone()
+                other.view(-1)[0] = number
+                yield f"{number} in {place}", (*before, other.requires_grad_(), *after)
+            for dtype in (torch.float32, torch.float64, torch.int64):
+                yield f"{dtype} in {place}", (*before, value.detach().to(dtype), *after)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_what_pyg_computes_is_computed(name, dtype):
+    for call in CASES[name].calls:
+        for what, given in changed(arguments(name, dtype, call)):
+            its, mine = pair(name, dtype)
+            try:
+                its(*given)
+            except REFUSALS:
+                continue
+            try:
+                compare(its, mine, given, CASES[name].compared_in(torch.float32))
+            except REFUSALS as error:
+                raise AssertionError(f"{call}, {what}") from error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_type_under_autocast_is_pygs(name):
+    for call in CASES[name].calls:
+        its, mine = pair(name, torch.float32)
+        given = arguments(name, torch.float32, call)
+        with torch.autocast("cpu", torch.bfloat16):
+            try:
+                expected = tensors(its(*given))
+            except REFUSALS:
+                continue  # torch has no such product in bfloat16
+            assert [out.dtype for out in tensors(mine(*given))] == [
+                out.dtype for out in expected
+            ], call
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "static" in case.calls])
+def test_a_batch_of_features_can_be_viewed(name):
+    _, mine = pair(name)
+    out = mine(*arguments(name, call="static"))
+    assert out.view(-1).numel() == out.numel()
+
+
+@pytest.mark.parametrize(
+    ("layer", "call", "reason"),
+    [
+        (ours.RGCNConv(6, 4, 3), {"edge_type": None}, "no edge types"),
+        (ours.RGCNConv(6, 4, 3), {"edge_type": TYPES}, None),
+        (ours.FiLMConv(6, 4, 3), {"edge_type": TYPES}, None),
+        (ours.GATConv(6, 4, edge_dim=2), {"edge_attr": torch.ones(len(TYPES), 2)}, None),
+        (ours.GATConv(6, 4, edge_dim=2), {}, "no edge attributes for lin_edge"),
+        (ours.GATConv(6, 4), {"return_attention_weights": True}, "attention weights are asked for"),
+        (ours.GMMConv(6, 4, 2, 3), {"edge_attr": torch.ones(len(TYPES), 2)}, None),
+    ],
+)
+@contracted
+def test_why_not_takes_the_arguments_of_a_call(layer, call, reason):
+    assert layer.why_not(X, EDGES, **call) == ([] if reason is None else [reason])
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        layer.why_not(X, EDGES, colour=1)
+
+
+def test_pygs_tables_of_what_layers_take_read_ours(monkeypatch):
+    from torch_geometric.nn import conv
+    from torch_geometric.nn.conv import utils
+
+    for name in ("GCNConv", "SAGEConv", "GATv2Conv", "RGCNConv"):
+        asked = (utils.supports_sparse_tensor, utils.supports_bipartite_graphs)
+        expected = [ask(name) for ask in asked]
+        monkeypatch.setitem(vars(conv), name, getattr(ours, name))
+        assert [ask(name) for ask in asked] == expected
