@@ -170,7 +170,9 @@ def _without_equal(layers: Mapping[str, Module]) -> dict[str, str]:
 
     Parts come first: a layer that is made of others asks them.
     """
-    reasons, before = {}, {}
+    reasons: dict[str, str] = {}
+    before: dict[str, type[Module]] = {}
+    layer: Any  # of a class of ours from here on
     try:
         for name, layer in reversed(list(layers.items())):
             before[name] = layer.__class__

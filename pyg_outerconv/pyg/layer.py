@@ -28,7 +28,7 @@ from ..kernels.index_checks import has_numbers
 from ..nn import OuterConv
 from .matrices import is_product
 from .tie import Source, tie
-from .watch import STEPS, Watch, generated, is_recorded, own_methods
+from .watch import STEPS, Watch, generated, is_eager, is_recorded, own_methods
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
@@ -98,6 +98,7 @@ class DropIn(MessagePassing):
             return
         if DropIn in cls.__bases__ and "forward" in vars(cls):
             cls.forward.__annotations__ = theirs.forward.__annotations__  # PyG reads these types
+        own: dict[str, Any]
         own = {f"{call}_type": _arguments_of(cls, call) for call in ("propagate", "edge_updater")}
         pygs = generated(cls)
         own["_overridden"] = tuple(
@@ -170,16 +171,16 @@ class DropIn(MessagePassing):
 
     def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
-        tied = self._tied()
-        if tied.conv is None or self._is_seen(tied.watch) or self._is_recorded():
+        tied: Tied | None = self.__dict__.get("_contraction")
+        if tied is None or not is_eager() or tied.watch.is_changed():
+            tied = self._tied()
+            if self._is_recorded():
+                return None
+        if tied.conv is None or tied.watch.is_seen():
             return None
         for _ in self._of_inputs(x, edge_index, edge_weight, **beside):
             return None
         return tied.conv
-
-    def _is_seen(self, watch: Watch) -> bool:
-        """Whether something looks at messages, or at a module that the contraction skips."""
-        return bool(self.__dict__["_explain"] or self._overridden or watch.is_seen())
 
     def _is_recorded(self) -> bool:
         """Whether a call is recorded for other inputs, which PyG's own ``forward`` is made for."""
@@ -194,6 +195,10 @@ class DropIn(MessagePassing):
             yield "a linear map was replaced by another module"
         for name in own_methods(self):
             yield f"has a {name} of its own"
+        for name in self._overridden:
+            yield f"a subclass has a {name} of its own"
+        if self.explain:
+            yield "messages are explained"
 
     def _of_layer(self) -> Iterator[str]:
         """Reasons that lie in the layer."""
@@ -201,10 +206,8 @@ class DropIn(MessagePassing):
         yield from reasons
         if tied.conv is None and not reasons:
             yield "a linear map has a bias that PyG's has not"
-        if self.explain:
-            yield "messages are explained"
-        elif self._is_seen(tied.watch):
-            yield "hooks or a subclass look at messages or at linear maps"
+        if tied.watch.is_seen():
+            yield "hooks look at messages or at modules that the contraction skips"
 
     def _of_inputs(
         self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
@@ -279,7 +282,8 @@ class DropIn(MessagePassing):
     def __setattr__(self, name: str, value: Any) -> None:
         before = self.__dict__["_parameters"].get(name) if "_parameters" in self.__dict__ else None
         super().__setattr__(name, value)
-        if not name.startswith("_") and name not in _OF_CALLS and not _is_alike(before, value):
+        own = name.startswith("_") and name != "__class__"
+        if not own and name not in _OF_CALLS and not _is_alike(before, value):
             self.__dict__.pop("_contraction", None)  # an option or a submodule may have changed
         if name == "explain" and value and "propagate" not in self._overridden:
             # A class made after its base has the base's generated method, which explains nothing.
