@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,9 @@ from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedType, RefusedValue
 from .equivalents import why_absent
-from .layer import OURS, THEIRS, TIED, WAITING, DropIn, in_place_of
+from .layer import MARK, OURS, THEIRS, WAITING, DropIn, become_pygs, in_place_of
 from .sample import Sample, beyond_rounding, differences, gains
 from .watch import HOOKS, OF_CALLS, own_methods
-
-MARK = "_accelerated"
 
 
 @dataclass(frozen=True)
@@ -195,15 +193,6 @@ def restore(model: Module) -> list[str]:
     found = {name: one for name, one in model.named_modules() if vars(one).get(MARK)}
     become_pygs(found.values())
     return list(found)
-
-
-def become_pygs(layers: Collection[Module]) -> int:
-    """Give layers of ours PyG's classes; their number."""
-    for layer in layers:
-        for key in (MARK, *TIED):
-            layer.__dict__.pop(key, None)
-        layer.__class__ = in_place_of(type(layer), THEIRS)
-    return len(layers)
 
 
 def why_left(layer: Module) -> str | None:

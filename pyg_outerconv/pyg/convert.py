@@ -12,8 +12,8 @@ from torch.nn import Module
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
 from ..nn.convert.weights import require_plain
-from .accelerate import MARK, accelerate, become_pygs, why_left
-from .layer import OURS, THEIRS, DropIn
+from .accelerate import accelerate, why_left
+from .layer import MARK, OURS, THEIRS, DropIn, become_pygs
 
 Model = TypeVar("Model", bound=Module)
 

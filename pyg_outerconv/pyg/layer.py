@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -296,8 +296,8 @@ class DropIn(MessagePassing):
     def __prepare_scriptable__(self) -> MessagePassing:
         """The layer of PyG in the place of this one, which torch.jit.script compiles."""
         layer = copy.copy(self)
-        layer.__class__ = in_place_of(type(self), THEIRS)
-        return layer  # type: ignore[no-any-return]
+        become_pygs([layer])
+        return layer
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv and its basis."""
@@ -307,12 +307,26 @@ class DropIn(MessagePassing):
 # Attributes that PyG's own calls set: no options, which would make the contraction anew.
 _OF_CALLS = {"training", "fuse", "att_x", "att_y"}
 TIED = ("_contraction", "_kept")
+MARK = "_accelerated"
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:
     """Let :func:`.accelerate` replace a class of PyG's by this class."""
     if ours.__module__.startswith(__package__):
         OURS[theirs], THEIRS[ours] = ours, theirs
+
+
+def become_pygs(layers: Collection[Module]) -> int:
+    """Give layers of ours PyG's classes; their number."""
+    for layer in layers:
+        for key in (MARK, *TIED):
+            layer.__dict__.pop(key, None)
+        layer.__class__ = in_place_of(type(layer), THEIRS)
+        if isinstance(
+            layer, MessagePassing
+        ):  # PyG generates methods for its first layer of a class
+            layer._set_jittable_templates()
+    return len(layers)
 
 
 def in_place_of(kind: type, others: Mapping[type[Module], type[Module]]) -> Any:
