@@ -186,10 +186,10 @@ def _read_for(align: Family, structure: Structure, content: Content) -> Any:
                 f"alignment=... at the call: {align.reads.expects}",
                 f"none, and {structure.noun}",
             )
-        if isinstance(structure, NodeSet) and structure.batch is None and structure.pos is not None:
+        bare = isinstance(structure, NodeSet) and structure.batch is None
+        if bare and structure.pos is not None and not align.makes_use_of("pos"):
             # How many targets have positions is compared with the queries, which come first.
-            if not align.makes_use_of("pos"):
-                structure = replace(structure, known=(structure.known[0], None), pos=None)
+            structure = replace(structure, known=(structure.known[0], None), pos=None)
         return require_kind(align, structure).read(structure)
     kind = require_kind(align, given)
     if isinstance(given, Structure):

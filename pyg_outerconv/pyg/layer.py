@@ -22,8 +22,8 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import OptTensor
 
 from ..errors import RefusedValue
-from ..graph.edge_index import check_compressed
 from ..graph.checks import holds
+from ..graph.edge_index import check_compressed
 from ..kernels.index_checks import has_numbers
 from ..nn import OuterConv
 from .matrices import is_product
