@@ -15,6 +15,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..graph import Features
 from ..kernels.attend_ends import can_attend_ends
+from ..kernels.index_checks import surely
 from ..kernels.tiles import exact
 from ..theta import ValueOutput
 from .edge_context import EdgeContext
@@ -109,7 +110,7 @@ class Additive(Score):
         """The softmax of the scores as a basis that adds up values without making scores."""
         nodes = source.size(0)  # type: ignore[union-attr]
         one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
-        if not one or over.size != (nodes, nodes) or not over.num_edges:
+        if not one or over.size != (nodes, nodes) or surely(over.num_edges == 0):
             return None
         vectors = self.att_source, self.att_target
         return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]

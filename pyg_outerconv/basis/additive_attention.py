@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import edge_sums
-from ..kernels.attend_ends import MOST_SENT, attend_ends, shares_of_ends
+from ..kernels.attend_ends import MOST_SENT, Compiled, attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
@@ -65,10 +65,12 @@ class AdditiveAttentionBasis(Basis):
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
+        given = self.x, self.value, self.of_source, self.of_target
+        if torch.compiler.is_compiling():
+            return attend_ends(*given, Compiled(pattern.by_both, pattern.target), self.slope)
         most = min(edge_sums.MOST, MOST_SENT)
         is_few = pattern.num_edges * heads * width <= most and can_list(pattern)
         entries = listed_edges(pattern) if is_few else self._copies()
-        given = self.x, self.value, self.of_source, self.of_target
         return attend_ends(*given, entries, self.slope)
 
     def _copies(self) -> HeadCopies:

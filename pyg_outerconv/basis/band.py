@@ -13,6 +13,7 @@ from ..graph.structure import Structure
 from ..kernels import attend_all, attend_band
 from ..kernels.band import rows_of_block
 from ..kernels.dense_attention import is_small
+from ..kernels.index_checks import is_exporting
 from .base import Basis
 from .edges import EdgeBasis
 from .implicit_edges import (
@@ -70,8 +71,10 @@ class Band(DenseRule):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every target sees every source."""
-        return self.num_edges == self.num_sources * self.num_targets
+        """Whether every target sees every source; in what is exported, at any size."""
+        if self.left is self.right is None and self.dilation == 1:
+            return True
+        return not is_exporting() and self.num_edges == self.num_sources * self.num_targets
 
     # Counts ---------------------------------------------------------------------------------
 

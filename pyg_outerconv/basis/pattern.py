@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..cache import cached_property
 from ..errors import RefusedValue
 from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
-from ..kernels.index_checks import can_read, check_integers, has_numbers
+from ..kernels.index_checks import can_read, check_integers, has_numbers, surely
 from ..kernels.lasting import lasting
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
@@ -293,7 +293,7 @@ class Pattern(PatternMatrices):
                 return gathered(inverse_counts(row, num_rows, dtype), row)
             count = torch.bincount(row, minlength=num_rows).to(dtype)
             return count.reciprocal_().index_select(0, row)
-        if num_rows <= 4 * self.num_edges:
+        if surely(num_rows <= 4 * self.num_edges):
             with lasting(self.source):
                 share = self.label_ptr.diff().to(dtype).reciprocal_()
                 return spread(share, self.label_ptr, self.num_edges)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..kernels.index_checks import has_numbers
+from ..kernels.index_checks import has_numbers, is_exporting, surely
 
 if TYPE_CHECKING:
     from .pattern import Pattern
@@ -46,7 +46,8 @@ class UnsortedEdges(NamedTuple):
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
     """The dtype of a pattern's indices: int32 if every product of sizes fits, else int64.
 
-    Under torch.export it is int64, because an exported graph takes any sizes.
+    Under torch.export it is int64, because an exported graph takes any sizes; so it is where a
+    compiler does not know a size, as that of edges without their self-loops.
 
     Raises:
         ValueError: max(M, N) · K does not fit into int64.
@@ -55,19 +56,14 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
         return torch.int64
     # Compared one by one: a maximum would make a compiler specialise on which one is the largest.
     products = (size[0] * num_labels, size[1] * num_labels)
-    if products[0] > INT64_LIMIT or products[1] > INT64_LIMIT:
+    if surely(products[0] > INT64_LIMIT) or surely(products[1] > INT64_LIMIT):
         raise RefusedValue(
             "a pattern numbers pairs of a node and a label in int64",
             "max(M, N) * K < 2**63",
             f"size {size}, K = {num_labels}",
         )
-    fits = products[0] < _INT32_LIMIT and products[1] < _INT32_LIMIT
-    return torch.int32 if fits and num_edges < _INT32_LIMIT else torch.int64
-
-
-def is_exporting() -> bool:
-    """Whether torch.export is tracing; before torch 2.7, whether any compiler is."""
-    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+    fits = surely(products[0] < _INT32_LIMIT) and surely(products[1] < _INT32_LIMIT)
+    return torch.int32 if fits and surely(num_edges < _INT32_LIMIT) else torch.int64
 
 
 def check_range(name: str, index: Tensor, count: int) -> None:

@@ -14,6 +14,7 @@ from ..cache import use_last
 from ..errors import RefusedValue, unknown
 from ..kernels.dispatch import forced
 from .cost import Cost, constants
+from .heads import value_width
 from .order import EXPLICIT, ORDERS, Order, orders_of
 from .problem import Problem
 
@@ -153,8 +154,9 @@ def _choose_to_compile(problem: Problem, max_memory: int | None) -> Order:
     legal = _legal(problem)
     ready = [order for order in legal if order.is_prepared(problem)]
     if max_memory is None:
-        plain = _of_known_shapes(legal, problem)
-        if plain and all(order in plain for order in ready):
+        heads = problem.basis.has_heads
+        plain = _of_known_shapes((ready or legal) if heads else legal, problem)
+        if plain and (heads or all(order in plain for order in ready)):
             return plain[0]
         if len(ready) == 1:  # the compiler may not be able to trace its cost
             return ready[0]
@@ -166,9 +168,11 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
 
     Compact forms are not among them: they have a row for each (node, label) pair with edges.
     """
-    if problem.mixture is not None or not isinstance(problem.basis, EdgeBasis | Polynomial):
+    basis, heads = problem.basis, problem.basis.has_heads
+    if not heads and (problem.mixture is not None or not isinstance(basis, EdgeBasis | Polynomial)):
         return []
-    first = bool(problem.narrows)  # channels may be symbols, which cannot be compared with booleans
+    # Channels may be symbols, which cannot be compared with booleans.
+    first = bool(value_width(problem) <= problem.in_channels if heads else problem.narrows)
     plain = [order for order in orders if order.transforms is not None]
     return [one for one in plain if one.transforms == first] + [
         one for one in plain if one.transforms != first

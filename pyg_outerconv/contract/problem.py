@@ -101,8 +101,8 @@ class Problem:
 
     @property
     def is_one_each(self) -> bool:
-        """Whether each (target, label) pair has at most one edge."""
-        return self.num_edges == self.num_target_pairs
+        """Whether each (target, label) pair has at most one edge; no compiler counts them."""
+        return not torch.compiler.is_compiling() and self.num_edges == self.num_target_pairs
 
     @property
     def has_values(self) -> bool:

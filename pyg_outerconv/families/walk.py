@@ -137,7 +137,7 @@ class Walk(Family):
         else:
             length = min(self.length, 1) if edges.bipartite else self.length
             walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggr)
-        return walks if self.powers is None else Selected.of(walks, self.powers)
+        return walks if self.powers is None else Selected(walks, self.powers)
 
 
 def _powers(step: EdgeBasis, count: int) -> Basis:

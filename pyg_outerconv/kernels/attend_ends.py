@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
 from .dispatch import forced, recording
 from .edge_sums import Listed
 from .head_copies import HeadCopies
-from .primitive import is_differentiated, is_lean, is_plain, wants_gradients
+from .primitive import Primitive, is_differentiated, is_lean, is_plain, wants_gradients
 from .sddmm import sddmm
 from .softmax import segment_softmax
-from .sparsity import Sparsity
+from .sparsity import Sparsity, known_rows, known_sparsity
 from .spmm import spmm
-
-Entries = Listed | HeadCopies
 
 MOST_SENT = 2**18
 """Up to so many edges times channels, messages are held; they fit into a cache."""
@@ -31,14 +32,23 @@ def can_attend_ends(*tensors: Tensor) -> bool:
         and all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
         and forced() is None
         and not recording()
-        and is_lean()
-        and is_plain(*tensors)
+        and (_is_compiled() or (is_lean() and is_plain(*tensors)))
         and not torch.is_autocast_enabled("cpu")
     )
 
 
+def _is_compiled() -> bool:
+    """Whether a compiler traces a plain call, which is not differentiated forwards."""
+    return torch.compiler.is_compiling() and forward_ad._current_level < 0
+
+
 def attend_ends(
-    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
+    x: Tensor,
+    value: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    entries: Listed | HeadCopies | Compiled,
+    slope: float,
 ) -> Tensor:
     """Graph attention (Veličković et al., *Graph Attention Networks*, equations 1 to 4).
 
@@ -61,6 +71,10 @@ def attend_ends(
         (N, H, V); zeros for rows without entries.
     """
     tensors = x, value, of_source, of_target
+    if isinstance(entries, Compiled):
+        product = torch.mm(x, _packed(value, of_source, of_target))
+        product = product.view(x.size(0), value.size(0), -1)
+        return _OfProduct.apply(product, *entries, slope)[0]  # type: ignore[no-any-return]
     if wants_gradients() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _forward(*tensors, entries, slope, False)[0]
@@ -74,7 +88,7 @@ class _AttendEnds(torch.autograd.Function):
         value: Tensor,
         of_source: Tensor,
         of_target: Tensor,
-        entries: Entries,
+        entries: Listed | HeadCopies,
         slope: float,
     ) -> Tensor:
         inputs = x, value, of_source, of_target
@@ -107,20 +121,24 @@ def _forward(
     value: Tensor,
     of_source: Tensor,
     of_target: Tensor,
-    entries: Entries,
+    entries: Listed | HeadCopies,
     slope: float,
     has_backward: bool,
 ) -> tuple[Tensor, ...]:
     """The result, and the tensors that the backward pass reads besides the inputs."""
-    # Θ (H, P, V) and the parameters of scores (H, P, 2), head by head: (P, H (V + 2)).
-    of_scores = torch.bmm(value, torch.stack((of_source, of_target), dim=2))
-    packed = torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
+    packed = _packed(value, of_source, of_target)
     product = torch.mm(x, packed).view(x.size(0), value.size(0), -1)
     if isinstance(entries, Listed):
         out, *saved = _forward_listed(entries, product, slope, has_backward)
     else:
         out, *saved = _forward_sorted(entries, product, slope, has_backward)
     return out, packed, *saved
+
+
+def _packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
+    """Θ (H, P, V) and the parameters of scores (H, P, 2), head by head: (P, H (V + 2))."""
+    of_scores = torch.bmm(value, torch.stack((of_source, of_target), dim=2))
+    return torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
 
 
 # The passes over edges in any order, or sorted ------------------------------------------------
@@ -199,11 +217,103 @@ def _backward_sorted(
     return found.view(nodes, -1)
 
 
+# A compiler sees the passes over sorted edges as one node each, and the dense product by itself ---
+
+
+class Compiled(NamedTuple):
+    """The edges of a traced call, sorted by target: as :class:`HeadCopies` has them.
+
+    Attributes:
+        sparsity: the places of the E entries.
+        row: (E,) the row of each entry, in row order.
+    """
+
+    sparsity: Sparsity
+    row: Tensor
+
+
+class _OfProduct(Primitive):
+    """Sums, and what the backward pass reads, of the product (N, H, V + 2) and sorted edges."""
+
+    operands = 1
+
+    @staticmethod
+    def forward(
+        product: Tensor, sparsity: Sparsity, row: Tensor, slope: float
+    ) -> tuple[Tensor, ...]:
+        return _sums_of_ends(product, sparsity.rowptr, sparsity.col, row, slope)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
+        (_, _, *saved), (sparsity, row, slope) = ctx.saved_tensors, ctx.rest
+        return (_gradient_of_product(*saved, grad, *sparsity.tensors, row, slope),)
+
+    # It has no tangent: forward mode goes through the primitives that attention is made of.
+
+
+@partial(torch.library.custom_op, "pyg_outerconv::sums_of_ends", mutates_args=())
+def _sums_of_ends(
+    product: Tensor, rowptr: Tensor, col: Tensor, row: Tensor, slope: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    if not col.numel():
+        return _sizes_of_sums(product, rowptr, col, row, slope, torch.Tensor.new_zeros)
+    entries = HeadCopies(known_rows(rowptr, col, product.size(0)), row, product.size(1))
+    return _forward_sorted(entries, product, slope, True)  # type: ignore[return-value]
+
+
+@_sums_of_ends.register_fake
+def _sizes_of_sums(
+    product: Tensor,
+    rowptr: Tensor,
+    col: Tensor,
+    row: Tensor,
+    slope: float,
+    new: Callable[..., Tensor] = torch.Tensor.new_empty,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    nodes, heads, width = product.size(0), product.size(1), product.size(2) - 2
+    values, of_edges = (heads, nodes, width), (heads, col.size(0))
+    shapes = (nodes, heads, width), values, of_edges, of_edges, (heads, nodes)
+    return tuple([new(product, shape) for shape in shapes])  # type: ignore[return-value]
+
+
+@partial(torch.library.custom_op, "pyg_outerconv::gradient_of_ends", mutates_args=())
+def _gradient_of_product(
+    values: Tensor,
+    score: Tensor,
+    weight: Tensor,
+    total: Tensor,
+    grad: Tensor,
+    rowptr: Tensor,
+    col: Tensor,
+    colptr: Tensor,
+    row_by_col: Tensor,
+    perm: Tensor,
+    row: Tensor,
+    slope: float,
+) -> Tensor:
+    heads, nodes, width = values.shape
+    if not col.numel():
+        return grad.new_zeros(nodes, heads, width + 2)
+    entries = HeadCopies(known_sparsity(rowptr, col, colptr, row_by_col, perm), row, heads)
+    found = _backward_sorted(entries, values, score, weight, total, grad, slope)
+    return found.view(nodes, heads, width + 2)
+
+
+@_gradient_of_product.register_fake
+def _size_of_gradient(values: Tensor, *_: Any) -> Tensor:
+    heads, nodes, width = values.shape
+    return values.new_empty(nodes, heads, width + 2)
+
+
 # Derivatives of derivatives --------------------------------------------------------------------
 
 
 def _gradients_by_primitives(
-    inputs: list[Tensor], entries: Entries, slope: float, grad: Tensor, wanted: tuple[bool, ...]
+    inputs: list[Tensor],
+    entries: Listed | HeadCopies,
+    slope: float,
+    grad: Tensor,
+    wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:
     """The gradients in the inputs, by primitives that are differentiable themselves."""
     differentiates = torch.is_grad_enabled()
@@ -218,7 +328,12 @@ def _gradients_by_primitives(
 
 
 def _attend_by_primitives(
-    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, entries: Entries, slope: float
+    x: Tensor,
+    value: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    entries: Listed | HeadCopies,
+    slope: float,
 ) -> Tensor:
     """The result of :func:`attend_ends`, by other primitives."""
     values, at_source, at_target = _ends(x, value, of_source, of_target)

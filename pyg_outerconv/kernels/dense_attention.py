@@ -14,6 +14,7 @@ from .absent_pairs import can_look, over_all_pairs
 from .attend import attend_kept
 from .band import BandLimits
 from .band_attention import BandOptions, banded
+from .index_checks import is_exporting
 from .operands import agreeing, attention_operands, probability, scale_of
 from .sparsity import known_rows
 from .torch_attention import lowered
@@ -250,7 +251,7 @@ def _watched(
 
 def is_small(rows: int, cols: int) -> bool:
     """Whether attention within a band uses one mask of all pairs, because blocks would be few."""
-    return rows * cols <= _SMALL
+    return not is_exporting() and rows * cols <= _SMALL
 
 
 def _within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
-from .index_checks import can_read
+from .index_checks import can_read, has_numbers
 
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -44,6 +44,8 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
         each sorted entry in the input.
     """
     if not can_read(row):
+        if torch.compiler.is_compiling() and row.is_cpu:
+            return _by_rows(row, column, count)  # type: ignore[no-any-return]
         order = torch.sort(row, stable=True).indices.to(row.dtype)
         return pointers(row, count), column.index_select(0, order), order
     rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_INTEGERS[row.dtype])
@@ -56,6 +58,15 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
     ptr, columns, order = np.empty(count + 1, rows.dtype), *np.empty((2, rows.size), rows.dtype)
     tools.coo_tocsr(count, 0, rows.size, rows, column.numpy(), entries, ptr, columns, order)
     return torch.from_numpy(ptr), torch.from_numpy(columns), torch.from_numpy(order)
+
+
+def _sizes_by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    return row.new_empty(count + 1), torch.empty_like(column), torch.empty_like(row)
+
+
+# To a compiler the sort is one node, which counts where its own sort would compare.
+_by_rows = torch.library.custom_op("pyg_outerconv::by_rows", by_rows, mutates_args=())
+_by_rows.register_fake(_sizes_by_rows)
 
 
 def sort_edges(
@@ -78,6 +89,9 @@ def sort_edges(
     if label is None or num_labels <= 1:
         ptr, other, order = by_rows(node, other, num_nodes)
         return ptr, other, order, ptr if num_labels == 1 else None
+    if torch.compiler.is_compiling() and node.is_cpu:
+        ptr, other, order = by_rows(node * num_labels + label, other, num_nodes * num_labels)
+        return ptr[::num_labels].contiguous(), other, order, ptr
     if not can_read(node) or num_labels > 4 * node.numel():  # more labels than it pays to count
         order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
         return pointers(node, num_nodes), other.index_select(0, order), order, None
@@ -102,15 +116,39 @@ def transposed_rows(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Ten
         ``ptr`` (C + 1,) column pointers, ``index`` (E,) the row of each entry in column order, and
         ``perm`` (E,) the position of each of these entries in row order.
     """
+    if torch.compiler.is_compiling() and index.is_cpu:
+        return _transposed_rows(ptr, index, count)  # type: ignore[no-any-return]
     row = torch.arange(ptr.numel() - 1, dtype=index.dtype, device=index.device)
     return by_rows(index, spread(row, ptr, index.numel()), count)
 
 
+_transposed_rows = torch.library.custom_op(
+    "pyg_outerconv::transposed_rows", transposed_rows, mutates_args=()
+)
+
+
+@_transposed_rows.register_fake
+def _sizes_of_transposed(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    return ptr.new_empty(count + 1), torch.empty_like(index), torch.empty_like(index)
+
+
 def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
-    """Repeat the number (R,) of each row for its entries, (E,), given row pointers (R + 1,)."""
-    if can_read(ptr):
+    """Repeat the number (R, *) of each row for its entries, (E, *), given pointers (R + 1,)."""
+    if numbers.dim() == 1 and can_read(ptr):
         return torch.from_numpy(np.repeat(numbers.numpy(), np.diff(ptr.numpy())))
-    return numbers.repeat_interleave(ptr.diff(), output_size=num_entries)
+    if torch.compiler.is_compiling() and ptr.is_cpu:
+        return _repeated(numbers, ptr, num_entries)  # type: ignore[no-any-return]
+    return repeated(numbers, ptr, num_entries)
+
+
+def repeated(x: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
+    """Repeat the row of x (R, *) for the entries of each row, (E, *), given pointers (R + 1,)."""
+    return x.repeat_interleave(ptr.diff().long(), dim=0, output_size=num_entries)
+
+
+# A compiler would search for the row of each entry.
+_repeated = torch.library.custom_op("pyg_outerconv::repeated", repeated, mutates_args=())
+_repeated.register_fake(lambda x, ptr, count: x.new_empty((count, *x.shape[1:])))
 
 
 def pointers(row: Tensor, count: int) -> Tensor:
@@ -179,8 +217,9 @@ def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
         return torch.from_numpy(np.delete(nodes, source[is_loop]) if is_loop.any() else nodes)
     source, target = edge_index.unbind(0)
     is_loop = source == target
-    # A trace must serve edges with self-loops too.
-    if not (torch.jit.is_tracing() or bool(is_loop.any())):
+    # A trace must serve edges with self-loops too, and a fake tensor has no numbers to ask for.
+    asks = has_numbers(edge_index) and not torch.jit.is_tracing()
+    if asks and not bool(is_loop.any()):
         return torch.arange(count, dtype=source.dtype, device=source.device)
     lacks_loop = torch.ones(count, dtype=torch.bool, device=source.device)
     lacks_loop[source[is_loop].long()] = False

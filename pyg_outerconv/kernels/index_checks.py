@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental import symbolic_shapes
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
@@ -14,6 +16,18 @@ from ..errors import RefusedType, RefusedValue
 
 PLAIN = (Tensor, Parameter)
 """The classes of tensors that are no subclasses with a behaviour of their own."""
+
+
+surely: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
+"""Whether a condition on sizes holds; False where a compiler cannot know sizes of the data.
+
+Before torch 2.7 it cannot say so, and raises an error of its own.
+"""
+
+
+def is_exporting() -> bool:
+    """Whether torch.export is tracing; before torch 2.7, whether any compiler is."""
+    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
 
 
 def has_numbers(*tensors: Tensor | None) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
 from .dispatch import pick
+from .edge_lists import spread
 from .operands import agreeing
 from .primitive import Primitive
 from .products import sample
@@ -79,7 +79,7 @@ class _Add(Primitive):
     @staticmethod
     def forward(a: Tensor, b: Tensor, view: View, backend: str) -> Tensor:
         ptr, index, _ = view.by_row
-        rows = torch.repeat_interleave(a, ptr.diff().long(), dim=0, output_size=index.numel())
+        rows = spread(a, ptr, index.numel())
         return rows + b.index_select(0, index)
 
     @staticmethod

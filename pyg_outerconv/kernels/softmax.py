@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..signatures import typed
 from .backend import Backend
 from .dispatch import pick, request_of
+from .edge_lists import spread
 from .edge_sums import Listed
 from .operands import agreeing, one_value_an_entry
 from .primitive import Primitive, operator
@@ -102,7 +102,7 @@ class _Spread(Primitive):
 
     @staticmethod
     def forward(x: Tensor, ptr: Tensor, num_entries: int, backend: str) -> Tensor:
-        return torch.repeat_interleave(x, ptr.diff().long(), dim=0, output_size=num_entries)
+        return spread(x, ptr, num_entries)
 
     @staticmethod
     def keep(ctx: Any, operands: Any, output: Any) -> None:

@@ -7,12 +7,13 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
-from ..families import Hops
+from ..basis.pattern import Pattern
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
@@ -57,29 +58,33 @@ def of_unread(layer: Any, edge_attr: OptTensor) -> Iterator[str]:
         yield "edge attributes that no linear map reads"
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def looped(
     layer: Any, x: Any, edge_index: Tensor, edge_attr: OptTensor = None, size: Size = None
-) -> tuple[Tensor, OptTensor]:
-    """The edges without their self-loops, and one at each node, from sources to targets.
+) -> tuple[Any, EdgeBasis, OptTensor]:
+    """Features and edges for a compiler: without their self-loops, and with one at each node.
 
-    How many there are depends on the edges, so that a compiler's graph breaks here, and nowhere
-    else.
+    How many self-loops there are it does not know. Where sources and targets are the same nodes,
+    they become those of one more node, the last, so that the number of edges is known.
     """
-    ends = [x] if isinstance(x, Tensor) else [one for one in x if one is not None]
-    nodes = min(one.size(0) for one in ends) if size is None else min(size)
+    if isinstance(x, Tensor):
+        nodes = x.size(-2)
+        edge_index = torch.where(edge_index[0] == edge_index[1], nodes, edge_index)
+        x, nodes = pad(x, (0, 0, 0, 1), value=1.0), nodes + 1
+        size = nodes, nodes
+    else:
+        edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
+        ends = [one for one in x if one is not None]
+        size = (x[0].size(0), ends[-1].size(0)) if size is None else size
+        nodes = min(size)
     fill = getattr(layer, "fill_value", None)
-    edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
     edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill, nodes)
-    return (edge_index if layer.flow == "source_to_target" else edge_index.flip(0)), edge_attr
+    edge_index = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
+    return x, EdgeBasis(Pattern.build(edge_index, size=size)), edge_attr
 
 
-def support(x: Any, edge_index: Tensor, size: Size = None) -> EdgeBasis:
-    """Edges from sources to targets as a support, which keeps the self-loops that it has."""
-    if size is None:
-        source, target = (x, x) if isinstance(x, Tensor) else x
-        size = source.size(0), (source if target is None else target).size(0)
-    return Hops().basis(edge_index, size=size)  # type: ignore[return-value]
+def of_nodes(out: Tensor, x: Any) -> Tensor:
+    """The rows of the nodes, without the last one that :func:`looped` adds to a single x."""
+    return out.narrow(-2, 0, x.size(-2)) if isinstance(x, Tensor) else out
 
 
 class GATConv(DropIn, theirs.GATConv):
@@ -149,8 +154,8 @@ class GATConv(DropIn, theirs.GATConv):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
-            edge_index, edge_attr = looped(self, x, edge_index, edge_attr, size)
-            edge_index = support(x, edge_index, size)
+            wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
+            return of_nodes(conv(wide, edges, edge_attr=edge_attr), x)
         return conv(x, edge_index, edge_attr=edge_attr, size=size)
 
 
@@ -224,8 +229,8 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
         if conv is None:
             return super().forward(x, edge_index, edge_attr, return_attention_weights)
         if self.add_self_loops and torch.compiler.is_compiling():
-            edge_index, edge_attr = looped(self, x, edge_index, edge_attr)
-            edge_index = support(x, edge_index)
+            wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
+            return of_nodes(conv(wide, edges, edge_attr=edge_attr), x)
         return conv(x, edge_index, edge_attr=edge_attr)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch_geometric import nn as theirs
@@ -14,7 +12,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
-from .attention import lacking, looped, support
+from .attention import lacking, looped, of_nodes
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import heads, same, viewed
@@ -65,10 +63,10 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
         conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index, neg_edge_index, batch)
-        edges: Any = edge_index
         if self.add_self_loops and torch.compiler.is_compiling():
-            edges = support(x, looped(self, x, edge_index)[0])
-        out: Tensor = conv(x, edges)
+            out = of_nodes(conv(*looped(self, x, edge_index)[:2]), x)
+        else:
+            out = conv(x, edge_index)
         if self.training:
             self._keep_products(x, edge_index, neg_edge_index, batch)
         return out
@@ -126,5 +124,5 @@ class AGNNConv(DropIn, theirs.AGNNConv):
             return super().forward(x, edge_index)
         conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
         if self.add_self_loops and torch.compiler.is_compiling():
-            edge_index = support(x, looped(self, x, edge_index)[0])
+            return of_nodes(conv(*looped(self, x, edge_index)[:2]), x)
         return conv(x, edge_index)  # type: ignore[no-any-return]

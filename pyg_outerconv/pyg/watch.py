@@ -9,7 +9,7 @@ import torch
 from torch.nn import Module
 from torch_geometric.nn import MessagePassing
 
-from ..basis.unsorted import is_exporting
+from ..kernels.index_checks import is_exporting
 
 # Methods of messages: a subclass or an object with one of its own is run by PyG.
 STEPS = ("message", "aggregate", "message_and_aggregate", "update", "propagate", "edge_update")

@@ -132,14 +132,14 @@ class HeadsTransformFirst(ProductOfEachHead):
     """Compute X Θ_h or the values of each head, then a sparse product for each head."""
 
     name = "heads_transform_first"
-    values_first = True
+    values_first = transforms = True
 
 
 class HeadsPropagateFirst(ProductOfEachHead):
     """Propagate X by a sparse product for each head, then Θ_h."""
 
     name = "heads_propagate_first"
-    values_first = False
+    values_first = transforms = False
     propagates = True
 
 
@@ -290,11 +290,11 @@ class DenseAttentionTransformFirst(DenseAttention):
     """Compute the values of each head, then attention by blocks."""
 
     name = "dense_attention_transform_first"
-    values_first = True
+    values_first = transforms = True
 
 
 class DenseAttentionPropagateFirst(DenseAttention):
     """Attention by blocks with X as the values, then Θ_h."""
 
     name = "dense_attention_propagate_first"
-    values_first = False
+    values_first = transforms = False

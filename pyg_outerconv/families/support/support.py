@@ -79,7 +79,7 @@ def cached_support(family: Family, structure: Structure, held: ValueCache) -> Ed
     def make() -> Edges:
         return family.basis_on(structure).whole()  # type: ignore[return-value]
 
-    known = _cache_key(family, structure)
+    known = None if torch.compiler.is_compiling() else _cache_key(family, structure)
     if known is None:
         return make()
     tensors, key = known
