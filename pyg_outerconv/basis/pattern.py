@@ -291,7 +291,7 @@ class Pattern(PatternMatrices):
             row = given.under_label(given.target, self.num_labels)
             if can_read(row):
                 return gathered(inverse_counts(row, num_rows, dtype), row)
-            count = torch.bincount(row, minlength=num_rows).to(dtype)
+            count = pointers(row, num_rows).diff().to(dtype)
             return count.reciprocal_().index_select(0, row)
         if surely(num_rows <= 4 * self.num_edges):
             with lasting(self.source):

@@ -68,7 +68,7 @@ def choose_order(
         if max_memory is not None and (why := _exceeds(ORDERS[wanted].cost(problem), max_memory)):
             raise RefusedValue(f"order {wanted!r} {why}")
         return ORDERS[wanted]
-    if torch.compiler.is_compiling():
+    if not problem.has_numbers:
         return _choose_to_compile(problem, max_memory)
     if max_memory is not None:  # the bound is for this graph, not for its shape class
         return _best(_legal(problem), problem, max_memory)
@@ -91,7 +91,7 @@ def known_order(problem: Problem) -> Order | None:
         return None
     if x.size(0) != problem.basis.size[0] or problem.parameter.bias is not None:
         return None
-    return None if torch.compiler.is_compiling() else _choices.get(_shape_class(problem))
+    return _choices.get(_shape_class(problem)) if problem.has_numbers else None
 
 
 def check_order(order: str | None) -> None:

@@ -13,6 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
+from ..kernels.index_checks import has_numbers
 from ..kernels.primitive import wants_gradients
 from ..theta import Mixture, ThetaValue, ValueOutput, as_theta
 
@@ -100,9 +101,14 @@ class Problem:
         return self.counted.num_target_pairs
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether numbers can be looked at: not under a compiler, nor those of fake tensors."""
+        return has_numbers(self.x if isinstance(self.x, Tensor) else None)
+
+    @property
     def is_one_each(self) -> bool:
-        """Whether each (target, label) pair has at most one edge; no compiler counts them."""
-        return not torch.compiler.is_compiling() and self.num_edges == self.num_target_pairs
+        """Whether each (target, label) pair has at most one edge; False without numbers."""
+        return self.has_numbers and self.num_edges == self.num_target_pairs
 
     @property
     def has_values(self) -> bool:

@@ -153,7 +153,7 @@ _repeated.register_fake(lambda x, ptr, count: x.new_empty((count, *x.shape[1:]))
 
 def pointers(row: Tensor, count: int) -> Tensor:
     """Row pointers (R + 1,), given the row (E,) of each entry in any order."""
-    if row.is_meta or torch.compiler.is_compiling() or _len_torch_dispatch_stack():
+    if not has_numbers(row) or _len_torch_dispatch_stack():
         # bincount has an output shape that depends on data, which these cannot handle.
         found = row.new_zeros(count).index_add(0, row, torch.ones_like(row))
         return torch.cat([row.new_zeros(1), found.cumsum(0).to(row.dtype)])

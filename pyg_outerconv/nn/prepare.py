@@ -13,6 +13,7 @@ from ..graph.checks import check_size
 from ..graph.edge_index import is_matrix
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Content, Structure, require_kind
+from ..kernels.index_checks import has_numbers
 from .cache import bases, cached_basis, recent, shares_here
 from .inputs import Given, Inputs
 
@@ -116,7 +117,7 @@ def _make_basis(
         **beside,
     )
     found = found.reversed() if reverse else found
-    if torch.compiler.is_compiling() and isinstance(found, EdgeList):
+    if isinstance(found, EdgeList) and not has_numbers(found.edge_index):
         found = found.but(only_sums=conv.aggr == "sum" and content is None)
     found = found if content is None else found.with_content(content)
     dtype = dtype or torch.get_default_dtype()

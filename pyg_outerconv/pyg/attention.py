@@ -7,13 +7,13 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
+from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
@@ -69,7 +69,7 @@ def looped(
     if isinstance(x, Tensor):
         nodes = x.size(-2)
         edge_index = torch.where(edge_index[0] == edge_index[1], nodes, edge_index)
-        x, nodes = pad(x, (0, 0, 0, 1), value=1.0), nodes + 1
+        x, nodes = with_one_more(x), nodes + 1
         size = nodes, nodes
     else:
         edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
@@ -84,7 +84,7 @@ def looped(
 
 def of_nodes(out: Tensor, x: Any) -> Tensor:
     """The rows of the nodes, without the last one that :func:`looped` adds to a single x."""
-    return out.narrow(-2, 0, x.size(-2)) if isinstance(x, Tensor) else out
+    return without_last(out) if isinstance(x, Tensor) else out
 
 
 class GATConv(DropIn, theirs.GATConv):

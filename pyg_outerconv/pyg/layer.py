@@ -227,6 +227,8 @@ class DropIn(MessagePassing):
             yield "a pair of features"
         elif not isinstance(features, Tensor):
             yield f"features of type {type(features).__name__}"
+        elif features.is_meta:
+            yield "features without numbers, on meta"
         elif not features.is_floating_point():
             yield f"features of type {features.dtype}"
         elif (rank := features.dim()) < 2 or self.node_dim % rank != rank - 2:
