@@ -186,8 +186,8 @@ def _read_for(align: Family, structure: Structure, content: Content) -> Any:
                 f"alignment=... at the call: {align.reads.expects}",
                 f"none, and {structure.noun}",
             )
-        bare = isinstance(structure, NodeSet) and structure.batch is None
-        if bare and structure.pos is not None and not align.makes_use_of("pos"):
+        read = align.makes_use_of("pos")
+        if isinstance(structure, NodeSet) and structure.pos and not (structure.batch or read):
             # How many targets have positions is compared with the queries, which come first.
             structure = replace(structure, known=(structure.known[0], None), pos=None)
         return require_kind(align, structure).read(structure)
