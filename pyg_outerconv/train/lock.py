@@ -40,7 +40,7 @@ def alone_in(
         ValueError: another process works there, and does not stop within ``SECONDS``; or the
             folder is none.
     """
-    absent = [place for place in (folder, *folder.parents) if not place.exists()]
+    absent = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
     descriptor = _locked(folder, log, begin)
     try:
         begin()
