@@ -1,6 +1,7 @@
 """Linear attention as a family: its equation, what it may not see, and what it stands beside."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -195,6 +196,15 @@ def test_channels_are_learned_from_the_first_input_and_kept():
     assert_near(other(x, None), wanted)
     assert_near(copy.deepcopy(conv)(x, None), wanted)
     assert len(list(conv.parameters())) == 4  # Θ, a bias, keys, queries
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_random_features_are_their_formula_to_the_last_digit_of_a_dtype(dtype):
+    phi, x = PositiveRandom(8, 11).to(dtype), torch.randn(5, 8).to(dtype)
+    narrow, found = x.double() * 8**-0.25, phi.exponent(x)
+    wide = narrow @ phi.omega.double() - narrow.square().sum(1, keepdim=True) / 2
+    assert found.dtype == dtype
+    assert_near(found.double(), wide - math.log(11) / 2, 8 * torch.finfo(dtype).eps)
 
 
 def test_random_features_estimate_the_softmax_kernel():
