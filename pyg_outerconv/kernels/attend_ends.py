@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -251,7 +250,7 @@ class _OfProduct(Primitive):
     # It has no tangent: forward mode goes through the primitives that attention is made of.
 
 
-@partial(torch.library.custom_op, "pyg_outerconv::sums_of_ends", mutates_args=())
+@torch.library.custom_op("pyg_outerconv::sums_of_ends", mutates_args=())
 def _sums_of_ends(
     product: Tensor, rowptr: Tensor, col: Tensor, row: Tensor, slope: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -276,7 +275,7 @@ def _sizes_of_sums(
     return tuple([new(product, shape) for shape in shapes])  # type: ignore[return-value]
 
 
-@partial(torch.library.custom_op, "pyg_outerconv::gradient_of_ends", mutates_args=())
+@torch.library.custom_op("pyg_outerconv::gradient_of_ends", mutates_args=())
 def _gradient_of_product(
     values: Tensor,
     score: Tensor,
