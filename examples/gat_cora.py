@@ -20,16 +20,16 @@ import torch_geometric
 from torch_geometric.nn import GATConv
 from torch_geometric.utils import k_hop_subgraph
 
-from pyg_outerconv.data import load
 from pyg_outerconv.families import Relation
+from pyg_outerconv.lab.data import load
+from pyg_outerconv.lab.train import make_split, resolve
+from pyg_outerconv.lab.train.features import features, kept_features
+from pyg_outerconv.lab.train.inputs import WholeGraph
+from pyg_outerconv.lab.train.loop import SeedRun, train
+from pyg_outerconv.lab.train.model import OURS, PEER, Contender
+from pyg_outerconv.lab.train.results import summarise, table
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
-from pyg_outerconv.train import make_split, resolve
-from pyg_outerconv.train.features import features, kept_features
-from pyg_outerconv.train.inputs import WholeGraph
-from pyg_outerconv.train.loop import SeedRun, train
-from pyg_outerconv.train.model import OURS, PEER, Contender
-from pyg_outerconv.train.results import summarise, table
 
 HEADS, CHANNELS, DROPOUT = 8, 8, 0.6
 ASKED = {

@@ -22,16 +22,16 @@ from pathlib import Path
 
 import torch
 
-from pyg_outerconv.data import Source, load_own
-from pyg_outerconv.data.mapped import HEADER
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.files import load_json, save_json
 from pyg_outerconv.files import replace as write_file
+from pyg_outerconv.lab.data import Source, load_own
+from pyg_outerconv.lab.train import Settings, make_split
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.scale import Blocks, Sample, carried_by, generate
 from pyg_outerconv.scale.chunks import MOST_EDGES
-from pyg_outerconv.train import Settings, make_split
-from pyg_outerconv.train.loop import SeedRun
-from pyg_outerconv.train.model import ours
+from pyg_outerconv.scale.mapped import HEADER
 
 HERE = Path(__file__).parent
 FEATURES, HIDDEN = 64, 64

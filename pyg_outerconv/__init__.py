@@ -4,12 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backend_table import backends
     from .basis import Basis, EdgeBasis, Pattern
     from .cache import clear_caches
     from .families import Grid, Pool, parse_family
     from .graph import Cells, flatten_grid, unflatten_grid
     from .kernels import record, use_backend
+    from .kernels.backend_table import backends
     from .nn import AttentionConv, OuterConv, share_bases
     from .nn.compose import compose
     from .transforms import ToSparseFeatures
@@ -40,12 +40,12 @@ __all__ = [
 
 # Names are imported when they are first used, so that `outerconv --help` does not wait for torch.
 _NAMES = {
-    "backend_table": ("backends",),
     "basis": ("Basis", "EdgeBasis", "Pattern"),
     "cache": ("clear_caches",),
     "families": ("Grid", "Pool", "parse_family"),
     "graph": ("Cells", "flatten_grid", "unflatten_grid"),
     "kernels": ("record", "use_backend"),
+    "kernels.backend_table": ("backends",),
     "transforms": ("ToSparseFeatures",),
     "nn": ("AttentionConv", "OuterConv", "compose", "share_bases"),
 }
@@ -54,8 +54,8 @@ _FOLDERS = (
     *_NAMES,
     "attention",
     "contract",
-    "data",
     "errors",
+    "lab",
     "plot",
     "testing",
     "theta",

@@ -17,7 +17,7 @@ from pathlib import Path
 # Imports once, then forks for each command line: a kill hits the work, not the imports.
 PARENT = """
 import json, os, sys
-from pyg_outerconv.cli import main
+from pyg_outerconv.lab.cli import main
 {prelude}
 print("ready", flush=True)
 for number, line in enumerate(sys.stdin):

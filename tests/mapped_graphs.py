@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from pyg_outerconv.data.mapped import PARTS, ArrayWriter
+from pyg_outerconv.scale.mapped import PARTS, ArrayWriter
 
 NODES, EDGES, FEATURES, CLASSES = 300, 1500, 5, 3
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyg_outerconv import own_code
 from pyg_outerconv.attention import SCORES
 from pyg_outerconv.families import FAMILIES
+from pyg_outerconv.lab import own_code
 
 CODE = '''
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from pyg_outerconv.data import Entry
+from pyg_outerconv.lab.data import Entry
 
 NUM_NODES = 6
 CLASSES = np.arange(NUM_NODES) % 2

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pyg_outerconv import files
-from pyg_outerconv.train.run_folder import NAMES
+from pyg_outerconv.lab.train.run_folder import NAMES
 
 
 def results(folder: Path) -> list[dict[str, Any]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_outerconv import data, files
-from pyg_outerconv.search.plan import Plan
-from pyg_outerconv.search.search import Search
-from pyg_outerconv.train import resolve
+from pyg_outerconv import files
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.search.plan import Plan
+from pyg_outerconv.lab.search.search import Search
+from pyg_outerconv.lab.train import resolve
 
 LINE = ["KarateClub", "--trials", "5", "--seeds", "1", "--test-seeds", "2", "--finalists", "2"]
 LINE += ["--epochs", "6", "--max-depth", "2", "--max-hidden", "16", "--peers", "none"]

@@ -36,6 +36,9 @@ CORE["attention"] = set(CORE) - {"attention"}
 CORE["families"] = set(CORE) - {"families"}
 CORE["nn"] = set(CORE) - {"nn"}
 
+TOOLS = {"files", "plot", "scale"}  # beside the core: for the lab, and for users
+LAB = {f"lab.{room}" for room in ("pages", "data", "own_code", "train")}
+
 # Each folder may import these others. Nothing may import what stands above it.
 ALLOWED = {
     **CORE,
@@ -43,36 +46,21 @@ ALLOWED = {
     "pyg": set(CORE),
     "graphgym": {"nn"},
     "testing": set(CORE),
-    "backend_table": {"kernels"},
-    "check": {"testing", *CORE},
     "files": {"errors"},
-    "own_code": {"errors", "attention", "families"},
     "plot": {"errors", "files", "cache", "graph", "basis"},
-    "data": {"errors", "files"},
-    "scale": {"files", "data", *CORE},
-    "train": {"files", "own_code", "data", "scale", "plot", *CORE},
-    "bench": {"files", "data", "scale", "train", "pyg", "plot", *CORE},
-    "search": {"files", "own_code", "data", "train", "plot", *CORE},
-    "reproduce": {"files", "data", "scale", "train", *CORE},
-    "report": {"files", "data", "scale", "train", "plot", *CORE},
-    "show": {"errors", "files", "graph", "basis", "families", "plot", "data", "train"},
-    "cli": {
-        "files",
-        "own_code",
-        "data",
-        "scale",
-        "train",
-        "reproduce",
-        "search",
-        "report",
-        "bench",
-        "show",
-        "backend_table",
-        "check",
-        "pyg",
-        *CORE,
-    },
+    "scale": {"files", *CORE},
+    "lab.pages": set(),
+    "lab.own_code": {"errors", "attention", "families"},
+    "lab.data": {"errors", "files", "scale"},
+    "lab.train": {"lab.data", "lab.own_code", "lab.pages", *TOOLS, *CORE},
+    "lab.bench": {"pyg", *TOOLS, *LAB, *CORE},
+    "lab.search": {*TOOLS, *LAB, *CORE},
+    "lab.reproduce": {*TOOLS, *LAB, *CORE},
+    "lab.report": {*TOOLS, *LAB, *CORE},
+    "lab.show": {*TOOLS, *LAB, *CORE},
+    "lab.check": {"testing", *CORE},
 }
+ALLOWED["lab.cli"] = set(ALLOWED) - {"transforms", "graphgym"}
 
 
 def name_of(path):
@@ -112,18 +100,24 @@ def imports(path, types=True, calls=True):
 
 
 def folder_of(name):
-    """The first name below the package."""
-    return name.split(".")[1]
+    """The first name below the package, or the first two of the lab."""
+    parts = name.split(".")[1:]
+    return ".".join(parts[: 2 if parts[0] == "lab" else 1])
+
+
+def rooms(folder):
+    """Files and folders of a folder, but for what every package has."""
+    return {
+        path.stem
+        for path in folder.iterdir()
+        if (path.suffix == ".py" or (path / "__init__.py").exists())
+    } - {"__init__", "__main__"}
 
 
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_arrows_point_one_way(folder):
-    files = (
-        [PACKAGE / f"{folder}.py"]
-        if (PACKAGE / f"{folder}.py").exists()
-        else sorted((PACKAGE / folder).rglob("*.py"))
-    )
-    assert files
+    place = PACKAGE.joinpath(*folder.split("."))
+    files = sorted(place.rglob("*.py")) or [place.with_suffix(".py")]
     for path in files:
         found = {folder_of(name) for name in imports(path) if name != PACKAGE.name}
         forbidden = found - ALLOWED[folder] - {folder}
@@ -142,12 +136,19 @@ def test_no_file_imports_one_that_imports_it():
 
 
 def test_every_folder_is_in_the_picture():
-    found = {
-        path.stem
-        for path in PACKAGE.iterdir()
-        if (path.suffix == ".py" or (path / "__init__.py").exists())
-    }
-    assert found - {"__init__", "__main__"} == set(ALLOWED)
+    in_lab = {f"lab.{name}" for name in rooms(PACKAGE / "lab")}
+    assert rooms(PACKAGE) - {"lab"} | in_lab == set(ALLOWED)
+
+
+def test_the_core_is_imported_without_the_lab():
+    done = run(
+        "import sys\n"
+        "sys.modules['pyg_outerconv.lab'] = None  # the import system refuses it\n"
+        "import pyg_outerconv, pyg_outerconv.testing, pyg_outerconv.pyg, pyg_outerconv.plot\n"
+        "import pyg_outerconv.scale, pyg_outerconv.graphgym\n"
+        "[getattr(pyg_outerconv, name) for name in pyg_outerconv.__all__]\n"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def run(code):
@@ -165,11 +166,11 @@ def test_the_package_works_without_any_extra():
     done = run(
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({extras!r}))  # None: the import system refuses them\n"
-        "import torch, pyg_outerconv, pyg_outerconv.testing, pyg_outerconv.cli\n"
+        "import torch, pyg_outerconv, pyg_outerconv.testing, pyg_outerconv.lab.cli\n"
         "conv = pyg_outerconv.OuterConv(3, 2, 'gcn')\n"
         "print(conv(torch.ones(2, 3), torch.tensor([[0], [1]])).shape)\n"
         "print(pyg_outerconv.backends())\n"
-        "assert pyg_outerconv.cli.main(['families']) == 0\n"
+        "assert pyg_outerconv.lab.cli.main(['families']) == 0\n"
     )
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 2])" in done.stdout

@@ -14,8 +14,9 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from pyg_outerconv import attention, families, own_code
-from pyg_outerconv.cli import main
+from pyg_outerconv import attention, families
+from pyg_outerconv.lab import own_code
+from pyg_outerconv.lab.cli import main
 from pyg_outerconv.plot.canvas import LINE
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -39,7 +39,7 @@ import numpy, scipy.sparse
 import torch_geometric.transforms, torch_geometric.data, torch_geometric.utils
 before = state()
 opened.clear()
-import pyg_outerconv.attention, pyg_outerconv.cli
+import pyg_outerconv.attention, pyg_outerconv.lab.cli
 unchanged(before)
 own = sys.prefix, sys.base_prefix  # of Python and its packages, which torch looks into
 files = [name for name in opened if not name.endswith(imported) and not name.startswith(own)]

@@ -65,7 +65,7 @@ def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path, fresh):
         "import torch\n"
         "from torch_geometric.data import Data\n"
         "from pyg_outerconv import OuterConv, families\n"
-        "from pyg_outerconv.cli import main\n"
+        "from pyg_outerconv.lab.cli import main\n"
         "assert 'Found' not in families.__all__\n"
         "conv = OuterConv(16, 16, 'found(improved=True)')\n"
         "print(conv)\n"

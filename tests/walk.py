@@ -25,7 +25,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 import pyg_outerconv
 from pyg_outerconv import OuterConv
 from pyg_outerconv import pyg as drop_in
-from pyg_outerconv.bench.graphs import karate
+from pyg_outerconv.lab.bench.graphs import karate
 
 NEW, CACHED = "OuterConv, a new graph", "OuterConv, cached"
 LARGE, DROP_IN = "OuterConv, 60k edges, a new graph", "drop-in GATConv, 60k edges, a new graph"

@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid
 
-from pyg_outerconv.data.embedded import PARTS
+from pyg_outerconv.lab.data.embedded import PARTS
 
 FILE = Path(__file__).resolve().parents[1] / "datasets" / "cora.npz"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.mapped import PARTS, ArrayWriter
 from ..errors import RefusedValue, unknown
+from .mapped import PARTS, ArrayWriter
 
 COMMUNITY = 2000  # nodes at most
 WITHIN, ALIKE = 0.5, 0.3  # shares of edges within a community, and within a class elsewhere
@@ -45,7 +45,7 @@ def generate(
     A chunk of nodes and its edges is in memory at a time.
 
     Args:
-        folder: new or empty, see :mod:`pyg_outerconv.data.mapped`.
+        folder: new or empty, see :mod:`pyg_outerconv.scale.mapped`.
         name: ``'blocks'``.
         nodes: N.
         edges: E.

@@ -14,12 +14,12 @@ from ..basis import Basis
 from ..basis.edge_sets import edge_sets, outline, with_edge_sets
 from ..basis.edges import EdgeBasis
 from ..basis.subpattern import of_rows
-from ..data.mapped import HEADER, Arrays, ArrayWriter, MappedGraph
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import EdgeList
 from ..graph.checks import is_integer
 from .carried import Carried
+from .mapped import HEADER, Arrays, ArrayWriter, MappedGraph
 from .samples import partition
 
 Log = Callable[[str], None]

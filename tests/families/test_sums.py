@@ -5,8 +5,8 @@ import torch
 from torch_geometric.nn import FAConv
 
 from pyg_outerconv import OuterConv, parse_family
+from pyg_outerconv.lab.train.family_options import short_name
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.train.family_options import short_name
 
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 0, 3], [1, 0, 2, 1, 0, 3, 1]])
 WEIGHT = torch.tensor([0.5, 1.0, 2.0, 0.25, 1.5, 3.0, 0.75], dtype=torch.float64)

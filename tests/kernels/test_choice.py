@@ -8,8 +8,6 @@ import pytest
 import torch
 from sparsities import sparsity_of
 
-from pyg_outerconv.backend_table import backends
-from pyg_outerconv.cli import main
 from pyg_outerconv.kernels import (
     BACKENDS,
     Request,
@@ -23,9 +21,11 @@ from pyg_outerconv.kernels import (
     spmm,
     use_backend,
 )
+from pyg_outerconv.kernels.backend_table import backends
 from pyg_outerconv.kernels.backends.native import Native
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.dispatch import choose
+from pyg_outerconv.lab.cli import main
 from pyg_outerconv.testing import assert_near, primitive_calls
 
 REQUEST = Request("spmm", "cpu", torch.float32, torch.int32, (7, 7), 20, 3)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bench.fakes import record, timing
+from lab.bench.fakes import record, timing
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -21,16 +21,16 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 import pyg_outerconv
-from pyg_outerconv.bench import plots as of_benchmarks
-from pyg_outerconv.bench.case import FORWARD
 from pyg_outerconv.families import GCN
+from pyg_outerconv.lab.bench import plots as of_benchmarks
+from pyg_outerconv.lab.bench.case import FORWARD
+from pyg_outerconv.lab.search import plots as of_searches
+from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion
 from pyg_outerconv.plot.contributions import MAX_BARS, LayerBars, bars
 from pyg_outerconv.plot.intervals import Row, intervals
 from pyg_outerconv.plot.neighbourhood import MAX_PANELS, MAX_SOURCES, neighbourhood
-from pyg_outerconv.search import plots as of_searches
-from pyg_outerconv.train.results import draw_curves
 
 # Contributions --------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ import torch
 from matplotlib.figure import Figure
 from torch_geometric.datasets import KarateClub
 
-from pyg_outerconv import data
 from pyg_outerconv.basis import Basis
-from pyg_outerconv.cli import main
 from pyg_outerconv.families import Blocks, Grid, Pool, Walk
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.show import KINDS
 from pyg_outerconv.plot.basis import KINDS as DRAWN
-from pyg_outerconv.show import KINDS
 
 Drawn = list[tuple[Basis, str, dict[str, object], Figure]]
 

@@ -9,7 +9,7 @@ from torch_geometric.nn import conv as convolutions
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv import pyg as ours
-from pyg_outerconv.cli import main
+from pyg_outerconv.lab.cli import main
 from pyg_outerconv.pyg import explain
 from pyg_outerconv.pyg.table import EQUAL, NONE, TRICK, entries, example
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_outerconv.cli import main
-from pyg_outerconv.data import mapped
-from pyg_outerconv.data.mapped import HEADER, ArrayWriter, open_mapped
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Stack, Walk
 from pyg_outerconv.files import load_json, save_json
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.data import mapped
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.scale import Clusters, Scratch, carried_by, convolve, generate
+from pyg_outerconv.scale.mapped import HEADER, ArrayWriter, open_mapped
 
 
 def silent(line):
@@ -185,7 +185,7 @@ def test_a_full_disk_is_refused_and_the_half_folder_goes(nth, has_folder, tmp_pa
 FULL_DISK = """
 import shutil, sys
 from pathlib import Path
-from pyg_outerconv.cli import main
+from pyg_outerconv.lab.cli import main
 place, run = Path(sys.argv[1]), sys.argv[2]
 sizes = ["--nodes", "2000", "--edges", "8000", "--classes", "2", "--features"]
 print("large", main(["generate", "blocks", str(place / "large"), *sizes, "900"]))

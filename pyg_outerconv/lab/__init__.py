@@ -1,0 +1,1 @@
+"""The applications around the core: data, training, search, tables, benchmarks, commands."""

@@ -1,0 +1,303 @@
+"""One run of ``outerconv bench``, in one process or in several; then its tables and its page."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tqdm import tqdm
+
+from ...errors import RefusedValue
+from ...files import as_path
+from ..train.model import check_device
+from ..train.records import versions
+from ..train.run_folder import next_folder
+from .case import OURS, Case, Context
+from .page import make_page
+from .report import (
+    compare_reports,
+    describe_machine,
+    failures,
+    make_report,
+    read_json,
+    write_json,
+    write_text,
+)
+from .roofline import Roofline, measure_roofline
+from .run import Plan, run_cases
+from .sweeps import say_crossover
+from .tables import say_comparison, say_ratios, say_record, say_summary
+
+if TYPE_CHECKING:
+    from .command import Options
+
+_FLAGS = ("repeats", "scale", "threads", "device", "dtype", "seed", "root")
+_SWITCHES = ("quick", "no_memory")
+
+
+class Campaign:
+    """One run of ``outerconv bench``.
+
+    Raises:
+        ValueError: the folder has something in it, the device is not here, or the report to
+            compare with is not a report. Nothing is measured in that case.
+    """
+
+    def __init__(self, options: Options, cases: Sequence[Case]) -> None:
+        self.cases = cases
+        earlier = options.compare
+        self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
+        quick = options.quick
+        context = Context(
+            options.scale,
+            quick,
+            check_device(options.device),
+            getattr(torch, options.dtype),
+            options.seed,
+            options.root,
+        )
+        self.options = options
+        self.threads = options.threads or torch.get_num_threads()
+        self.plan = Plan(context, options.samples, not (quick or options.no_memory), self.threads)
+        self.folder = new_folder(options.out)
+        self.records: list[dict[str, Any]] = []
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        """Measure, print and write; an interrupted run keeps the records that it has."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            began, machine = time.perf_counter(), describe_machine(self.plan.context.device)
+            print(_say_machine(machine))
+            if self.options.processes > 1:
+                self._run_processes()
+            else:
+                self._run_here(machine, began)
+            self._say_end(self._finish(machine, began))
+        finally:
+            torch.set_num_threads(before)
+
+    def _run_processes(self) -> None:
+        """Measure all cases in each process and merge the records."""
+        reports = run_processes(self.options, self.folder, print)
+        self.records, self.roofline = merge(reports)
+        for record in self.records:
+            print(f"\n{say_record(record)}")
+
+    def _run_here(self, machine: dict[str, Any], began: float) -> None:
+        self.roofline = measure_roofline(self.plan.context)
+        print(
+            f"copies {self.roofline.bandwidth / 1e9:.1f} GB/s, multiplies matrices at "
+            f"{self.roofline.flop_rate / 1e9:.0f} Gflop/s\n"
+        )
+        total = sum(len(case.points(self.plan.context)) for case in self.cases)
+        bar = tqdm(total=total, unit="point", disable=not sys.stderr.isatty(), leave=False)
+
+        def done(record: dict[str, Any]) -> None:
+            self.records.append(record)
+            bar.write(say_record(record) + "\n", file=sys.stdout)
+            bar.update()
+            self._write(machine, time.perf_counter() - began)
+
+        try:
+            with bar:
+                run_cases(self.cases, self.plan, self.roofline, bar.set_description, done)
+        except BaseException:  # such as Ctrl-C: the page shows what there is so far
+            self._finish(machine, began)
+            raise
+
+    def _finish(self, machine: dict[str, Any], began: float) -> dict[str, Any]:
+        report = self._write(machine, time.perf_counter() - began)
+        write_text(self.folder / "bench.html", make_page(report))
+        return report
+
+    def _write(self, machine: dict[str, Any], seconds: float) -> dict[str, Any]:
+        context = self.plan.context
+        settings = {
+            "quick": context.quick,
+            "scale": context.scale,
+            "share": context.share,
+            "repeats": self.plan.repeats,
+            "processes": self.options.processes,
+            "threads": self.threads,
+            "dtype": str(context.dtype).removeprefix("torch."),
+            "seed": context.seed,
+            "version": versions()["pyg_outerconv"],
+        }
+        report = make_report(machine, settings, self.roofline, self.records, self.cases, seconds)
+        if self.old is not None:
+            report["compared"] = compare_reports(report, self.old)
+        write_json(report, self.folder / "bench.json")
+        return report
+
+    def _say_end(self, report: dict[str, Any]) -> None:
+        if said := say_ratios(report):
+            print(f"\nTimes over those of {OURS}, median and range over processes\n{said}\n")
+        if said := say_summary(report):
+            print(f"Summary\n{said}\n")
+        if report["crossovers"]:
+            print("Sparse against dense on this machine")
+        for found in report["crossovers"]:
+            print(say_crossover(found))
+        if "compared" in report:
+            print(f"\nAgainst the earlier run\n{say_comparison(report['compared'])}")
+        self.failed = failures(report)
+        for line in self.failed:
+            print(f"outerconv bench: error: {line}", file=sys.stderr)
+        page = self.folder / "bench.html"
+        print(f"\n{report['seconds']:.0f} s; {shlex.quote(str(page))} and bench.json beside it")
+
+
+def new_folder(out: str | None) -> Path:
+    """A new or empty folder for the results.
+
+    Raises:
+        ValueError: it has something in it, or cannot be made.
+    """
+    path = as_path(out, "--out") if out else next_folder(Path("runs"), "bench")
+    try:
+        occupied = path.is_dir() and any(path.iterdir())
+        if not occupied:
+            path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedValue(
+            "--out must be writable", f"a folder at {path}", error.strerror
+        ) from error
+    if occupied:
+        raise RefusedValue(
+            "a benchmark needs a folder of its own",
+            "a new or empty folder",
+            f"{path}, which has files",
+        )
+    return path
+
+
+def _say_machine(machine: dict[str, Any]) -> str:
+    versions_text = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    gpu = f", {machine['gpu']}" if "gpu" in machine else ""
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
+        f"{machine['memory_gib']} GiB{gpu}\n{versions_text}"
+    )
+
+
+# Several processes that measure the same: memory is laid out anew in each, and moves times.
+
+
+def run_processes(
+    options: Options, folder: Path, told: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The report of each process, one after the other; each has a folder ``process-<number>``.
+
+    Peak memory is measured by the first one alone.
+
+    Args:
+        options: of the command line.
+        folder: of the whole run.
+        told: a line after each process.
+
+    Raises:
+        ValueError: a process broke off before it wrote a report.
+    """
+    reports = []
+    for number in range(1, options.processes + 1):
+        out = folder / f"process-{number}"
+        flags = [*_flags(options), *(["--no-memory"] if number > 1 else [])]
+        done = subprocess.run(
+            [sys.executable, "-m", "pyg_outerconv", "bench", *flags, "--out", str(out)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        if not (out / "bench.html").is_file():
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise RefusedValue(f"process {number} must end", "a report", last)
+        reports.append(read_json(out / "bench.json"))
+        told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
+    return reports
+
+
+def _flags(options: Options) -> list[str]:
+    flags = [part for name in options.only for part in ("--only", name)]
+    for name in _FLAGS:
+        if (value := getattr(options, name)) is not None:
+            flags += [f"--{name}", str(value)]
+    return flags + [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
+
+
+def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roofline]:
+    """The records of several runs as one, and the roofline in their median.
+
+    Each timing becomes the median of the medians, with their range where one run has quartiles.
+    ``ratios`` is added: by mode and contender, its time over ours in each process. Errors and
+    absences of all stay, and the largest differences.
+    """
+    by_place: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    for report in reports:
+        for record in report["records"]:
+            by_place.setdefault((record["case"], record["at"]), []).append(record)
+    roofline = Roofline(
+        *(
+            median(report["roofline"][name] for report in reports)
+            for name in ("bandwidth", "flop_rate")
+        )
+    )
+    return [_merge_records(records) for records in by_place.values()], roofline
+
+
+def _merge_records(records: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = dict(records[0])
+    for name in ("absent", "errors", "memory"):
+        merged[name] = {key: text for record in records for key, text in record[name].items()}
+    merged["modes"], merged["ratios"], merged["fractions"] = {}, {}, {}
+    for mode in dict.fromkeys(mode for record in records for mode in record["modes"]):
+        runs = [record["modes"][mode] for record in records if mode in record["modes"]]
+        names = dict.fromkeys(name for run in runs for name in run)
+        times = {name: [run[name] for run in runs if name in run] for name in names}
+        merged["modes"][mode] = {name: _merge_timings(found) for name, found in times.items()}
+        merged["ratios"][mode] = {
+            name: ratios
+            for name in names
+            if name != OURS
+            and (
+                ratios := [
+                    run[name]["median"] / run[OURS]["median"]
+                    for run in runs
+                    if {name, OURS} <= {*run}
+                ]
+            )
+        }
+        if mode in merged["bounds"]:
+            least = merged["bounds"][mode]["seconds"]
+            merged["fractions"][mode] = {
+                name: least / timing["median"] for name, timing in merged["modes"][mode].items()
+            }
+    merged["agreement"] = {
+        name: max(gaps) if None not in gaps else None
+        for name in records[0]["agreement"]
+        for gaps in [[record["agreement"].get(name) for record in records]]
+    }
+    merged["seconds"] = round(sum(record["seconds"] for record in records), 2)
+    return merged
+
+
+def _merge_timings(found: list[dict[str, Any]]) -> dict[str, float | int]:
+    medians = [timing["median"] for timing in found]
+    return {
+        "median": median(medians),
+        "low": min(medians),
+        "high": max(medians),
+        "least": min(timing["least"] for timing in found),
+        "repeats": sum(timing["repeats"] for timing in found),
+        "inner": found[0]["inner"],
+    }

@@ -1,0 +1,240 @@
+"""Training on citation graphs, whose features are bags of words: nearly all of them zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.nn import GCNConv
+
+from ....families import GCN
+from ....nn import OuterConv, SparseFeatures, dropout_features
+from ... import data
+from ..case import (
+    DGL,
+    EPOCH,
+    OURS,
+    PYG,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    Contender,
+    Context,
+    Setup,
+    case,
+)
+from ..graphs import random_graph
+from ..peers import set_parameter
+from ..targets import Faster
+
+HIDDEN, DROPOUT = 16, 0.5
+OURS_DENSE = "outerconv, dense features"
+OURS_WHOLE = "outerconv, no input dropout"
+PYG_WHOLE = "PyG, no input dropout"
+PYG_SPARSE = "PyG, CSR features, dropout on their values"
+PYG_SPARSE_WHOLE = "PyG, CSR features, no input dropout"
+
+Drop = Callable[[Any, float, bool], Any]
+
+
+def _dropout(x: Tensor, share: float, training: bool) -> Tensor:
+    return F.dropout(x, share, training)
+
+
+def _dropout_of_values(x: Tensor, share: float, training: bool) -> Tensor:
+    """Of a CSR matrix, as its law is on the dense one: zeros stay zeros."""
+    if not training:
+        return x
+    value = F.dropout(x.values(), share)
+    places = x.crow_indices(), x.col_indices()
+    return torch.sparse_csr_tensor(*places, value, x.shape, check_invariants=False)
+
+
+def _no_dropout(x: Any, share: float, training: bool) -> Any:
+    return x
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a graph is made of where the real one is not here."""
+
+    nodes: int
+    edges: int
+    features: int
+    density: float
+    classes: int
+
+
+COUNTS = {
+    "Cora": Counts(2708, 10556, 1433, 0.0127, 7),
+    "CiteSeer": Counts(3327, 9104, 3703, 0.0086, 6),
+}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Features (N, P), edges, classes, and which nodes train, validate and test."""
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+    masks: tuple[Tensor, ...]
+    origin: str
+
+
+def citation_graph(context: Context, name: str) -> Graph:
+    """The real graph if its files are below the root, else a random one of its counts."""
+    if context.scale == 1 and data.is_here(name, context.root):
+        found = data.load(name, context.root).data
+        parts = (found.train_mask, found.val_mask, found.test_mask)
+        return Graph(found.x.float(), found.edge_index, found.y, parts, "real")
+    counts, generator = COUNTS[name], context.generator()
+    nodes, width = (
+        context.size(count, 16, quick=False) for count in (counts.nodes, counts.features)
+    )
+    x = (torch.rand(nodes, width, generator=generator) < counts.density).float()
+    edge_index = random_graph(nodes, context.size(counts.edges, 16, quick=False), generator)
+    y = torch.randint(counts.classes, (nodes,), generator=generator)
+    order = torch.randperm(nodes, generator=generator)
+    bounds = (0, nodes // 20, nodes // 4, nodes)
+    masks = tuple(
+        torch.zeros(nodes, dtype=torch.bool).index_fill(0, order[low:high], True)
+        for low, high in pairwise(bounds)
+    )
+    return Graph(x, edge_index, y, masks, f"random, with the counts of {name}")
+
+
+class TwoLayers(Module):
+    """Dropout, convolution, ReLU, dropout, convolution."""
+
+    def __init__(self, first: Any, second: Any, drop_input: Drop) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([first, second])
+        self.drop_input = drop_input
+
+    def forward(self, x: Tensor | SparseFeatures, structure: Any) -> Tensor:
+        """Logits (N, C)."""
+        first, second = self.layers
+        hidden = first(self.drop_input(x, DROPOUT, self.training), structure).relu()
+        out: Tensor = second(F.dropout(hidden, DROPOUT, self.training), structure)
+        return out
+
+
+def _begin_as(model: TwoLayers, first: TwoLayers) -> None:
+    """The weights of ``first``, ours: Θ (1, P, Q), which PyG's layer holds as (Q, P)."""
+    pairs: list[tuple[Any, Any]] = list(zip(model.layers, first.layers, strict=True))
+    for layer, known in pairs:
+        matrix = known.theta.weight[0]
+        weight = layer.theta.weight[0] if hasattr(layer, "theta") else layer.lin.weight.t()
+        set_parameter(weight, matrix)
+
+
+def _contender(
+    name: str, model: Module, x: Tensor | SparseFeatures, structure: Any, graph: Graph, weight: str
+) -> Contender:
+    """An epoch: an update, then losses and accuracies of all three parts without dropout.
+
+    ``weight`` names the first layer's, whose gradient is compared, without dropout.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    train = graph.masks[0]
+
+    def epoch() -> list[float]:
+        model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x, structure)[train], graph.y[train]).backward()
+        optimizer.step()
+        model.eval()
+        numbers = []
+        with torch.no_grad():
+            logits = model(x, structure)
+            for mask in graph.masks:
+                there, wanted = logits[mask], graph.y[mask]
+                numbers.append(float(F.cross_entropy(there, wanted)))
+                numbers.append(float((there.argmax(-1) == wanted).float().mean()))
+        return numbers
+
+    def check() -> tuple[Tensor, Tensor]:
+        model.eval()
+        out = model(x, structure)
+        loss = F.cross_entropy(out[train], graph.y[train])
+        (gradient,) = torch.autograd.grad(loss, model.get_parameter(weight))
+        # Our Θ is (1, P, Q), PyG's weight (Q, P).
+        return out.detach(), gradient[0] if gradient.dim() == 3 else gradient.t()
+
+    return Contender(name, {EPOCH: epoch}, check)
+
+
+_EPOCH = (
+    "update and evaluation, two GCN layers of 16, dropout 0.5; ours has sparse features, PyG dense "
+    "ones, of which dropout takes most of its time: see the contenders without it, and with CSR"
+)
+
+
+@case(
+    "train-citeseer",
+    "citation",
+    f"an epoch on CiteSeer: {_EPOCH}",
+    targets=(Faster(PYG, 25, EPOCH),),
+    graph_name="CiteSeer",
+)
+@case(
+    "train-cora",
+    "citation",
+    f"an epoch on Cora: {_EPOCH}",
+    targets=(Faster(PYG, 10, EPOCH),),
+    graph_name="Cora",
+)
+def training(context: Context, graph_name: str) -> Setup:
+    """The same model, weights and loop, over OuterConv and over PyG's GCNConv."""
+    graph = citation_graph(context, graph_name)
+    graph = Graph(
+        graph.x.to(context.device, context.dtype),
+        graph.edge_index.to(context.device),
+        graph.y.to(context.device),
+        tuple(mask.to(context.device) for mask in graph.masks),
+        graph.origin,
+    )
+    nodes, width = graph.x.shape
+    classes = COUNTS[graph_name].classes
+    basis = GCN().basis(graph.edge_index, size=(nodes, nodes), dtype=context.dtype)
+    matrix = graph.x.to_sparse_csr()
+    sparse = SparseFeatures.of(matrix)
+    first: TwoLayers | None = None
+    contenders = []
+    for name, x, drop in (
+        (OURS, sparse, dropout_features),
+        (PYG, graph.x, _dropout),
+        (OURS_DENSE, graph.x, _dropout),
+        (OURS_WHOLE, sparse, _no_dropout),
+        (PYG_WHOLE, graph.x, _no_dropout),
+        (PYG_SPARSE, matrix, _dropout_of_values),
+        (PYG_SPARSE_WHOLE, matrix, _no_dropout),
+    ):
+        mine = name in (OURS, OURS_DENSE, OURS_WHOLE)
+        below, above = (
+            OuterConv(p, q, GCN()) if mine else GCNConv(p, q, cached=True)
+            for p, q in ((width, HIDDEN), (HIDDEN, classes))
+        )
+        model = TwoLayers(below, above, drop).to(context.device, context.dtype)
+        first = model if first is None else first
+        _begin_as(model, first)
+        structure, weight = (basis, "theta") if mine else (graph.edge_index, "lin")
+        contenders.append(_contender(name, model, x, structure, graph, f"layers.0.{weight}.weight"))
+    reason = "measured on single layers; here the dense product with features takes the time"
+    absent = dict.fromkeys((PYG_CSR, PYG_COMPILED, SCATTER, DGL), reason)
+    density = sparse.value.numel() / graph.x.numel()
+    sizes: dict[str, float | int | str] = {
+        "nodes": nodes,
+        "edges": graph.edge_index.size(1),
+        "features": width,
+        "density": round(density, 5),
+        "graph": graph.origin,
+    }
+    return Setup(contenders, sizes, absent, inner=2 if context.quick else 20)

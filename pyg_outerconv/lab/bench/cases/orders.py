@@ -1,0 +1,227 @@
+"""Every legal contraction order on the problems of the other cases, and the one that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ....basis import Basis, EdgeBasis
+from ....contract import Problem, contract
+from ....contract.choose import Candidate, candidates, choose_order
+from ....families import GCN, Chebyshev, Family, Relation, Walk
+from ....graph import Features, SparseFeatures
+from ....nn import OuterConv
+from ....theta import as_theta
+from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, case
+from ..graphs import random_graph, uniform_types, zipf_types
+from ..memory import free_memory
+from ..targets import GoodChoice, chosen_key
+
+# An order that is predicted to take as many times as long as another is not measured.
+HOPELESS = 30
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A problem.
+
+    Attributes:
+        nodes, degree: how many nodes, and edges into each.
+        channels: in and out.
+        make: the basis, and its family.
+        theta: the form of Θ.
+        dtype: of all numbers, if not the run's.
+        aggr: over the inputs of a label.
+        density: of the features, which are sparse if it is not 1.
+        learns: what has gradients beside Θ: 'x', 'values' and x, or 'nothing'.
+    """
+
+    nodes: int
+    degree: int
+    channels: tuple[int, int]
+    make: Callable[[Context, Tensor, int], tuple[Basis, Family]]
+    theta: str = "full"
+    dtype: torch.dtype | None = None
+    aggr: str = "sum"
+    density: float = 1.0
+    learns: str = "x"
+
+
+def _gcn(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
+    family = GCN()
+    return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
+
+
+def _powers(family: Family) -> Callable[..., tuple[Basis, Family]]:
+    def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
+        return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
+
+    return make
+
+
+_chebyshev, _walk = _powers(Chebyshev(5, lambda_max=2.0)), _powers(Walk(3))
+
+
+def _relations(labels: int, zipf: bool = False) -> Callable[..., tuple[Basis, Family]]:
+    def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
+        draw = zipf_types if zipf else uniform_types
+        types = draw(edges.size(1), labels, context.generator()).to(edges.device)
+        family = Relation(labels, None)
+        return family.basis(edges, edge_type=types, size=(nodes, nodes)), family
+
+    return make
+
+
+SHAPES: dict[str, Shape] = {
+    "gcn 100k 64-64": Shape(100_000, 12, (64, 64), _gcn),
+    "gcn 100k 16-128": Shape(100_000, 12, (16, 128), _gcn),
+    "gcn 100k 128-16": Shape(100_000, 12, (128, 16), _gcn),
+    "gcn 10k 256-32": Shape(10_000, 40, (256, 32), _gcn),
+    "gcn 2k 1433-16": Shape(2_000, 5, (1433, 16), _gcn),
+    "gcn 2k 16-7": Shape(2_000, 5, (16, 7), _gcn),
+    "gcn 1k dense": Shape(1_000, 500, (64, 64), _gcn),
+    "chebyshev 100k 64-64": Shape(100_000, 12, (64, 64), _chebyshev),
+    "chebyshev 50k 128-16": Shape(50_000, 12, (128, 16), _chebyshev),
+    "chebyshev 50k 16-128": Shape(50_000, 12, (16, 128), _chebyshev),
+    "walk 50k 64-64": Shape(50_000, 12, (64, 64), _walk),
+    "walk 50k 64-8": Shape(50_000, 12, (64, 8), _walk),
+    "relation 8, 100k 64-64": Shape(100_000, 12, (64, 64), _relations(8)),
+    "relation 40, 100k 64-64": Shape(100_000, 12, (64, 64), _relations(40)),
+    "relation 8, 50k 16-64": Shape(50_000, 12, (16, 64), _relations(8)),
+    "relation 8, 50k 64-16": Shape(50_000, 12, (64, 16), _relations(8)),
+    "relation 3, 10k dense": Shape(10_000, 100, (64, 64), _relations(3)),
+    "relation 90, 8k 16-16": Shape(8_000, 7, (16, 16), _relations(90, zipf=True)),
+    "relation 474, 15k 64-64": Shape(14_541, 37, (64, 64), _relations(474, zipf=True)),
+    "relation 474 of 30 bases": Shape(
+        14_541, 37, (64, 64), _relations(474, zipf=True), "basis-decomposed(num_bases=30)"
+    ),
+    "relation 8 of 2 bases": Shape(
+        50_000, 12, (64, 64), _relations(8), "basis-decomposed(num_bases=2)"
+    ),
+    "relation 8 in 4 blocks": Shape(
+        50_000, 12, (64, 64), _relations(8), "block-diagonal(num_blocks=4)"
+    ),
+    # Ten more, of other types, gradients, features, reductions and forms of Θ.
+    "gcn 20k 32-48, degree 100": Shape(20_000, 100, (32, 48), _gcn),
+    "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), _gcn, learns="nothing"),
+    "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), _relations(10), density=0.01),
+    "relation 20, 30k float64": Shape(30_000, 6, (48, 24), _relations(20), dtype=torch.float64),
+    "relation 5, 20k max": Shape(20_000, 10, (32, 32), _relations(5), aggr="max"),
+    "relation 40 of 4 bases": Shape(
+        30_000, 10, (32, 64), _relations(40), "basis-decomposed(num_bases=4)"
+    ),
+    "relation 30, values learn": Shape(20_000, 12, (32, 16), _relations(30), learns="values"),
+    "relation 8, depthwise": Shape(50_000, 10, (64, 64), _relations(8), "depthwise"),
+    "walk 10 of the identity": Shape(20_000, 8, (64, 64), _powers(Walk(10)), "identity"),
+    "chebyshev 8 of 2 bases": Shape(
+        20_000, 8, (16, 64), _powers(Chebyshev(8, lambda_max=2.0)), "basis-decomposed(num_bases=2)"
+    ),
+}
+
+
+def problems(context: Context) -> tuple[str, ...]:
+    """All of them; every third in a quick run."""
+    return tuple(SHAPES)[:: 3 if context.quick else 1]
+
+
+def _too_much(candidate: Candidate, least: float, room: float) -> str | None:
+    """Why an order that may solve a problem is not measured on it."""
+    assert candidate.cost is not None  # it may
+    if candidate.cost.memory > room:
+        return f"holds {candidate.cost.memory / 2**30:.0f} GiB"
+    if candidate.seconds > HOPELESS * least:
+        return f"predicted to take {candidate.seconds / least:.0f} times as long as another"
+    return None
+
+
+@case(
+    "orders",
+    "orders",
+    "every legal contraction order, by name; the one that the plain rule takes comes first",
+    axis="problem",
+    points=problems,
+    targets=(GoodChoice(0.9, 0.15, TRAINING), GoodChoice(0.9, 0.15, FORWARD)),
+)
+def every_order(context: Context, point: Point) -> Setup:
+    """A contender for each order that may solve the problem and fits into memory."""
+    shape = SHAPES[str(point)]
+    context = replace(context, dtype=shape.dtype or context.dtype)
+    basis, x, conv = _drawn(context, shape)
+    direction = context.randn(basis.size[1], shape.channels[1], generator=context.generator())
+
+    def found() -> tuple[str, list[Candidate]]:
+        problem = Problem(basis, x, as_theta(conv.theta.parameter()), shape.aggr)
+        return choose_order(problem).name, candidates(problem)
+
+    with torch.no_grad():
+        forward_taken, of_forward = found()
+    taken, of_training = found()
+    priced = [min(some, key=lambda one: one.seconds) for some in (of_training, of_forward)]
+    room, least = free_memory(context.device) / 4, priced[0].seconds
+    given = (x, getattr(basis, "value", None), *conv.parameters())
+    learning = [one for one in given if isinstance(one, Tensor) and one.requires_grad]
+    contenders: list[Contender] = []
+    absent: dict[str, str] = {}
+    for candidate in sorted(of_training, key=lambda candidate: candidate.order.name != taken):
+        name = candidate.order.name
+        if candidate.cost is None:
+            absent[name] = "; ".join(candidate.reasons)
+            continue
+        if name != taken and (reason := _too_much(candidate, least, room)):
+            absent[name] = reason
+            continue
+
+        def forward(name: str = name) -> Tensor:
+            return contract(basis, x, conv.theta.parameter(), order=name, aggr=shape.aggr)
+
+        contenders.append(_contender(name, forward, learning, direction))
+    sizes: dict[str, float | int | str] = {
+        "nodes": basis.size[1],
+        "edges": shape.degree * basis.size[1],
+        "P": shape.channels[0],
+        "Q": shape.channels[1],
+        "labels": basis.num_bases,
+        "theta": shape.theta,
+        chosen_key(TRAINING): taken,
+        chosen_key(FORWARD): forward_taken,
+        f"cheapest by costs, {TRAINING}": priced[0].order.name,
+        f"cheapest by costs, {FORWARD}": priced[1].order.name,
+    }
+    return Setup(contenders, sizes, absent)
+
+
+def _drawn(context: Context, shape: Shape) -> tuple[Basis, Features, OuterConv]:
+    generator, (p, q) = context.generator(), shape.channels
+    nodes = context.size(shape.nodes, at_least=8)
+    edge_index = random_graph(nodes, shape.degree * nodes, generator).to(context.device)
+    basis, family = shape.make(context, edge_index, nodes)
+    if shape.learns == "values" and isinstance(basis, EdgeBasis):
+        basis = basis.with_values(basis.values(context.dtype).clone().requires_grad_())
+    dense = context.randn(nodes, p, generator=generator)
+    x: Features = dense
+    if shape.density < 1:
+        there = torch.rand(nodes, p, generator=generator).to(dense.device) < shape.density
+        x = SparseFeatures.of((dense * there).to_sparse_csr())
+    elif shape.learns != "nothing":
+        x = dense.requires_grad_()
+    conv = OuterConv(p, q, family, theta=shape.theta, bias=False)
+    return basis, x, conv.to(context.device, context.dtype)
+
+
+def _contender(
+    name: str, forward: Callable[[], Tensor], wanted: list[Tensor], direction: Tensor
+) -> Contender:
+    def without() -> Tensor:
+        with torch.no_grad():
+            return forward()
+
+    def training() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(forward(), wanted, direction) if wanted else (forward(),)
+
+    def check() -> tuple[Tensor, ...]:
+        return forward().detach(), *training()
+
+    return Contender(name, {FORWARD: without, TRAINING: training}, check, own=True)

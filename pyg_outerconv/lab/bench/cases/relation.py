@@ -1,0 +1,251 @@
+"""R-GCN: a parameter for each type of edge, in full or as a mix of few bases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import RGCNConv
+
+from ....families import Relation
+from ....nn import OuterConv
+from ...data import data_root
+from ..case import (
+    DGL,
+    FLOOR,
+    FORWARD,
+    OURS,
+    PYG,
+    PYG_COMPILED,
+    PYG_CSR,
+    SCATTER,
+    TRAINING,
+    Contender,
+    Context,
+    Setup,
+    case,
+    layer_contender,
+)
+from ..graphs import random_graph, uniform_types, zipf_types
+from ..peers import compiled, load_peer, set_parameter
+from ..roofline import convolution, relation_rows
+from ..targets import Faster, Smaller
+
+FB15K_NODES, FB15K_EDGES, FB15K_RELATIONS = 14_541, 272_115, 237
+MOST_UNROLLED = 8
+
+
+def fb15k_237(context: Context) -> tuple[Tensor, Tensor, int, int, str]:
+    """Edges, types, nodes and labels of FB15k-237 with reverses, and where they are from.
+
+    The training triples if PyG's raw files are below the root, else a random graph of the same
+    counts, with relations of very unequal size.
+    """
+    raw = data_root(context.root) / "FB15k_237" / "raw"
+    files = [raw / f"{part}.txt" for part in ("train", "valid", "test")]
+    if context.share == 1 and all(file.is_file() for file in files):
+        index, types, nodes = _read_triples(files)
+        relations, origin = FB15K_RELATIONS, "real, training triples"
+    else:
+        generator = context.generator()
+        nodes = context.size(FB15K_NODES, at_least=16)
+        relations = context.size(FB15K_RELATIONS, at_least=3)
+        index = random_graph(nodes, context.size(FB15K_EDGES), generator)
+        types = zipf_types(index.size(1), relations, generator)
+        origin = "random, with the counts of FB15k-237"
+    both = torch.cat([index, index.flip(0)], dim=1)
+    return both, torch.cat([types, types + relations]), nodes, 2 * relations, origin
+
+
+def _read_triples(files: list[Path]) -> tuple[Tensor, Tensor, int]:
+    """Nodes and relations numbered as they first come, over all files; the first file's edges."""
+    nodes: dict[str, int] = {}
+    relations: dict[str, int] = {}
+    triples: list[tuple[int, int, int]] = []
+    for number, file in enumerate(files):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            head, kind, tail = line.split("\t")
+            triple = (
+                nodes.setdefault(head, len(nodes)),
+                relations.setdefault(kind, len(relations)),
+                nodes.setdefault(tail, len(nodes)),
+            )
+            if number == 0:
+                triples.append(triple)
+    columns = torch.tensor(triples).t()
+    return columns[[0, 2]].contiguous(), columns[1].contiguous(), len(nodes)
+
+
+@case(
+    "rgcn-40",
+    "relation",
+    "R-GCN layer, 40 labels on a random graph, summed within labels",
+    targets=(Faster(PYG, 2.5, floor=FLOOR),),
+    labels=40,
+)
+@case(
+    "rgcn-8",
+    "relation",
+    "R-GCN layer, 8 labels on a random graph, summed within labels",
+    targets=(Faster(PYG, 1.3, floor=FLOOR),),
+    labels=8,
+)
+def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setup:
+    """Labels drawn uniformly."""
+    generator = context.generator()
+    nodes = context.size(nodes, at_least=8)
+    edge_index = random_graph(nodes, 12 * nodes, generator)
+    types = uniform_types(edge_index.size(1), labels, generator)
+    return _layers(context, edge_index, types, nodes, labels, "random")
+
+
+@case(
+    "rgcn-fb15k-bases",
+    "relation",
+    "R-GCN layer on FB15k-237 with reverses (474 labels), mixed of 30 bases",
+    targets=(Faster(PYG, 10),),
+    memory=(OURS, PYG),
+    bases=30,
+)
+@case(
+    "rgcn-fb15k",
+    "relation",
+    "R-GCN layer on FB15k-237 with reverses (474 labels), or a graph of its counts",
+    targets=(Faster(PYG, 5, floor=FLOOR), Smaller(PYG, 3)),
+    memory=(OURS, PYG),
+)
+def on_fb15k(context: Context, bases: int | None = None) -> Setup:
+    """Real triples where they are, else a graph of the same counts."""
+    edge_index, types, nodes, labels, origin = fb15k_237(context)
+    return _layers(context, edge_index, types, nodes, labels, origin, bases)
+
+
+def _layers(
+    context: Context,
+    edge_index: Tensor,
+    types: Tensor,
+    nodes: int,
+    labels: int,
+    origin: str,
+    bases: int | None = None,
+    channels: int = 64,
+) -> Setup:
+    generator = context.generator()
+    x = context.randn(nodes, channels, generator=generator).requires_grad_()
+    direction = context.randn(nodes, channels, generator=generator)
+    edge_index, types = edge_index.to(context.device), types.to(context.device)
+
+    family = Relation(labels, None)
+    form = "full" if bases is None else f"basis-decomposed(num_bases={bases})"
+    conv = OuterConv(channels, channels, family, theta=form, root_weight=True)
+    conv = conv.to(context.device, context.dtype)
+    basis = family.basis(edge_index, edge_type=types, size=(nodes, nodes), dtype=context.dtype)
+    theirs = RGCNConv(channels, channels, labels, num_bases=bases, aggr="add")
+    theirs = theirs.to(context.device, context.dtype)
+    _share_weights(conv, theirs)
+    absent = {
+        PYG_CSR: "RGCNConv takes no torch.sparse matrix",
+        SCATTER: "a loop over relations with its own scatter is what PyG does",
+    }
+    contenders = [
+        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
+        layer_contender(
+            PYG, lambda: theirs(x, edge_index, types), x, theirs.parameters(), direction
+        ),
+    ]
+    if labels > MOST_UNROLLED:
+        absent[PYG_COMPILED] = f"torch.compile would unroll RGCNConv's loop over {labels} labels"
+    else:
+        given = x, edge_index, types
+        contenders += compiled(context, absent, theirs, given, x, theirs.parameters(), direction)
+    contenders += _by_dgl(conv, edge_index, types, x, direction, absent)
+    rows = relation_rows(basis)
+    dense_rows = nodes + (rows if bases is None else min(rows, nodes * bases))
+    if bases is None:
+        contenders.append(_products_alone(context, rows, nodes, labels, channels))
+    work = convolution(
+        (nodes, nodes, channels, channels),
+        sum(parameter.numel() for parameter in conv.parameters()),
+        edge_index.size(1),
+        dense_rows,
+        context.item_size,
+        valued=False,
+    )
+    sizes: dict[str, float | int | str] = {
+        "nodes": nodes,
+        "edges": edge_index.size(1),
+        "labels": labels,
+        "channels": channels,
+        "rows of products": rows,
+        "graph": origin,
+    }
+    return Setup(contenders, sizes, absent, work)
+
+
+def _share_weights(conv: OuterConv, theirs: Any) -> None:
+    ours = dict(conv.named_parameters())
+    set_parameter(theirs.root, ours["root.weight"][0])
+    set_parameter(theirs.weight, ours["theta.weight"])
+    if theirs.comp is not None:
+        set_parameter(theirs.comp, ours["theta.comp"])
+
+
+def _products_alone(
+    context: Context, rows: int, nodes: int, labels: int, channels: int
+) -> Contender:
+    """What nobody can leave out: the rows times Θ_k, the nodes times the root's, and backward.
+
+    Each label gets an equal share of the rows, in one batched product.
+    """
+    each = max(1, rows // labels)
+    device, dtype = context.device, context.dtype
+    tall = torch.ones(labels, each, channels, device=device, dtype=dtype)
+    wide = torch.ones(labels, channels, channels, device=device, dtype=dtype)
+    x = torch.ones(nodes, channels, device=device, dtype=dtype)
+    root = torch.ones(channels, channels, device=device, dtype=dtype)
+
+    def forward() -> tuple[Tensor, Tensor]:
+        return tall @ wide, x @ root
+
+    def training() -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor, Tensor]:
+        transposed = tall.transpose(1, 2)
+        return forward(), tall @ wide.transpose(1, 2), transposed @ tall, x @ root.t(), x.t() @ x
+
+    return Contender(FLOOR, {FORWARD: forward, TRAINING: training})
+
+
+def _by_dgl(
+    conv: OuterConv,
+    edge_index: Tensor,
+    types: Tensor,
+    x: Tensor,
+    direction: Tensor,
+    absent: dict[str, str],
+) -> list[Contender]:
+    """DGL's RelGraphConv, its edges sorted by type beforehand."""
+    module = load_peer(DGL, absent)
+    if module is None:
+        return []
+    ours = dict(conv.named_parameters())
+    labels, bases = conv.family.num_bases, None
+    if "theta.comp" in ours:
+        bases = ours["theta.comp"].size(1)
+    order = types.argsort(stable=True)
+    graph = module.graph(tuple(edge_index[:, order]), num_nodes=x.size(0))
+    graph.create_formats_()
+    layer = module.nn.RelGraphConv(
+        x.size(1), direction.size(1), labels, None if bases is None else "basis", bases
+    ).to(x.device, x.dtype)
+    set_parameter(layer.linear_r.W, ours["theta.weight"])
+    if bases is not None:
+        set_parameter(layer.linear_r.coeff, ours["theta.comp"])
+    set_parameter(layer.loop_weight, ours["root.weight"][0])
+    sorted_types = types[order]
+
+    def forward() -> Tensor:
+        out: Tensor = layer(graph, x, sorted_types, presorted=True)
+        return out
+
+    return [layer_contender(DGL, forward, x, layer.parameters(), direction)]

@@ -1,0 +1,213 @@
+"""The report of a run: its JSON, the machine, and the comparison with an earlier run.
+
+A report holds ``machine``, ``settings``, ``roofline``, ``records`` (one for each point of each
+case), ``targets`` (the verdicts) and ``crossovers``. A record holds ``case``, ``group``,
+``description``, ``axis`` and ``at`` (None for a single point), ``sizes``, ``modes`` (seconds by
+mode and contender), ``bounds`` (the least seconds by mode), ``fractions`` (of the bound that was
+reached), ``agreement`` (max|Δ| by peer), ``memory`` (bytes by contender), by name the reasons why a
+contender is ``absent`` or in ``errors``, ``notes``, and the ``seconds`` that all of it took. Where
+several processes measured, it holds ``ratios`` too: times over ours by mode and contender, one for
+each process.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from ...errors import RefusedValue
+from ...files import read_bytes, replace
+from .case import Case
+from .roofline import Roofline
+from .sweeps import find_crossovers
+
+KIND, FORMAT = "pyg_outerconv.bench", 1
+_RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
+RECORD = {"case", "group", "description", "axis", "at", "sizes", *_RESULTS, "seconds"}
+
+
+def make_report(
+    machine: dict[str, Any],
+    settings: dict[str, Any],
+    roofline: Roofline,
+    records: Sequence[dict[str, Any]],
+    cases: Iterable[Case],
+    seconds: float,
+) -> dict[str, Any]:
+    """The whole report, as plain values for JSON."""
+    verdicts = []
+    for case in cases:
+        points = [record for record in records if record["case"] == case.name]
+        if points:
+            verdicts += [{"case": case.name, **target.judge(points)} for target in case.targets]
+    return {
+        "kind": KIND,
+        "format": FORMAT,
+        "machine": machine,
+        "settings": settings,
+        "roofline": asdict(roofline),
+        "records": list(records),
+        "targets": verdicts,
+        "crossovers": find_crossovers(records),
+        "seconds": round(seconds, 1),
+    }
+
+
+def write_json(report: dict[str, Any], path: Path) -> None:
+    """Replace a file by the report, as a whole."""
+    write_text(path, json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole, never half written.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    try:
+        replace(path, text.encode())
+    except OSError as error:
+        raise RefusedValue(
+            "the folder must be writable", f"a file at {path}", error.strerror
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a report that :func:`write_json` wrote.
+
+    Raises:
+        ValueError: the file is missing, or holds something else.
+    """
+    rule = f"{path} must be written by outerconv bench"
+    try:
+        report = json.loads(read_bytes(path).decode())
+    except OSError as error:
+        raise RefusedValue(rule, "a file", error.strerror) from error
+    except (ValueError, RecursionError) as error:
+        raise RefusedValue(rule, "JSON", " ".join(str(error).split())) from error
+    if not isinstance(report, dict) or report.get("kind") != KIND:
+        raise RefusedValue(rule, f"a report of kind {KIND!r}", "something else")
+    if report.get("format") != FORMAT:
+        raise RefusedValue(rule, f"format {FORMAT}", report.get("format"))
+    records = report.get("records")
+    whole = isinstance(records, list) and all(
+        isinstance(record, dict) and set(record) >= RECORD for record in records
+    )
+    if not whole or not isinstance(report.get("machine"), dict):
+        raise RefusedValue(rule, "a machine, and whole records", "others")
+    return report
+
+
+def say_place(found: dict[str, Any]) -> str:
+    """The case, and the point if it has several."""
+    return str(found["case"]) if found["at"] is None else f"{found['case']} at {found['at']}"
+
+
+def failures(report: dict[str, Any]) -> list[str]:
+    """Every error of a run, in a line each."""
+    return [
+        f"{say_place(record)}: {name}: {reason}"
+        for record in report["records"]
+        for name, reason in record["errors"].items()
+    ]
+
+
+SOFTWARE = ("torch", "torch-geometric", "torch-scatter", "dgl", "triton", "numpy", "scipy")
+
+
+def describe_machine(device: str) -> dict[str, Any]:
+    """Processor, cores, threads, memory, device and versions."""
+    described: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
+        "logical_cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "mkl": torch.backends.mkl.is_available(),
+        "versions": {name: version for name in SOFTWARE if (version := _installed(name))},
+        "device": device,
+    }
+    if torch.device(device).type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        described["gpu"] = properties.name
+        described["gpu_memory_gib"] = round(properties.total_memory / 2**30, 1)
+        described["cuda"] = torch.version.cuda
+    return described
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        for line in listing.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# Differences below this are the same, whatever the quartiles say.
+SLACK = 0.05
+
+
+def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
+    """``'faster'`` or ``'slower'`` where quartiles lie apart and medians differ, or ``'same'``.
+
+    Args:
+        new, old: ``median``, ``low`` and ``high`` of two timings of the same work.
+    """
+    ratio = new["median"] / old["median"]
+    if new["high"] < old["low"] and ratio < 1 - SLACK:
+        return "faster"
+    if new["low"] > old["high"] and ratio > 1 + SLACK:
+        return "slower"
+    return "same"
+
+
+def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Compare every timing that both reports have.
+
+    Returns:
+        ``rows``, one with a verdict for each timing; ``notes``, differences between the machines.
+    """
+    before = {(record["case"], record["at"]): record for record in old["records"]}
+    rows, notes, others = [], [], set()
+    for record in new["records"]:
+        earlier = before.get((record["case"], record["at"]))
+        if earlier is None:
+            continue
+        if earlier["sizes"] != record["sizes"]:
+            others.add(record["case"])
+            continue
+        for mode, timings in record["modes"].items():
+            for name, now in timings.items():
+                then = earlier["modes"].get(mode, {}).get(name)
+                if then is None:
+                    continue
+                row = {"case": record["case"], "at": record["at"], "mode": mode, "contender": name}
+                row |= {"before": then["median"], "now": now["median"]}
+                row |= {"ratio": now["median"] / then["median"]}
+                rows.append({**row, "verdict": compare_timings(now, then)})
+    for key in ("processor", "threads", "gpu"):
+        then, now = old["machine"].get(key), new["machine"].get(key)
+        if then != now:
+            notes.append(f"another {key}: {then} before, {now} now")
+    if others:
+        notes.append(f"not compared, as sizes differ: {', '.join(sorted(others))}")
+    return {"rows": rows, "notes": notes}

@@ -1,0 +1,136 @@
+"""The registry of datasets: reader, files, counts, splits and defaults of each."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import Refused, RefusedValue, unknown
+from ...files import data_root
+
+
+class DataUnavailable(Refused):
+    """A known dataset cannot be read; the message names the missing files and their folders."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the registry, as one split protocol reads the dataset.
+
+    Attributes:
+        reader: name of PyG's class; ``arguments`` are its arguments beside the root.
+        folder: the reader's folder below the root, None where nothing is on disk.
+        files: raw files below that folder, each with its sha256 where one is known.
+        splits: split protocols, the default first.
+        defaults: training settings that the field uses on this dataset.
+        requires: modules that the reader imports.
+        keeps: the nodes that are kept, a word of :data:`.selections.SELECTIONS`; empty for all.
+        copies_differ: the checksums are of one copy among several that are packed in other ways, so
+            that a file with another checksum may be whole. It is read as one without checksum is.
+        task: ``'nodes'`` or ``'graphs'``, whatever is classified.
+        draws_splits: whether protocols that draw a split apply, beside those in ``splits``.
+        embedded: ``file`` and ``sha256`` of a copy that comes with the package, see
+            :mod:`.embedded`; None where there is none.
+    """
+
+    name: str
+    reader: str
+    arguments: dict[str, Any]
+    folder: str | None
+    about: str
+    source: tuple[str, ...]
+    licence: str
+    counts: dict[str, int]
+    splits: tuple[str, ...]
+    files: dict[str, str | None]
+    defaults: dict[str, Any]
+    requires: tuple[str, ...] = ()
+    note: str = ""
+    copies_differ: bool = False
+    keeps: str = ""
+    task: str = "nodes"
+    draws_splits: bool = True
+    embedded: dict[str, str] | None = None
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def for_split(self, split: str | None) -> Entry:
+        """The same dataset as a split protocol reads it: some have files of their own."""
+        variant = self.variants.get(split or self.splits[0])
+        if variant is None:
+            return self
+        known = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        known["arguments"] = {**self.arguments, **variant["arguments"]}
+        known["defaults"] = {**self.defaults, **variant.get("defaults", {})}
+        known["files"], known["embedded"] = variant["files"], None
+        return Entry(**known)
+
+    def home(self, root: Path) -> Path:
+        """The folder that PyG's class takes as its root."""
+        return root / self.folder if self.folder else root
+
+    def missing(self, root: Path) -> list[Path]:
+        """The raw files that are not below ``root``; an empty file counts as missing.
+
+        Raises:
+            DataUnavailable: the folder may not be read.
+        """
+        return [path for name in self.files if _is_absent(path := self.home(root) / name)]
+
+
+def _is_absent(path: Path) -> bool:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0
+
+
+@cache
+def registry() -> dict[str, Entry]:
+    """Every known dataset by name."""
+    known = json.loads(shipped("registry.json").read_text(encoding="utf-8"))["datasets"]
+    # An entry with a base is that one but for the fields of its own.
+    whole = {name: known.get(fields.get("base"), {}) | fields for name, fields in known.items()}
+    return {name: _entry(name, fields) for name, fields in whole.items()}
+
+
+def shipped(name: str) -> Path:
+    """A file of the folder ``datasets``, which comes with the package."""
+    package = Path(__file__).resolve().parents[2]
+    installed, checkout = package / "_datasets" / name, package.parent / "datasets" / name
+    for place in (installed, checkout):
+        if place.is_file():
+            return place
+    raise FileNotFoundError(f"a file of the package is missing: expected at {installed}")
+
+
+def _entry(name: str, fields: dict[str, Any]) -> Entry:
+    fields = {key: value for key, value in fields.items() if key != "base"}
+    fields["reader"] = fields.pop("class")
+    for key in ("source", "splits", "requires"):
+        fields[key] = tuple(fields.get(key, ()))
+    return Entry(name=name, **fields)
+
+
+def entry(name: str) -> Entry:
+    """The registry's entry of that name, in any case.
+
+    Raises:
+        ValueError: no dataset has that name; the nearest is named.
+    """
+    by_lower = {known.lower(): found for known, found in registry().items()}
+    if name.lower() not in by_lower:
+        raise RefusedValue(unknown("dataset", name, registry()))
+    return by_lower[name.lower()]
+
+
+def is_here(name: str, root: str | Path | None = None, split: str | None = None) -> bool:
+    """Whether a dataset can be read without a network."""
+    known = entry(name).for_split(split)
+    return known.embedded is not None or not known.missing(data_root(root))

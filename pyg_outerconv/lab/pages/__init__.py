@@ -1,0 +1,1 @@
+"""HTML pages, without anything that is loaded from outside."""

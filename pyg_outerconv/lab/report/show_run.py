@@ -1,0 +1,265 @@
+"""The command ``outerconv show RUN``: pictures, numbers and a page of a finished run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import RefusedValue
+from ...files import as_path, replace, save_json
+from ...nn import LabelTerms
+from ...plot import check_matplotlib
+from ..data import Source
+from ..train import Trained, load_trained
+from ..train.metrics import METRICS
+from ..train.results import draw_curves
+from ..train.run_folder import CONFIG
+from .confusion import by_class, confusion
+from .layers import column, layer_terms, learns_values
+from .run_page import page
+
+FOLDER = "show"  # below the run folder
+NEIGHBOURS = 8  # of the node that is looked at by default, about
+
+
+@dataclass
+class Look:
+    """What is shown of a run.
+
+    Attributes:
+        facts: plain numbers and text, as ``show.json`` has them.
+        pictures: PNG files by name.
+    """
+
+    facts: dict[str, Any]
+    pictures: dict[str, bytes] = field(default_factory=dict)
+
+
+def show_run(
+    run: str,
+    *,
+    out: str | None = None,
+    root: str | None = None,
+    nodes: Sequence[str] = (),
+    labels: Sequence[int] = (),
+    layout: str | None = None,
+    seed: int | None = None,
+    data: str | None = None,
+) -> int:
+    """Run ``outerconv show RUN``: write pictures, numbers and a page, and return the exit code.
+
+    Args:
+        run: the run folder.
+        out: the folder for the files; None for ``RUN/show``.
+        root: folder of the data; None for the folder that the run used.
+        nodes: those whose neighbourhoods are drawn, by the names that predict writes; none for a
+            test node with few neighbours.
+        labels: of the picture of the basis; none for all.
+        layout, seed: of that picture.
+        data: where a graph of one's own is now; None for where the run found it.
+
+    Raises:
+        ValueError, DataUnavailable: there is no run, its checkpoint or its data cannot be read, an
+            option is refused, or files cannot be written. Nothing is written before all is drawn.
+        IndexError: there is no such node or label.
+    """
+    check_matplotlib()
+    folder = as_path(out, "--out") if out else as_path(run, "a run folder") / FOLDER
+    if (folder / CONFIG).exists():  # its curves.png would be replaced
+        raise RefusedValue("--out is a folder for pictures", "no run folder", folder)
+    trained = load_trained(run, root, source=Source(data=data) if data else None)
+    instead = "curves.png of the run, outerconv compare or predict"
+    trained.dataset.require_memory("a page of a run", instead)
+    look = look_at(trained, nodes, labels, layout or "spring", seed or 0)
+    _write(folder, look)
+    for name in (*look.pictures, "show.json", "README.md"):
+        print(shlex.quote(str(folder / name)))
+    return 0
+
+
+def look_at(
+    trained: Trained,
+    names: Sequence[str] = (),
+    labels: Sequence[int] = (),
+    layout: str = "spring",
+    seed: int = 0,
+) -> Look:
+    """Measure and draw all that is shown of a run; see :func:`show_run`.
+
+    Raises:
+        ValueError: matplotlib is not installed, or an option is refused.
+        IndexError: there is no such node or label.
+    """
+    check_matplotlib()
+    asked = [trained.dataset.node_number(name) for name in names]
+    nodes = list(dict.fromkeys(asked)) or [_default_node(trained)]
+    look = Look(_facts(trained, nodes))
+    terms = layer_terms(trained)
+    _add_basis(look, trained, terms, nodes, labels, layout, seed)
+    _add_contributions(look, trained)
+    _add_confusion(look, trained)
+    _add_neighbourhoods(look, trained, terms, nodes)
+    runs, settings = trained.folder.read_runs(), trained.settings
+    title = f"{look.facts['model']} on {settings.dataset}"
+    look.pictures["curves.png"] = draw_curves(runs, title, settings)
+    return look
+
+
+def _default_node(trained: Trained) -> int:
+    """The test node whose number of edges is closest to ``NEIGHBOURS``, the first of equal ones."""
+    data = trained.dataset.data
+    counts = data.edge_index[1].bincount(minlength=int(data.num_nodes or 0))
+    test = trained.split.test.nonzero().view(-1)
+    return int(test[(counts[test] - NEIGHBOURS).abs().argmin()])
+
+
+def _facts(trained: Trained, nodes: list[int]) -> dict[str, Any]:
+    split, y = trained.split, trained.dataset.data.y
+    predicted = trained.probabilities()
+    metric = METRICS[trained.settings.metric]
+    return {
+        "model": trained.contender.name,
+        "settings": trained.settings.as_dict(),
+        "seed": trained.seed,
+        "nodes": {
+            part: int(getattr(split, part).sum()) for part in ("train", "validation", "test")
+        },
+        "metric": {
+            part: metric(predicted[mask].log(), y[mask])
+            for part, mask in (("validation", split.validation), ("test", split.test))
+        },
+        "recorded": trained.recorded,
+        "shown_nodes": nodes,
+        "node_names": [trained.dataset.node_name(node) for node in nodes],
+    }
+
+
+def _add_basis(
+    look: Look,
+    trained: Trained,
+    terms: dict[str, LabelTerms],
+    nodes: list[int],
+    labels: Sequence[int],
+    layout: str,
+    seed: int,
+) -> None:
+    """The basis of the first layer around the nodes."""
+    from ...plot.basis import draw
+    from ...plot.canvas import rendered
+
+    if not terms:
+        return
+    name, first = next(iter(terms.items()))
+    data = trained.dataset.data
+    options: dict[str, Any] = {
+        "titles": first.conv.family.labels,
+        "classes": data.y.cpu().numpy(),
+        "around": nodes if int(data.num_nodes or 0) > _whole() or len(nodes) > 1 else (),
+        "layout": layout,
+        "seed": seed,
+    }
+    if labels:
+        options["labels"] = list(labels)
+    look.pictures["basis.png"] = rendered(draw(first.basis, "graph", None, options))
+    look.facts["basis"] = {"layer": name, "learned": learns_values(first.conv)}
+
+
+def _whole() -> int:
+    from ...plot.layout import MAX_NODES
+
+    return MAX_NODES
+
+
+def _add_contributions(look: Look, trained: Trained) -> None:
+    from ...plot.canvas import rendered
+    from ...plot.contributions import LayerBars, bars
+
+    found = trained.contributions()
+    look.facts["contributions"] = [vars(one) for one in found]
+    layers = []
+    for name in dict.fromkeys(one.layer for one in found):
+        own = [one for one in found if one.layer == name]
+        columns = (
+            [getattr(one, what) for one in own]
+            for what in ("name", "norm", "change", "loss_change")
+        )
+        layers.append(LayerBars(name, *columns))
+    if layers:
+        title = "each label's term, and the validation nodes without it in one layer"
+        look.pictures["contributions.png"] = rendered(bars(layers, trained.settings.metric, title))
+
+
+def _add_confusion(look: Look, trained: Trained) -> None:
+    from ...plot.canvas import rendered
+    from ...plot.confusion import confusion as draw_confusion
+
+    test, y = trained.split.test, trained.dataset.data.y
+    predicted = trained.probabilities()[test].argmax(-1)
+    counts = confusion(predicted, y[test], trained.dataset.num_classes)
+    look.facts["confusion"] = counts.tolist()
+    look.facts["classes"] = by_class(counts)
+    names = look.facts["class_names"] = class_names(trained)
+    title = f"test nodes of seed {trained.seed}"
+    look.pictures["confusion.png"] = rendered(draw_confusion(counts.numpy(), names, title))
+
+
+def class_names(trained: Trained) -> list[str]:
+    """The names of the classes: those of the data, or their numbers."""
+    dataset = trained.dataset
+    said = "" if dataset.classes else "class "
+    return [said + dataset.class_name(label) for label in range(dataset.num_classes)]
+
+
+def _add_neighbourhoods(
+    look: Look, trained: Trained, terms: dict[str, LabelTerms], nodes: list[int]
+) -> None:
+    """Of each layer that learns its values, and each node."""
+    from ...plot.canvas import rendered
+    from ...plot.neighbourhood import neighbourhood, strongest
+
+    look.facts["neighbourhoods"] = []
+    classes: NDArray[np.int64] = trained.dataset.data.y.cpu().numpy()
+    for layer, of_layer in terms.items():
+        if not learns_values(of_layer.conv):
+            continue
+        titles = of_layer.conv.family.labels
+        for node in nodes:
+            values, present = column(of_layer.basis, node)
+            name = f"values-{layer}-node-{node}.png"
+            figure = neighbourhood(values, present, node, titles, classes=classes, said=layer)
+            look.pictures[name] = rendered(figure)
+            sources = strongest(values, present)
+            look.facts["neighbourhoods"].append(
+                {
+                    "layer": layer,
+                    "node": node,
+                    "node_name": trained.dataset.node_name(node),
+                    "picture": name,
+                    "labels": list(titles),
+                    "num_sources": int(present.any(0).sum()),
+                    "sources": sources.tolist(),
+                    "source_names": [trained.dataset.node_name(source) for source in sources],
+                    "values": np.where(present, values, 0.0)[:, sources].T.tolist(),
+                }
+            )
+
+
+def _write(folder: Path, look: Look) -> None:
+    """Write every file as a whole, the page last."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, picture in look.pictures.items():
+            replace(folder / name, picture)
+        save_json(folder / "show.json", look.facts)
+        replace(folder / "README.md", page(look.facts, list(look.pictures)).encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RefusedValue(
+            "--out must be a folder that can be written", str(folder), reason
+        ) from error

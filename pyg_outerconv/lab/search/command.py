@@ -1,0 +1,189 @@
+"""The command ``outerconv search``."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RefusedValue
+from ...files import STOPPED, as_path
+from ...kernels import get_backend
+from .. import data
+from ..own_code import flags_for
+from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
+from ..train.console import Console
+from ..train.model import check_device
+from ..train.results import text_table
+
+if TYPE_CHECKING:
+    from .folder import SearchFolder
+    from .plan import Plan
+
+EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
+CONSOLE = Console("search")
+PLAN = ("trials", "budget", "seeds", "test_seeds", "finalists", "seed", "max_depth", "max_hidden")
+
+
+def search(
+    dataset: str | None,
+    peers: str | None,
+    terms: tuple[str, ...],
+    root: str | None,
+    out: str | None,
+    resume: bool,
+    **options: Any,
+) -> int:
+    """Run ``outerconv search`` and return its exit code.
+
+    Args:
+        dataset: a name in the registry; None to go on with a search.
+        peers: names of PyG's layers with commas, or ``'none'``; None for the default ones.
+        terms: families that may be in a basis beside what is drawn, as text.
+        root: folder of the data.
+        out: folder of the search.
+        resume: go on with the search in ``out``.
+        options: what :func:`data.source_of` takes; fields of :class:`.plan.Plan`; settings that
+            all trials share; None where an option was not given.
+
+    Raises:
+        ValueError: an option is refused, or a module of the extra ``search`` is not installed.
+    """
+    check_extras()
+    from .folder import SearchFolder
+    from .search import Search
+
+    source = data.source_of(options)
+    asked = {name: value for name, value in options.items() if value is not None}
+    plan: Plan | None = None
+    graph: data.Dataset | None = None
+    if resume:
+        _check_resumed(dataset, peers, terms, asked, out)
+        folder = Path(str(out))
+        graph = _own_of(SearchFolder(folder), source)
+    else:
+        if (dataset is None) == (source is None):
+            wanted = "outerconv search DATASET, or --edges and --labels, or --data"
+            raise RefusedValue("a search needs data", wanted, f"{dataset} and {source}")
+        entry, graph = _read(dataset, source, asked, root)
+        plan = _new_plan(entry, graph, peers, terms, asked)
+        stem = f"search-{plan.base.dataset}".lower()
+        folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
+    found = Search(plan, folder, root, CONSOLE.say, graph)
+    try:
+        report = found.run()
+    except Interrupted as interrupted:
+        command = ["outerconv", "search", "--resume", "--out", str(folder)]
+        command += flags_for(found.plan.base.imports)
+        CONSOLE.complain(f"{interrupted}; go on by: {shlex.join(command)}")
+        return STOPPED + interrupted.number
+    finally:
+        found.close()
+    CONSOLE.say(
+        f"\n{text_table(report.result_rows())}\n\nwinner: {report.winner_settings()['family']}"
+    )
+    for line in report.findings():
+        CONSOLE.say(line)
+    CONSOLE.say(f"\npage: {folder / 'search.html'}")
+    command = ["outerconv", "train", "--config", str(folder / "winner.toml")]
+    CONSOLE.say(f"train it: {shlex.join(command + flags_for(found.plan.base.imports))}")
+    return 0
+
+
+def check_extras() -> None:
+    """Refuse to run where a module of the extra ``search`` is not installed.
+
+    Raises:
+        ValueError: naming what is missing, and the extra.
+    """
+    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RefusedValue(
+            f"outerconv search needs {' and '.join(missing)}, not installed here: "
+            "pip install 'pyg_outerconv[search]'"
+        )
+
+
+def _check_resumed(
+    dataset: str | None,
+    peers: str | None,
+    terms: tuple[str, ...],
+    asked: dict[str, Any],
+    out: str | None,
+) -> None:
+    if not out:
+        raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
+    given = [*(["DATASET"] if dataset else []), *(["--peers"] if peers else [])]
+    given += ["--term"] if terms else []
+    given += [f"--{name.replace('_', '-')}" for name in asked]
+    if given:
+        raise RefusedValue(
+            "--resume goes on with the plan of the search", "no other options", ", ".join(given)
+        )
+
+
+def _own_of(folder: SearchFolder, source: data.Source | None) -> data.Dataset | None:
+    """The graph of one's own that a search is of; None for a dataset by name.
+
+    Raises:
+        ValueError: the search is of a dataset by name, and a source is given; or its graph comes
+            from a function, which is called only where it is named.
+    """
+    kept = folder.source
+    if kept is None and source is not None:
+        rule = f"the search in {folder.path} is of a dataset by name"
+        raise RefusedValue(rule, "no other data", "a graph of one's own")
+    if kept is not None and kept.is_function and source is None:
+        rule = "a function is imported and called only where it is named"
+        raise RefusedValue(rule, f"--data {kept.data}", "no --data")
+    chosen = source or kept
+    return None if chosen is None else data.load_own(chosen, CONSOLE.say)
+
+
+def _read(
+    name: str | None, source: data.Source | None, asked: dict[str, Any], root: str | None
+) -> tuple[data.Entry, data.Dataset]:
+    """The data of a new search, and its entry for the split protocol."""
+    split = asked.get("split")
+    if source is not None:
+        graph = data.load_own(source, CONSOLE.say)
+        graph.require_memory("a search", "a graph in other files, or outerconv train")
+        protocol = check_protocol(graph.entry, split or graph.entry.splits[0])
+        return graph.entry.for_split(protocol), graph
+    entry = data.entry(str(name))
+    protocol = check_protocol(entry, split or entry.splits[0])
+    undirected = asked.get("undirected", False)
+    return entry.for_split(protocol), data.load(entry.name, root, protocol, CONSOLE.say, undirected)
+
+
+def _new_plan(
+    entry: data.Entry,
+    graph: data.Dataset,
+    peers: str | None,
+    terms: tuple[str, ...],
+    asked: dict[str, Any],
+) -> Plan:
+    """The plan of a new search."""
+    from .contestants import default_peers
+    from .own_terms import read_terms
+    from .plan import Plan
+    from .withheld import without_labels
+
+    chosen = {name: asked.pop(name) for name in PLAN if name in asked}
+    split = check_protocol(entry, asked.get("split") or entry.splits[0])
+    if asked.get("backend", "auto") != "auto":
+        get_backend(asked["backend"])
+    device = check_device(asked.get("device", "auto"))
+    named = {"dataset": entry.name, "family": "identity", "split": split, "device": device}
+    base: Settings = resolve(entry, {**asked, **named})
+    if peers is None:
+        names = default_peers(without_labels(graph).is_directed)
+    else:
+        names = [] if peers == "none" else [name.strip() for name in peers.split(",")]
+    if "budget" in chosen and "trials" not in chosen:
+        chosen["trials"] = 0
+    base = replace(base, seeds=chosen.get("test_seeds", 10))
+    own = read_terms(terms, graph.num_relations)
+    return Plan(base, tuple(names), terms=own, **chosen)

@@ -1,0 +1,162 @@
+"""Models of convolutions one after another: classifiers of nodes, and of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList, Sequential
+
+from ...nn import dropout_features
+from .blocks import ACTIVATION, groups_of
+from .graphs import OfGraphs
+from .settings import Settings
+
+MakeLayer = Callable[[int, int], Module]
+
+NORMS: dict[str, Callable[[int], Module]] = {
+    "none": lambda channels: Identity(),
+    "batch": BatchNorm1d,
+    "layer": LayerNorm,
+}
+
+
+class Convolutions(Module):
+    """Hidden layers: convolution, norm, activation, dropout, repeated.
+
+    Args:
+        in_channels: number of features; of nodes where there are none, and then the first layer's
+            parameters are an embedding of the nodes.
+        num_hidden: number of layers.
+        make_layer: makes a convolution of given input and output channels, to be called with
+            features (N, P), dense or CSR, or None, and whatever structure the model is called with.
+        settings: hidden, dropouts, activation, layer_norm, update and skip.
+    """
+
+    def __init__(
+        self, in_channels: int, num_hidden: int, make_layer: MakeLayer, settings: Settings
+    ) -> None:
+        super().__init__()
+        self.skip, self.activation = settings.skip, ACTIVATION[settings.activation]
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        widths = [in_channels, *[settings.hidden] * num_hidden]
+        self.convs = ModuleList(make_layer(p, q) for p, q in pairwise(widths))
+        self.norms = ModuleList(_after(settings) for _ in range(num_hidden))
+
+    def features(self, x: Tensor | None) -> Tensor | None:
+        """The features after dropout."""
+        return None if x is None else dropout_features(x, self.input_dropout, self.training)
+
+    def hidden(self, x: Tensor | None, structure: Any) -> list[Tensor]:
+        """The output (N, hidden) of each hidden layer."""
+        outputs: list[Tensor] = []
+        for conv, norm in zip(self.convs, self.norms, strict=False):  # the last may have no norm
+            out = self.activated(norm, conv(x, structure), x if outputs else None)
+            x = F.dropout(out, self.dropout, self.training)
+            outputs.append(x)
+        return outputs
+
+    def activated(self, norm: Module, out: Tensor, x: Tensor | None) -> Tensor:
+        """Norm, activation, skip of the rows of a hidden layer; x: its input, if that is hidden."""
+        out = self.activation(norm(out))
+        adds = self.skip == "residual" and x is not None and x.shape == out.shape
+        return out + x if adds and x is not None else out
+
+    def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
+        """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""
+        return groups_of(self, self.convs[0], settings)
+
+
+class SecondLayer(Module):
+    """Norm, activation and a linear layer: with the Θ before them, a network of two layers."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.norm = NORMS[settings.layer_norm](settings.hidden)
+        self.activation = ACTIVATION[settings.activation]
+        self.linear = Linear(settings.hidden, settings.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, H) of (N, H)."""
+        out: Tensor = self.linear(self.activation(self.norm(x)))
+        return out
+
+
+def _after(settings: Settings) -> Module:
+    """Whatever stands between a hidden convolution and its activation."""
+    norm = NORMS[settings.layer_norm](settings.hidden)
+    return norm if settings.update == "none" else Sequential(SecondLayer(settings), norm)
+
+
+class NodeClassifier(Convolutions):
+    """Hidden layers; one more convolution gives the logits, or a linear layer if layers are
+    concatenated.
+
+    Args:
+        in_channels, make_layer, settings: see :class:`Convolutions`.
+        num_classes: number of outputs.
+        make_last: makes the convolution that gives the logits, if it is of another kind.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        make_layer: MakeLayer,
+        settings: Settings,
+        make_last: MakeLayer | None = None,
+    ) -> None:
+        concat, width = settings.skip == "concat", settings.hidden
+        num_hidden = settings.depth if concat else settings.depth - 1
+        super().__init__(in_channels, num_hidden, make_layer, settings)
+        if not concat:
+            make = make_last or make_layer
+            self.convs.append(make(width if num_hidden else in_channels, num_classes))
+        self.head = Linear(num_hidden * width, num_classes) if concat else None
+
+    def forward(self, x: Tensor | None, structure: Any) -> Tensor:
+        """Logits (N, C) of features (N, P), or of None where the graph has none."""
+        x = self.features(x)
+        outputs = self.hidden(x, structure)
+        if self.head is not None:
+            logits: Tensor = self.head(torch.cat(outputs, dim=-1))
+        else:
+            logits = self.convs[-1](outputs[-1] if outputs else x, structure)
+        return logits
+
+
+class GraphClassifier(Convolutions):
+    """Hidden layers, a readout of the last one, or of all if layers are concatenated, and a linear
+    layer.
+
+    Args:
+        in_channels, make_layer, settings: see :class:`Convolutions`.
+        num_classes: number of outputs.
+        readout: called with the outputs (N, H) and with whatever says which nodes are in which
+            graph; it returns (G, H).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        make_layer: MakeLayer,
+        settings: Settings,
+        readout: Module,
+    ) -> None:
+        super().__init__(in_channels, settings.depth, make_layer, settings)
+        self.readout = readout
+        read = settings.depth if settings.skip == "concat" else 1
+        self.head = Linear(read * settings.hidden, num_classes)
+
+    def forward(self, x: Tensor, structure: OfGraphs) -> Tensor:
+        """Logits (G, C) of features (N, P)."""
+        outputs = self.hidden(self.features(x), structure.layers)
+        read = outputs if self.skip == "concat" else outputs[-1:]
+        pooled = [self.readout(out, structure.members) for out in read]
+        logits: Tensor = self.head(torch.cat(pooled, dim=-1))
+        return logits

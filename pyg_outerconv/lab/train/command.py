@@ -1,0 +1,223 @@
+"""The command ``outerconv train``."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import RefusedValue
+from ...files import STOPPED, as_path
+from ...kernels import get_backend
+from ...scale.processes import Processes, WorkerLost, processes
+from .. import data
+from ..own_code import flags_for, require_imported
+from .config_file import read_settings
+from .console import Console
+from .experiment import Experiment, Interrupted
+from .family_options import make_family
+from .lock import alone_in
+from .model import check_device
+from .results import table
+from .run_data import dataset_of
+from .run_folder import RunFolder, next_folder
+from .settings import Settings, resolve
+from .splits import check_protocol
+
+LOST = 1
+"""The exit code of a process that another one has left."""
+_console = Console("train")
+_say, _complain = _console.say, _console.complain
+
+
+def train(
+    dataset: str | None,
+    family: str | None,
+    directed: bool,
+    root: str | None,
+    out: str | None,
+    resume: bool,
+    tensorboard: bool = False,
+    config: str | None = None,
+    **settings: Any,
+) -> int:
+    """Run ``outerconv train`` and return its exit code.
+
+    Args:
+        dataset: a name in the registry, or None for Cora.
+        family: a family as text, or None for the default of the dataset.
+        directed: wrap the family in ``Directed``.
+        root: folder of the data.
+        out: run folder.
+        resume: go on with the run in ``out``.
+        config: a TOML file of settings, each used where its option is not given.
+        tensorboard: write scalars into ``tensorboard/`` of the run folder.
+        settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
+            where an option was not given.
+
+    Raises:
+        ValueError: an option is refused.
+    """
+    source = data.source_of(settings)
+    if dataset and source:
+        rule = "a graph is named, or is one's own"
+        raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
+    asked = {name: value for name, value in settings.items() if value is not None}
+    if config is not None:
+        kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
+        asked = read_settings(config, kinds) | asked
+        dataset = dataset or asked.pop("dataset", None)
+        family = asked.pop("family", None) if family is None else family
+        require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
+        apart = ("dataset", "family", "imports")
+        asked = {name: value for name, value in asked.items() if name not in apart}
+    if source and asked.pop("undirected", False):  # of the file of settings
+        source = replace(source, undirected=True)
+    if asked.get("device"):
+        asked["device"] = check_device(asked["device"])
+    if asked.get("backend", "auto") != "auto":
+        get_backend(asked["backend"])
+    if resume:
+        if not out:
+            raise RefusedValue(
+                "--resume needs a run to go on with: expected --out RUN_DIR, got none"
+            )
+        folder = as_path(out, "--out")
+        graph = _own_of(RunFolder(folder), source)
+        chosen = _resumed(asked, dataset, family, directed, RunFolder(folder), graph)
+        root = root or RunFolder(folder).root()
+    else:
+        graph = data.load_own(source, _say) if source else None
+        entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
+        chosen = _new_settings(asked, entry, family, directed)
+        stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
+        folder = _next_folder(stem) if out is None else as_path(out, "--out")
+    together = processes(chosen.device)
+    try:
+        with ExitStack() as held:
+            return _run(chosen, folder, root, resume, graph, together, tensorboard, held)
+    finally:
+        together.end()
+
+
+def _run(
+    chosen: Settings,
+    folder: Path,
+    root: str | None,
+    resume: bool,
+    graph: data.Dataset | None,
+    together: Processes,
+    tensorboard: bool,
+    held: ExitStack,
+) -> int:
+    try:
+        folder = together.shared(folder)
+        if together.leads:
+            begin = (lambda: None) if resume else RunFolder(folder).make
+            held.enter_context(alone_in(folder, _complain, begin))
+        experiment = Experiment(
+            chosen,
+            folder,
+            root,
+            resume,
+            log=_say,
+            dataset=graph,
+            processes=together,
+            board=tensorboard,
+        )
+        if together.leads:
+            _announce(experiment)
+        summary = experiment.run()
+    except (Interrupted, WorkerLost) as stopped:
+        command = ["outerconv", "train", "--resume", "--out", str(folder)]
+        command += flags_for(chosen.imports)
+        if together.size > 1:
+            start = ["torchrun", "--nproc-per-node", str(together.size), "-m", "pyg_outerconv"]
+            command = [*start, *command[1:]]
+        if together.leads:
+            _complain(f"{stopped}; go on by: {shlex.join(command)}")
+        return STOPPED + stopped.number if isinstance(stopped, Interrupted) else LOST
+    if not together.leads:
+        return 0
+    _say(f"\n{table(summary)}\n\nrun folder: {folder}")
+    words = ["outerconv", "predict", str(folder), *flags_for(chosen.imports)]
+    _say(f"predicted classes: {shlex.join(words)}")
+    return 0
+
+
+def _next_folder(stem: str) -> Path:
+    try:
+        return next_folder(Path("runs"), stem)
+    except OSError as error:
+        raise RefusedValue(
+            "the folder runs must be readable", "a folder, or --out", error.strerror
+        ) from error
+
+
+def _new_settings(
+    asked: dict[str, Any], entry: data.Entry, family: str | None, directed: bool
+) -> Settings:
+    """The settings of a new run."""
+    split = check_protocol(entry, asked.get("split") or entry.splits[0])
+    entry = entry.for_split(split)
+    text = entry.defaults.get("family", "gcn") if family is None else family
+    made = make_family(text, directed, entry.counts["relations"] or 1)
+    named = {"dataset": entry.name, "family": repr(made), "split": split}
+    return resolve(entry, {"device": check_device("auto"), **asked, **named})
+
+
+def _own_of(folder: RunFolder, source: data.Source | None) -> data.Dataset | None:
+    """The graph of one's own that a run is of; None for a dataset by name."""
+    if source is None and folder.source() is None:
+        return None
+    return dataset_of(folder, source=source, log=_say)
+
+
+def _resumed(
+    asked: dict[str, Any],
+    dataset: str | None,
+    family: str | None,
+    directed: bool,
+    folder: RunFolder,
+    graph: data.Dataset | None,
+) -> Settings:
+    """The settings of the run to go on with.
+
+    Raises:
+        ValueError: an option differs from the settings of the run.
+    """
+    began = folder.settings()
+    if dataset:
+        asked["dataset"] = data.entry(dataset).name
+    if family is not None or directed:
+        entry = graph.entry if graph else data.entry(asked.get("dataset", began.dataset))
+        relations = entry.counts["relations"] or 1
+        asked["family"] = repr(
+            make_family(began.family if family is None else family, directed, relations)
+        )
+    if asked.get("features") == "auto":  # it was replaced when the run began
+        del asked["features"]
+    settings = Settings(**(began.as_dict() | asked))
+    folder.check_settings(settings)
+    return settings
+
+
+def _announce(experiment: Experiment) -> None:
+    settings, graph = experiment.settings, experiment.dataset
+    task, count = graph.entry.task, graph.data.y.numel()
+    graphs = f"{count} graphs, " if task == "graphs" else ""
+    _say(
+        f"{settings.dataset}: {graphs}{graph.num_nodes} nodes, {graph.num_edges} edges, "
+        f"{graph.num_classes} classes, split {settings.split}"
+    )
+    if experiment.features is not None:
+        _say(str(experiment.features))
+    _say(
+        f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
+        f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"
+    )
+    for contender in experiment.contenders:
+        if contender.note:
+            _say(f"{contender.name}: {contender.note}")

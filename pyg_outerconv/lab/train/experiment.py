@@ -1,0 +1,297 @@
+"""A training run: every seed of every contender, saved in a run folder after each seed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import RefusedValue
+from ...scale.processes import ALONE, Processes, WorkerLost
+from ..data import Dataset, entry, load
+from .board import BOARD, Board
+from .features import choose_features, settle_features
+from .loop import SeedRun, rank, train
+from .mapped import check_mapped, prepare
+from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
+from .peers import peer
+from .progress import Progress, StopOnInterrupt
+from .records import is_history
+from .results import can_draw, draw_curves, summarise
+from .run_data import dataset_of
+from .run_folder import RunFolder
+from .settings import Settings
+from .splits import Split, absent_classes, check_classes, check_protocol, make_split
+from .update import Stopped
+
+SNAPSHOT_SECONDS = 20.0
+
+Value = TypeVar("Value")
+
+
+class Interrupted(Exception):  # noqa: N818 - no error, a wish
+    """A run was stopped by a signal; its folder has the finished seeds and the epochs done.
+
+    Args:
+        message: where it was stopped.
+        number: of the signal.
+    """
+
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class Experiment:
+    """A run: settings, data, contenders and a folder.
+
+    Args:
+        settings: the whole configuration.
+        folder: the run folder.
+        root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
+        resume: go on with the run that is in the folder.
+        log: takes lines of text.
+        show_bar: see :class:`Progress`.
+        dataset: the graph, where it was read before; None to read it.
+        processes: those that train together; the first one alone writes and prints.
+        board: write scalars for TensorBoard, see :class:`.board.Board`.
+
+    Raises:
+        ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
+            the run. Nothing is written in that case.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: str | Path,
+        root: str | Path | None = None,
+        resume: bool = False,
+        log: Callable[[str], None] = print,
+        show_bar: bool | None = None,
+        dataset: Dataset | None = None,
+        processes: Processes = ALONE,
+        board: bool = False,
+    ) -> None:
+        self.processes, leads = processes, processes.leads
+        self.log = log = log if leads else _silent
+        self.progress = Progress(log, show_bar if leads else False)
+        self.folder = RunFolder(folder)
+        self.board = Board(self.folder.path / BOARD) if board and leads else None
+        check_device(settings.device)
+        for turn in (leads, not leads):  # the first one downloads, and caches what it read
+            if turn and dataset is None and resume:
+                dataset = dataset_of(self.folder, root, log=log)
+            elif turn and dataset is None:
+                check_protocol(entry(settings.dataset), settings.split)
+                dataset = load(settings.dataset, root, settings.split, log, settings.undirected)
+            processes.shared(None)
+        assert dataset is not None
+        self.dataset = dataset
+        check_mapped(dataset, settings)
+        if resume:
+            settings = settings.settled_as(self.folder.settings())
+        settings = self._share_updates(settings)
+        self.features = choose_features(self.dataset, settings)
+        self.settings = settings = settle_features(self.dataset, settings)
+        if resume:
+            self._first(lambda: self.folder.take_up(settings, self.dataset))
+        self._first(lambda: prepare(self.dataset, settings, log))
+        self.contenders = contenders(self.dataset, settings)
+        for contender in self.contenders:  # a seed draws before any is trained
+            contender.model(self.dataset.num_classes, settings)
+        for seed in range(settings.seeds):
+            check_classes(dataset.data.y, self._split(seed), settings.metric, dataset.class_name)
+        self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
+        if not resume:
+            self._first(lambda: self.folder.create(settings, self.dataset))
+        self.runs = self._first(self.folder.read_runs)
+        if leads and any(run["model"] == OURS for run in self.runs):
+            self.folder.load_checkpoint()  # of the best of them, which later ones are held against
+
+    def _first(self, act: Callable[[], Value]) -> Value | Any:
+        """What the first process gets of the run folder, in all processes."""
+        return self.processes.shared(act() if self.processes.leads else None)
+
+    def _share_updates(self, settings: Settings) -> Settings:
+        """The settings with ``accumulate=0`` replaced by the number of processes, and checked."""
+        size = self.processes.size
+        if size == 1 and settings.batches == "none":
+            return settings
+        settings = settings.with_values(accumulate=settings.accumulate or size)
+        if size == 1:
+            return settings
+        for rule, fits, expected, got in (
+            ("several processes train on samples", settings.batches != "none",
+             "--batches random-nodes, clusters or neighbor", settings.batches),
+            ("an update has as many samples of each process", settings.accumulate % size == 0,
+             f"--accumulate {size}, or a multiple of it", settings.accumulate),
+            ("statistics of batches are of one process", settings.layer_norm != "batch",
+             "--layer-norm layer or none", "batch"),
+        ):  # fmt: skip
+            if not fits:
+                raise RefusedValue(rule, expected, got)
+        return settings
+
+    def run(self) -> dict[str, Any]:
+        """Train every seed that is not finished yet, and return the summary.
+
+        Raises:
+            Interrupted: by Ctrl-C or SIGTERM. Finished seeds are kept, and the epochs done.
+            WorkerLost: another process is gone; the same is kept.
+            ValueError: training diverged, or the folder can no longer be written.
+        """
+        done = {(run["model"], run["seed"]) for run in self.runs}
+        state = self._first(self.folder.load_state)
+        if state is not None and (state["model"], state["seed"]) in done:
+            self._first(self.folder.drop_state)  # the process was killed between the two
+        with StopOnInterrupt(self.processes.size > 1) as stop, on_backend(self.settings):
+            for seed in range(self.settings.seeds):
+                for contender in self.contenders:
+                    wanted = seed in self.settings.seeds_of(contender.key == PEER)
+                    if wanted and (contender.key, seed) not in done:
+                        self._run_seed(contender, seed, stop)
+        if self.processes.leads:
+            self._draw()
+        return self.summary()
+
+    def summary(self) -> dict[str, Any]:
+        """Of the seeds that are finished, and the backends that served our model."""
+        names = {contender.key: contender.name for contender in self.contenders}
+        return summarise(self.runs, names, self.settings.metric) | {"backends": self.backends}
+
+    def _split(self, seed: int) -> Split:
+        return make_split(self.dataset.data, self.settings.split, seed)
+
+    def _run_seed(self, contender: Contender, seed: int, stop: StopOnInterrupt) -> None:
+        split = self._split(seed)
+        if absent := absent_classes(self.dataset.data.y, split):
+            names = ", ".join(map(self.dataset.class_name, absent))
+            self.log(f"seed {seed}: no training node has class {names}")
+        run = SeedRun(
+            contender,
+            self.dataset.data.y,
+            self.dataset.num_classes,
+            split,
+            self.settings,
+            seed,
+            self.processes,
+            stop,
+        )
+        self._take_up(run)
+        self.progress.begin(run)
+        try:
+            self._train(run, stop)
+        finally:
+            self.progress.end()
+        if self.processes.leads:
+            self._keep(run, split)
+        self.processes.shared(None)
+
+    def _train(self, run: SeedRun, stop: StopOnInterrupt) -> None:
+        """Train to the end, or keep the epochs done.
+
+        Of several processes any may be asked to stop, or be gone, in the middle of an epoch. So the
+        first one holds the state after each epoch.
+        """
+        alone, leads = self.processes.size == 1, self.processes.leads
+        saved, whole = time.monotonic(), None
+
+        def each_epoch(run: SeedRun) -> None:
+            nonlocal saved, whole
+            self.progress.epoch(run)
+            if self.board is not None:
+                self.board.write(run)
+            if not alone and leads:
+                whole = deepcopy(run.state())
+            if leads and time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case it is killed
+                self.folder.save_state(run.state())
+                saved = time.monotonic()
+
+        epoch, lost = f"{run.contender.key} seed {run.seed}", None
+        try:
+            if alone:
+                if not stop() and train(run, each_epoch, stop):
+                    return
+                whole = run.state()
+            elif train(run, each_epoch, lambda: False):
+                return
+        except Stopped:
+            pass
+        except WorkerLost as error:
+            lost = error
+        if leads and whole is not None:
+            self.folder.save_state(whole)
+        where = f"in epoch {run.epoch + (not alone)} of {epoch}"
+        kept = f"{len(self.runs)} finished seeds are kept"
+        if lost is not None and not stop.number:
+            raise WorkerLost(f"a process is gone {where}; {kept}") from lost
+        raise Interrupted(f"stopped {where}; {kept}", stop.number or signal.SIGTERM)
+
+    def _take_up(self, run: SeedRun) -> None:
+        state = self._first(self.folder.load_state)
+        if state is not None and (state["model"], state["seed"]) == (run.contender.key, run.seed):
+            self._load(run, state)
+            self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
+
+    def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
+        try:
+            if not 0 <= state["epoch"] <= self.settings.epochs:
+                raise ValueError(f"epoch {state['epoch']}")
+            run.load_state(state)
+            if not is_history(run.history, len(self.settings.evaluated(run.epoch))):
+                raise ValueError("other learning curves")
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise RefusedValue(
+                f"{self.folder.partial} must be of the seed under way",
+                "a state of this model (without the file the seed begins anew)",
+                " ".join(f"{type(error).__name__}: {error}".split()),
+            ) from error
+
+    def _rank(self, result: dict[str, Any]) -> tuple[float, ...]:
+        return rank(self.settings, result["val_loss"], result["val_metric"])
+
+    def _keep(self, run: SeedRun, split: Split) -> None:
+        """Save the checkpoint, then the metrics, which hold only seeds compared with the best."""
+        result = run.result() | run.test(self.dataset.data.y, split.test)
+        place = self._rank(result)
+        others = [self._rank(known) for known in self.runs if known["model"] == OURS]
+        if run.contender.key == OURS and all(place < other for other in others):
+            self.folder.save_checkpoint(
+                {
+                    "settings": self.settings.as_dict(),
+                    "seed": run.seed,
+                    "parameters": run.best.parameters,
+                    "in_channels": run.contender.in_channels,
+                    "num_classes": self.dataset.num_classes,
+                    "fingerprint": self.dataset.fingerprint,
+                    "test_metric": result["test_metric"],
+                    "best_epoch": result["best_epoch"],
+                }
+            )
+        self.runs.append(result)
+        self.folder.write_metrics(self.runs, self.summary())
+        self.folder.drop_state()
+        self.progress.report(result, self.settings.metric)
+
+    def _draw(self) -> None:
+        if not can_draw():
+            self.log(
+                "curves.png is not drawn: matplotlib is not installed "
+                "(pip install 'pyg_outerconv[train]')"
+            )
+            return
+        title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
+        self.folder.draw(draw_curves(self.runs, title, self.settings))
+
+
+def _silent(line: str) -> None:
+    """Of all processes but the first."""
+
+
+def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:
+    """Our model, and PyG's beside it if asked for."""
+    return [ours(dataset, settings), *([peer(dataset, settings)] if settings.peer else [])]

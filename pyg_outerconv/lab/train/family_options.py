@@ -1,0 +1,238 @@
+"""Families on the command line: read from text, listed and described."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from dataclasses import MISSING, Field, fields
+from typing import Any, get_args, get_origin, get_type_hints
+
+from ...errors import RefusedValue
+from ...families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
+from ...families.family import find_family, text_name
+from ...families.registry import holds_family, unknown_family
+from ...graph import EdgeList
+from ...signatures import describe
+
+
+def options(family: type[Family]) -> dict[str, Any]:
+    """The options of a family that text can give, each with its type hint."""
+    hints = get_type_hints(family)
+    plain = {option.name: hints[option.name] for option in _fields(family)}
+    return {
+        name: hint for name, hint in plain.items() if not holds_family(hint) and _is_written(hint)
+    }
+
+
+def needs_python(family: type[Family]) -> bool:
+    """Whether a family needs a function or a module, which text cannot give."""
+    hints = get_type_hints(family)
+    needed = [hints[option.name] for option in _needed(family)]
+    return not all(holds_family(hint) or _is_written(hint) for hint in needed)
+
+
+def defaults(family: type[Family]) -> dict[str, Any]:
+    """The default of each option; ``dataclasses.MISSING`` where it has none."""
+    known = options(family)
+    return {option.name: _default(option) for option in _fields(family) if option.name in known}
+
+
+def short_name(family: Family) -> str:
+    """A family as text, with integer options and options that differ from their defaults."""
+    name = text_name(type(family))
+    if isinstance(family, Stack | Union):
+        return f"{name}({', '.join(map(short_name, family.families))})"
+    said = []
+    for option in _fields(type(family)):
+        value = getattr(family, option.name)
+        if value != _default(option) or option.type == "int":
+            said.append(
+                f"{option.name}={value!r}" if not isinstance(value, Family) else short_name(value)
+            )
+    return f"{name}({', '.join(said)})" if said else name
+
+
+def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
+    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    return tuple(option for option in known if option.init)
+
+
+def _default(option: Field[Any]) -> Any:
+    """The default of an option, ``dataclasses.MISSING`` if it has none."""
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
+def _is_written(hint: Any) -> bool:
+    """Whether text can say a value of an option: numbers, words and switches, or lists of them."""
+    return hint in (int, float, str, bool) or any(_is_written(part) for part in get_args(hint))
+
+
+def _needed(family: type[Family]) -> list[Field[Any]]:
+    """The options without a default."""
+    return [
+        option
+        for option in _fields(family)
+        if option.default is MISSING and option.default_factory is MISSING
+    ]
+
+
+def make_family(text: str, directed: bool = False, num_relations: int | None = None) -> Family:
+    """The family of edges that a text names.
+
+    Args:
+        text: a family's name, or an expression such as ``walk(3)``.
+        directed: wrap the family in :class:`Directed`.
+        num_relations: number of edge types of the data, for a relation family without options.
+
+    Raises:
+        ValueError: a name, an option or a value is wrong, or the family does not read edges.
+    """
+    made = _parsed(text, {}, num_relations)
+    if not issubclass(EdgeList, made.reads):
+        raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
+    return Directed(made) if directed else made
+
+
+def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
+    """The family that a text names, whatever kind of structure it reads, without features.
+
+    Args:
+        text: see :func:`make_family`.
+        chosen: options for a family that is given by its name alone.
+        num_relations: see :func:`make_family`.
+
+    Raises:
+        ValueError: a name, an option or a value is wrong.
+    """
+    made = _parsed(text, chosen, num_relations)
+    if made.makes_use_of("x"):
+        raise RefusedValue(
+            "a command makes the basis of a structure alone, without features",
+            "a family whose values do not depend on features, or a layer in Python",
+            short_name(made),
+        )
+    return made
+
+
+def _parsed(text: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
+    """The family that a text names, with the chosen options if it has none of its own."""
+    if text.strip().isidentifier():
+        return _named(text.strip(), chosen, num_relations)
+    return parse_family(text)
+
+
+def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
+    """The family of this name, with the chosen options."""
+    family = _registered(name)
+    if needs_python(family):
+        raise RefusedValue(
+            f"family {name!r} is made of functions or modules",
+            f"{family.__name__}(...) in Python",
+            repr(name),
+        )
+    known = options(family)
+    for option in chosen:
+        if option not in known:
+            has = ", ".join(known) or "no options"
+            raise RefusedValue(f"family {name!r} has no option {option}", has, option)
+    values = dict(chosen)
+    if family is Relation and num_relations is not None:
+        values.setdefault("num_relations", num_relations)
+    needed = [option.name for option in _needed(family)]
+    if not values.keys() >= set(needed):
+        wanted = f"{name.lower()}({', '.join(f'{option}=...' for option in needed)})"
+        raise RefusedValue(f"family {name!r} must be told {needed[0]}", wanted, name)
+    return family(**values)
+
+
+def _registered(name: str) -> type[Family]:
+    """The family of this name. Raises ValueError if there is none."""
+    family = find_family(name)
+    if family is None:
+        raise RefusedValue(unknown_family(name))
+    return family
+
+
+# Listing and describing ---------------------------------------------------------------------------
+
+
+def list_families() -> list[tuple[str, str, str]]:
+    """A row for each family: its name, its equation, its options with their defaults."""
+    rows = [("family", "matrices", "options, with defaults")]
+    for _, family in sorted(FAMILIES.items()):
+        known = [
+            option if default is MISSING else f"{option}={default!r}"
+            for option, default in defaults(family).items()
+        ]
+        listed = "in Python" if needs_python(family) else ", ".join(known) or "-"
+        rows.append((text_name(family), family.equation, listed))
+    return rows
+
+
+def describe_family(name: str) -> str:
+    """The equation of a family, its options with types, defaults and meaning, and an example.
+
+    Raises:
+        ValueError: there is no family of this name.
+    """
+    family = _registered(name)
+    hints = get_type_hints(family)
+    text = inspect.getdoc(family) or ""
+    lines = [f"{family.__name__}: {_plain(text.split(chr(10), 1)[0])}", "", family.equation, ""]
+    for option in _fields(family):
+        hint, default = hints[option.name], _default(option)
+        kind = describe(hint) if _is_written(hint) else "a Python object"
+        if holds_family(hint):
+            kind = "families with commas" if get_args(hint) else "a family"
+        told = "required" if default is MISSING else f"default {short_value(default)}"
+        lines.append(f"  {option.name}: {kind}, {told}")
+        if meaning := _meaning(text, option.name):
+            lines += textwrap.wrap(meaning, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    if not _fields(family):
+        lines.append("  no options")
+    return "\n".join([*lines, "", f"example: {example(family)}"])
+
+
+def short_value(value: Any) -> str:
+    """An option's value as text gives it."""
+    return short_name(value) if isinstance(value, Family) else repr(value)
+
+
+def example(family: type[Family]) -> str:
+    """How the command line names a family, with the options that it needs, or else its first."""
+    name, hints = text_name(family), get_type_hints(family)
+    if needs_python(family):
+        return f"{family.__name__}(...) in Python"
+    if family in (Stack, Union):
+        return f'--family "{name}(gcn, walk(2))"'
+    values = {option.name: _sample(hints[option.name]) for option in _needed(family)}
+    for first, value in list(defaults(family).items())[:1]:
+        values = values or {first: _sample(hints[first]) if value is None else repr(value)}
+    written = ", ".join(f"{option}={value}" for option, value in values.items())
+    return f'--family "{name}({written})"' if written else f"--family {name}"
+
+
+def _sample(hint: Any) -> str:
+    """A value of a type, as text."""
+    if holds_family(hint):
+        return "gcn"
+    if bool in (hint, *get_args(hint)):
+        return "True"
+    lists = any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
+    return "(3, 3)" if lists else "2"
+
+
+def _meaning(text: str, option: str) -> str:
+    """The sentences on an option in the ``Args`` of a docstring, without markup."""
+    found = re.search(
+        rf"^    {option} \([^\n]*?\): (.*?)(?=\n {{0,4}}\S|\n\n|\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    sentences = _plain(found[1]) if found else ""
+    return re.sub(r"\s*\(default: .*?\)$", "", sentences)
+
+
+def _plain(text: str) -> str:
+    """A docstring's text on one line, without markup."""
+    text = re.sub(r":\w+:`~?\.*([^`]*)`", r"\1", text)
+    return " ".join(text.replace("``", "").split())

@@ -1,0 +1,252 @@
+"""Training one model from one seed, in steps that can be stopped and taken up again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.seed import seed_everything
+
+from ...errors import RefusedValue
+from ...scale.processes import ALONE, Processes
+from .inputs import Share
+from .metrics import METRICS, majority
+from .model import Contender
+from .settings import Settings
+from .splits import Split
+from .update import SummedLoss, update
+
+CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
+UNSEEN = -1  # in the place of the class of a node that training must not see
+
+
+@dataclass
+class Best:
+    """The best epoch so far by validation, its loss and metric, its parameters."""
+
+    epoch: int = 0
+    val_loss: float = math.inf
+    val_metric: float = -math.inf
+    parameters: dict[str, Tensor] = field(default_factory=dict)
+
+
+class SeedRun:
+    """One model under training: Adam on the cross entropy of the training nodes.
+
+    After every epoch, or every ``evaluate_every`` of them, the model is evaluated on training and
+    validation nodes. The classes of all other nodes are removed before training begins;
+    :meth:`test` is given those of the test nodes when it has ended, and evaluates the parameters of
+    the best epoch.
+
+    Args:
+        contender: the layer, and what it is called with.
+        y: (N,) classes.
+        num_classes: C.
+        split: training, validation and test nodes.
+        settings: the configuration of the run.
+        seed: of Python's, numpy's and torch's random states.
+        processes: those that train it together.
+        stop: whether this process was asked to stop.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        y: Tensor,
+        num_classes: int,
+        split: Split,
+        settings: Settings,
+        seed: int,
+        processes: Processes = ALONE,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        seed_everything(seed)
+        self.processes, self.stop = processes, stop
+        self.share = Share(max(settings.accumulate, 1), processes.rank, processes.size)
+        self.contender, self.settings, self.seed = contender, settings, seed
+        self.metric = METRICS[settings.metric]
+        # Positions rather than masks, so that they are not counted out at every epoch.
+        parts = {"train": split.train, "val": split.validation}
+        self.nodes = {k: mask.nonzero().view(-1).to(settings.device) for k, mask in parts.items()}
+        seen = y.masked_fill(~(split.train | split.validation), UNSEEN)
+        self.y = seen.to(settings.device)
+        self.wanted = {k: self.y[nodes] for k, nodes in self.nodes.items()}
+        self.class_weights = _class_weights(self.wanted["train"], num_classes, settings)
+        self.num_classes = num_classes
+        self.model = contender.model(num_classes, settings)
+        # Models differ in how much randomness their parameters take. From here on they get the
+        # same, so that contenders of one seed are paired in their dropout too (but for dropout of
+        # input that one of them keeps sparse: it draws the non-zeros alone).
+        seed_everything(seed)
+        self.optimizer = torch.optim.Adam(self.model.parameter_groups(settings), lr=settings.lr)
+        self.loss = processes.wrap(SummedLoss(self.model, self.y, self.class_weights, settings))
+        self.history: dict[str, list[float]] = {name: [] for name in CURVES}  # of evaluated epochs
+        self.best = Best()
+        self.epoch = 0  # how many are done
+        self.seconds = 0.0
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the model was evaluated after the last epoch."""
+        return self.settings.evaluates(self.epoch)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last epoch is done, or ``patience`` epochs in a row brought no better one."""
+        waited = self.epoch - self.best.epoch
+        tired = self.evaluated and 0 < self.settings.patience <= waited
+        return self.epoch >= self.settings.epochs or tired
+
+    def step(self) -> None:
+        """One epoch: its updates, then an evaluation if it is one that has it.
+
+        Raises:
+            ValueError: the loss is no longer a number.
+            Stopped: one of several processes was asked to stop; the epoch does not count.
+            WorkerLost: one of them is gone.
+        """
+        started = time.perf_counter()
+        self.model.train()
+        own = self.contender.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
+        state = self.seed, self.epoch
+        update(self.loss, self.optimizer, own, self.share, self.processes, state, self.stop)
+        if self.settings.evaluates(self.epoch + 1):
+            # The first process evaluates for all, and so all stop after the same epoch.
+            numbers = self._evaluate() if self.processes.leads else {}
+            self._record(self.epoch + 1, self.processes.shared(numbers))
+        self.epoch += 1
+        self.seconds += time.perf_counter() - started
+
+    def _evaluate(self) -> dict[str, float]:
+        nodes = torch.cat(list(self.nodes.values()))
+        logits = self.contender.inputs.predicted(self.model, nodes)
+        parts = logits.split([part.numel() for part in self.nodes.values()])
+        numbers = {}
+        for (part, wanted), own in zip(self.wanted.items(), parts, strict=True):
+            numbers[f"{part}_loss"] = float(F.cross_entropy(own, wanted, self.class_weights))
+            numbers[f"{part}_metric"] = self.metric(own, wanted)
+        return numbers
+
+    def _record(self, epoch: int, numbers: dict[str, float]) -> None:
+        for name, values in self.history.items():
+            values.append(numbers[name])
+        loss, metric = numbers["val_loss"], numbers["val_metric"]
+        if not math.isfinite(loss):
+            raise RefusedValue(
+                f"training diverged in epoch {epoch} of seed {self.seed}",
+                "a finite loss (try a smaller --lr)",
+                loss,
+            )
+        best = self.best
+        if rank(self.settings, loss, metric) < rank(self.settings, best.val_loss, best.val_metric):
+            state = self.model.state_dict()
+            kept = {name: value.detach().clone() for name, value in state.items()}
+            self.best = Best(epoch, loss, metric, kept)
+
+    def test(self, y: Tensor, mask: Tensor) -> dict[str, float]:
+        """The metric of the best parameters on the test nodes, and that of the majority class.
+
+        Args:
+            y: (N,) classes, those of the test nodes among them.
+            mask: (N,) the test nodes.
+        """
+        self.model.load_state_dict(self.best.parameters)
+        nodes = mask.nonzero().view(-1)
+        wanted = y[nodes]
+        logits = self.contender.inputs.predicted(self.model, nodes.to(self.settings.device))
+        most = majority(self.settings.metric, self.wanted["train"].cpu(), wanted, self.num_classes)
+        return {"test_metric": self.metric(logits.cpu(), wanted), "majority": most}
+
+    def result(self) -> dict[str, Any]:
+        """The numbers of this seed, as ``metrics.json`` has them beside those of :meth:`test`."""
+        return {
+            "model": self.contender.key,
+            "seed": self.seed,
+            "val_metric": self.best.val_metric,
+            "val_loss": self.best.val_loss,
+            "best_epoch": self.best.epoch,
+            "epochs": self.epoch,
+            "seconds": round(self.seconds, 3),
+            "history": self.history,
+        }
+
+    # Stopping and taking up again -------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next epoch depends on, as tensors and plain Python."""
+        return {
+            "model": self.contender.key,
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "parameters": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "history": self.history,
+            "best": vars(self.best),
+            "random": random_state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on where :meth:`state` was taken."""
+        self.model.load_state_dict(state["parameters"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.history, self.best = state["history"], Best(**state["best"])
+        self.epoch, self.seconds = state["epoch"], state["seconds"]
+        restore_random_state(state["random"])
+
+
+def train(run: SeedRun, each_epoch: Callable[[SeedRun], None], stop: Callable[[], bool]) -> bool:
+    """Train to the end.
+
+    Args:
+        run: possibly under way already.
+        each_epoch: called after every epoch.
+        stop: called after every epoch; True ends training.
+
+    Returns:
+        whether the run is finished.
+    """
+    while not run.finished:
+        run.step()
+        each_epoch(run)
+        if stop():
+            return run.finished
+    return True
+
+
+def rank(settings: Settings, val_loss: float, val_metric: float) -> tuple[float, ...]:
+    """Sorts epochs, and seeds, by validation: the best first."""
+    return (val_loss,) if settings.select == "loss" else (-val_metric, val_loss)
+
+
+def _class_weights(wanted: Tensor, num_classes: int, settings: Settings) -> Tensor | None:
+    """(C,) N / (C · nodes of the class) over N training nodes; 0 for a class without any."""
+    if settings.class_weights == "none":
+        return None
+    counts = torch.bincount(wanted, minlength=num_classes)
+    weights = wanted.numel() / (num_classes * counts.clamp(min=1))
+    return torch.where(counts > 0, weights, 0.0)
+
+
+def random_state() -> dict[str, Tensor]:
+    """Torch's random states, of the CPU and of every CUDA device in use."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        for number, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"cuda:{number}"] = state
+    return states
+
+
+def restore_random_state(states: dict[str, Tensor]) -> None:
+    """Restore the state that :func:`random_state` returned."""
+    for device, state in states.items():
+        if device == "cpu":
+            torch.set_rng_state(state)
+        else:
+            torch.cuda.set_rng_state(state, device)

@@ -1,0 +1,255 @@
+"""The model that is trained, and its contenders: a kind of layer with structure and features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.data import Data
+
+from ...basis import Basis
+from ...errors import RefusedValue, unknown
+from ...families import Cluster, Family, parse_family
+from ...families.heads_by_name import HeadsByName
+from ...families.options import nested
+from ...kernels import record, use_backend
+from ...nn import OuterConv
+from ...nn.evaluation import evaluating
+from ...nn.layer import layer_of, structure_of
+from ..data import Dataset
+from ..own_code import require_imported
+from .blocks import BlockClassifier, Propagated, Structures
+from .classifiers import NORMS, GraphClassifier, MakeLayer, NodeClassifier
+from .family_options import short_name
+from .features import kept_features
+from .graphs import Graphs, check_task, some_graphs
+from .inputs import Inputs, WholeGraph
+from .mapped import check_mapped, mapped_inputs
+from .sampled import sampled
+from .settings import Settings
+
+Classifier = NodeClassifier | GraphClassifier | BlockClassifier | Propagated
+
+OURS = "outerconv"
+PEER = "peer"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A kind of layer and the structure it works on, made once for all seeds.
+
+    Attributes:
+        key: ``'outerconv'`` or ``'peer'``, as ``metrics.json`` has it.
+        name: its name in tables.
+        make_layer: makes a layer of given input and output channels.
+        inputs: what its models are called with.
+        in_channels: P, or N where the graph has no features.
+        note: a remark on the comparison, or empty.
+        make_last: makes the layer that gives the logits; None for ``make_layer``.
+        make_propagation: makes what propagates logits, if the settings say that they are.
+        make_readout: makes the readout of a classifier of graphs from the number of its channels.
+    """
+
+    key: str
+    name: str
+    make_layer: MakeLayer
+    inputs: Inputs
+    in_channels: int
+    note: str = ""
+    make_last: MakeLayer | None = None
+    make_propagation: Callable[[], Module] | None = None
+    make_readout: Callable[[int], Module] | None = None
+
+    def model(self, num_classes: int, settings: Settings) -> Classifier:
+        """A fresh model, initialised from torch's random state.
+
+        Raises:
+            ValueError: a form of Θ, or the number of heads, does not fit the channels.
+        """
+        model: Classifier
+        make_layer, norm = self.make_layer, NORMS[settings.layer_norm]
+        if settings.architecture == "blocks":
+            model = BlockClassifier(self.in_channels, num_classes, make_layer, norm, settings)
+        elif self.make_readout is not None:
+            readout = self.make_readout(settings.hidden)
+            model = GraphClassifier(self.in_channels, num_classes, make_layer, settings, readout)
+        else:
+            last = self.make_last
+            model = NodeClassifier(self.in_channels, num_classes, make_layer, settings, last)
+        if settings.propagation:
+            assert self.make_propagation is not None  # as contenders are made
+            model = Propagated(model, self.make_propagation())
+        return model.to(settings.device)
+
+
+def ours(dataset: Dataset, settings: Settings) -> Contender:
+    """The layers of the family, over what of its basis can be built here, once.
+
+    Raises:
+        ValueError: a module that the run was made with is not imported, the family refuses the
+            graph, or sparse features are asked for and there are
+            none.
+    """
+    require_imported(settings.imports)
+    family = parse_family(settings.family)
+    check_out_heads(family, settings)
+    if dataset.mapped is not None:
+        check_task(dataset.entry, settings)
+        check_mapped(dataset, settings)
+        in_channels = dataset.mapped.x.size(1)
+        inputs: Inputs = mapped_inputs(dataset.mapped, family, settings)
+    else:
+        in_channels, inputs = _in_memory(dataset, family, settings)
+
+    options = {
+        name: getattr(settings, name) for name in ("theta", "aggr", "label_aggr", "root_weight")
+    }
+
+    def make_layer(in_channels: int, out_channels: int) -> Module:
+        mine = parse_family(settings.family)  # each layer has modules of its own
+        return layer_of(in_channels, out_channels, mine, **options)
+
+    def make_last(in_channels: int, out_channels: int) -> Module:
+        mine = parse_family(settings.family).averaged(settings.out_heads)
+        return layer_of(in_channels, out_channels, mine, **options)
+
+    return Contender(
+        OURS,
+        f"OuterConv {short_name(family)}{_then(settings)}",
+        make_layer,
+        inputs,
+        in_channels,
+        make_last=make_last,
+        make_propagation=lambda: _propagation(settings),
+        make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
+    )
+
+
+def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[int, Inputs]:
+    """P, or N where the graph has no features, and what models are called with."""
+    structure = structure_on(family, dataset.data, settings)
+    x = kept_features(dataset, settings)
+
+    def part(nodes: Tensor) -> Any:
+        if isinstance(structure, Basis):
+            return structure.diagonal_block(nodes)
+        return structure_on(family, some_graphs(dataset.data, nodes), settings)
+
+    inputs: Inputs
+    if check_task(dataset.entry, settings) == "graphs":
+        inputs = Graphs.of(dataset, settings, x, structure, part)
+    elif settings.batches != "none":
+        inputs = sampled(x, family, dataset.data, structure, settings)
+    else:
+        inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
+    return dataset.num_nodes if x is None else x.size(1), inputs
+
+
+def _propagation(settings: Settings) -> OuterConv:
+    """The layer that propagates logits, without parameters."""
+    family = parse_family(settings.propagation)
+    return OuterConv(-1, -1, family, theta="identity", bias=False)
+
+
+def pooling(channels: int, aggr: str) -> OuterConv:
+    """Global pooling: Y = Aᵀ X with the pooling basis from nodes to graphs, and Θ = I."""
+    return OuterConv(channels, channels, Cluster(), theta="identity", bias=False, aggr=aggr)
+
+
+def structure_on(family: Family, data: Data, settings: Settings) -> Any:
+    """What the layers of a family are called with beside the features, on the device of a run.
+
+    Raises:
+        ValueError: the family refuses the graph.
+    """
+    found = structure_of(family, data)
+    if isinstance(found, Basis) or settings.device == "cpu":
+        return found.to(settings.device) if isinstance(found, Basis) else found
+    return structure_of(family, copy(data).to(settings.device))
+
+
+def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
+    """The structure of a model: that of its layers, and the basis of propagation if there is one.
+
+    Raises:
+        ValueError: the family of propagation has several labels, or reads features.
+    """
+    if not settings.propagation:
+        return structure
+    family = parse_family(settings.propagation)
+    if family.num_bases != 1 or family.makes_use_of("x"):
+        raise RefusedValue(
+            "predictions are propagated by one matrix",
+            "a family of one label, such as diffusion(ppr, alpha=0.1)",
+            short_name(family),
+        )
+    return Structures(structure, family.basis_of(data).to(settings.device))
+
+
+def _then(settings: Settings) -> str:
+    """The propagation of a model, for its name in tables."""
+    return (
+        f", then {short_name(parse_family(settings.propagation))}" if settings.propagation else ""
+    )
+
+
+def check_out_heads(family: Family, settings: Settings) -> None:
+    """Raise ValueError if ``out_heads`` is set for a family without heads."""
+    if settings.out_heads and not any(isinstance(part, HeadsByName) for part in nested(family)):
+        raise RefusedValue(
+            "out_heads is the number of heads of the last layer",
+            "a family with heads, such as gat(heads=8), or out_heads=0",
+            f"{settings.out_heads} and {short_name(family)}",
+        )
+
+
+def on_backend(settings: Settings) -> AbstractContextManager[None]:
+    """Serve the kernels of a block by the backend of the settings."""
+    return nullcontext() if settings.backend == "auto" else use_backend(settings.backend)
+
+
+def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
+    """The kernel backends that serve a call of the model."""
+    model = contender.model(num_classes, settings)
+    with evaluating(model), on_backend(settings), record() as calls:
+        contender.inputs.try_out(model)
+    return sorted({call.backend for call in calls})
+
+
+def check_device(name: str) -> str:
+    """A device that torch has here, as torch names it; ``'auto'`` is CUDA if there is any.
+
+    Raises:
+        ValueError: the name is unknown, or there is no such device here.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = name.split(":")[0]
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        known = ("auto", "cpu", "cuda", "mps")
+        if kind not in known:
+            raise RefusedValue(unknown("device", name, known)) from error
+        raise RefusedValue("a device is a kind and a number", "such as cuda:0", name) from error
+    present = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    if device.type not in present:
+        raise RefusedValue(unknown("device", name, ("auto", *present)))
+    if (device.index or 0) >= present[device.type]:
+        raise RefusedValue(
+            f"device {name!r} is not here",
+            " or ".join(kind for kind, number in present.items() if number),
+            name,
+        )
+    return name

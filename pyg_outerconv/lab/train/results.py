@@ -1,0 +1,162 @@
+"""Means and deviations over seeds, the paired difference of two models, learning curves."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from .model import OURS, PEER
+from .settings import Settings
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The sample standard deviation; None of a single value."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Our test metric minus the peer's, seed by seed: number of seeds, mean, standard error.
+
+    The standard error is None for a single seed; without a common seed the result is None.
+    """
+    return paired(by_seed(runs, OURS), by_seed(runs, PEER))
+
+
+def paired(values: dict[int, float], others: dict[int, float]) -> dict[str, Any] | None:
+    """The difference of values by seed, over the seeds that both have; see above."""
+    seeds = sorted(values.keys() & others.keys())
+    if not seeds:
+        return None
+    return difference_of([values[seed] - others[seed] for seed in seeds])
+
+
+def difference_of(differences: Sequence[float]) -> dict[str, Any]:
+    """Of paired differences: their number, mean, and standard error, None for a single one."""
+    deviation = spread(differences)
+    return {
+        "seeds": len(differences),
+        "mean": mean(differences),
+        "standard_error": None if deviation is None else deviation / math.sqrt(len(differences)),
+    }
+
+
+def by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
+    """The test metric of each seed of a model."""
+    return {run["seed"]: run["test_metric"] for run in runs if run["model"] == model}
+
+
+def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str], metric: str) -> dict[str, Any]:
+    """Means and standard deviations of every model and of the majority class, and the paired
+    difference if there are two models.
+    """
+    summary: dict[str, Any] = {"metric": metric}
+    for model, name in names.items():
+        own = [run for run in runs if run["model"] == model]
+        if own:
+            summary[model] = {"name": name, "seeds": len(own)} | {
+                key: {
+                    "mean": mean(run[key] for run in own),
+                    "std": spread([run[key] for run in own]),
+                }
+                for key in ("test_metric", "val_metric", "epochs", "seconds")
+            }
+    if runs:
+        by_seed = {run["seed"]: run["majority"] for run in runs}
+        values = list(by_seed.values())
+        summary["majority"] = {"mean": mean(values), "std": spread(values)}
+    difference = paired_difference(runs)
+    return summary | ({"difference": difference} if difference else {})
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The summary as text."""
+    metric = summary["metric"]
+    rows = [("model", "seeds", f"test {metric} %", "validation %", "epochs", "s/seed")]
+    for model in (OURS, PEER):
+        if found := summary.get(model):
+            rows.append(
+                (
+                    found["name"],
+                    str(found["seeds"]),
+                    _percent(found["test_metric"]),
+                    _percent(found["val_metric"]),
+                    f"{found['epochs']['mean']:.0f}",
+                    f"{found['seconds']['mean']:.1f}",
+                )
+            )
+    if found := summary.get("majority"):
+        rows.append(("majority class", "", _percent(found), "", "", ""))
+    lines = [text_table(rows)]
+    if difference := summary.get("difference"):
+        lines.append(_difference(difference))
+    return "\n".join(lines)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in columns, the first to the left, the others to the right, a rule below the head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def _percent(value: dict[str, Any]) -> str:
+    deviation = "" if value["std"] is None else f" ± {100 * value['std']:.2f}"
+    return f"{100 * value['mean']:.2f}{deviation}"
+
+
+def _difference(found: dict[str, Any]) -> str:
+    """A paired difference in percentage points."""
+    points = f"{100 * found['mean']:.2f}".replace("-0.00", "0.00")
+    if found["standard_error"] is None:
+        return f"ours − PyG: {points} points, 1 seed"
+    error = f"{100 * found['standard_error']:.2f}"
+    return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"
+
+
+CURVES = {"training": ("train_loss", "train_metric"), "validation": ("val_loss", "val_metric")}
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw_curves(runs: Sequence[dict[str, Any]], title: str, settings: Settings) -> bytes:
+    """The loss and the metric of every seed of our model, a dot at each best epoch, as PNG."""
+    from ...plot.canvas import new_figure, rendered
+
+    figure = new_figure(10, 4)
+    figure.suptitle(title)
+    for place, label in enumerate(("cross entropy", settings.metric)):
+        axes = figure.add_subplot(1, 2, place + 1)
+        for number, (name, keys) in enumerate(CURVES.items()):
+            for run in (run for run in runs if run["model"] == OURS):
+                values = run["history"][keys[place]]
+                epochs = settings.evaluated(run["epochs"])
+                first = run["seed"] == 0
+                axes.plot(
+                    epochs,
+                    values,
+                    color=f"C{number}",
+                    linewidth=0.8,
+                    alpha=0.6,
+                    label=name if first else None,
+                )
+                best = run["best_epoch"]
+                at_best = values[epochs.index(best)]
+                axes.plot([best], [at_best], ".", color=f"C{number}", markersize=4)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return rendered(figure)

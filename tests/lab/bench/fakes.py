@@ -1,0 +1,78 @@
+"""Small cases and records that the benchmark's tests share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pyg_outerconv.lab.bench.case import (
+    FORWARD,
+    OURS,
+    PYG,
+    TRAINING,
+    Case,
+    Contender,
+    Context,
+    Setup,
+    Work,
+)
+from pyg_outerconv.lab.bench.roofline import Roofline
+from pyg_outerconv.lab.bench.run import Plan
+
+ROOFLINE = Roofline(bandwidth=1e9, flop_rate=1e9)
+PLAN = Plan(Context(scale=0.01, quick=True), repeats=2, memory=False, threads=1)
+
+
+def contender(name: str, factor: float = 2.0, **options: object) -> Contender:
+    """Multiplies some numbers; a factor other than 2 differs from the rest."""
+
+    def step() -> Tensor:
+        return torch.arange(4.0) * factor
+
+    return Contender(name, {FORWARD: step, TRAINING: step}, lambda: [step()], **options)
+
+
+def broken(name: str, **options: object) -> Contender:
+    def step() -> Tensor:
+        raise RuntimeError("no compiler\nand more")
+
+    return Contender(name, {FORWARD: step}, lambda: [step()], **options)
+
+
+def fake_case(*contenders: Contender, **options: object) -> Case:
+    setup = Setup(contenders, {"nodes": 4}, work={FORWARD: Work(16.0, 4.0)})
+    return Case("fake", "fakes", "numbers times two", lambda context, at: setup, **options)
+
+
+def timing(median: float, spread: float = 0.0) -> dict[str, float | int]:
+    return {
+        "median": median,
+        "low": median * (1 - spread),
+        "high": median * (1 + spread),
+        "least": median * (1 - spread),
+        "repeats": 5,
+        "inner": 1,
+    }
+
+
+def record(**changes: object) -> dict[str, object]:
+    """A point where ours takes 1 s and PyG 4 s, in both modes."""
+    times = {OURS: timing(1.0), PYG: timing(4.0)}
+    return {
+        "case": "fake",
+        "group": "fakes",
+        "description": "numbers times two",
+        "axis": None,
+        "at": None,
+        "sizes": {"nodes": 4},
+        "modes": {FORWARD: times, TRAINING: times},
+        "bounds": {},
+        "fractions": {},
+        "agreement": {},
+        "memory": {},
+        "absent": {},
+        "errors": {},
+        "notes": [],
+        "seconds": 1.0,
+        **changes,
+    }

@@ -1,0 +1,157 @@
+"""``outerconv bench`` end to end on a tiny scale, and one line for every bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+import torch
+from lab.bench.fakes import ROOFLINE
+
+from pyg_outerconv.lab.bench import campaign, command
+from pyg_outerconv.lab.cli import main
+
+TINY = ["bench", "--quick", "--scale", "0.002", "--repeats", "2"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _roofline() -> Iterator[None]:
+    """No bandwidth is measured, which takes as long as all else."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(campaign, "measure_roofline", lambda context: ROOFLINE)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, list[int]]:
+    """The folder of a run, what it said, and torch's threads before and after."""
+    folder, said, threads = tmp_path_factory.mktemp("bench"), io.StringIO(), []
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(said):
+        patched.chdir(folder)
+        threads.append(torch.get_num_threads())
+        assert main([*TINY, "--only", "gcn-100k", "--only", "density-tiny", "--threads", "2"]) == 0
+        threads.append(torch.get_num_threads())
+    return folder / "runs/bench-001", said.getvalue(), threads
+
+
+def test_end_to_end(measured: tuple[Path, str, list[int]]) -> None:
+    folder, said, _ = measured
+    for words in (
+        "gcn-100k: GCN layer",
+        "Summary\n",
+        "density-tiny, forward: ",
+        "not run: PyG, compiled: left out of a quick run",
+        "runs/bench-001/bench.html",
+    ):
+        assert words in said, words
+    assert sorted(path.name for path in folder.iterdir()) == ["bench.html", "bench.json"]
+    report = json.loads((folder / "bench.json").read_text())
+    assert (report["kind"], report["format"]) == ("pyg_outerconv.bench", 1)
+    assert report["settings"]["scale"] == 0.002
+    assert [record["case"] for record in report["records"]] == ["gcn-100k"] + ["density-tiny"] * 5
+    assert all(record["errors"] == {} for record in report["records"])
+    assert len(report["crossovers"]) == 2
+    assert "<svg" in (folder / "bench.html").read_text()
+
+
+def test_compared_with_an_earlier_run(
+    measured: tuple[Path, str, list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _, _ = measured
+    flags = ["--only", "gcn-100k", "--threads", "2", "--compare", str(folder / "bench.json")]
+    assert main([*TINY, *flags, "--out", "again"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "Against the earlier run" in said.out
+    report = json.loads(Path("again/bench.json").read_text())
+    (record,) = report["records"]
+    assert len(report["compared"]["rows"]) == sum(map(len, record["modes"].values())) > 0
+
+
+def test_nothing_names_the_machine_or_its_folders(measured: tuple[Path, str, list[int]]) -> None:
+    folder, _, _ = measured
+    text = (folder / "bench.json").read_text() + (folder / "bench.html").read_text()
+    assert str(Path.home()) not in text
+    assert str(folder) not in text
+    assert platform.node() not in text
+
+
+def test_threads_are_as_before(measured: tuple[Path, str, list[int]]) -> None:
+    folder, _, (before, after) = measured
+    assert before == after
+    assert json.loads((folder / "bench.json").read_text())["machine"]["threads"] == 2
+
+
+def test_errors_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyg_outerconv.lab.bench.cases import layers
+
+    def other(parameter: torch.Tensor, value: torch.Tensor) -> None:
+        parameter.data.copy_(2 * value)
+
+    monkeypatch.setattr(layers, "set_parameter", other)
+    assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
+    assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list", "--only", "relation"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("relation\n  rgcn-8 ")
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--only", "gnc"], "unknown benchmark 'gnc' (did you mean 'gcn'?)"),
+        (["--repeats", "0"], "--repeats must be positive: expected >= 1, got 0"),
+        (["--threads", "-1"], "--threads must be positive"),
+        (["--processes", "0"], "--processes must be positive"),
+        (["--scale", "0"], "--scale must be a share: expected (0, 1], got 0.0"),
+        (["--scale", "nan"], "--scale must be a share"),
+        (["--dtype", "float23"], "unknown dtype 'float23' (did you mean 'float32'?)"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
+        (["--seed", "-1"], "--seed must be a seed"),
+        (["--compare", "none.json"], "must be written by outerconv bench"),
+        (["--out", "full"], "a benchmark needs a folder of its own"),
+        (["--out", "full/file"], "--out must be writable"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("full").mkdir()
+    Path("full/file").write_text("here")
+    assert main([*TINY, *flags]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("missing", command.EXTRAS)
+def test_a_missing_extra_is_named(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = command.importlib.util.find_spec
+    monkeypatch.setattr(
+        command.importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+    )
+    assert main([*TINY, "--only", "gcn"]) == 2
+    said = capsys.readouterr().err
+    assert f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'" in said

@@ -1,0 +1,290 @@
+"""JSON there and back, tables, comparisons, and a page that needs nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from lab.bench.fakes import PLAN, ROOFLINE, contender, fake_case, record, timing
+
+from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.lab.bench.case import DENSE, FORWARD, OURS, PYG, SPARSE, TRAINING
+from pyg_outerconv.lab.bench.page import make_page
+from pyg_outerconv.lab.bench.report import (
+    compare_reports,
+    compare_timings,
+    make_report,
+    read_json,
+    write_json,
+)
+from pyg_outerconv.lab.bench.run import run_cases
+from pyg_outerconv.lab.bench.tables import (
+    markdown_table,
+    say_comparison,
+    say_record,
+    say_seconds,
+    say_summary,
+)
+from pyg_outerconv.lab.bench.targets import Faster
+
+MACHINE = {
+    "processor": "a <fast> one",
+    "cores": 2,
+    "threads": 2,
+    "memory_gib": 8.0,
+    "versions": {"torch": "2"},
+}
+SETTINGS = {
+    "quick": False,
+    "scale": 1.0,
+    "share": 1.0,
+    "repeats": 5,
+    "threads": 2,
+    "dtype": "float32",
+    "seed": 0,
+    "version": "0",
+}
+
+
+def report_of(*records, cases=()):
+    return make_report(MACHINE, SETTINGS, ROOFLINE, records, cases, 1.0)
+
+
+def whole_report():
+    """Every kind of record that a page shows."""
+    densities = [
+        record(
+            case="density",
+            group="density",
+            axis="density",
+            at=at,
+            modes={FORWARD: {OURS: timing(at), SPARSE: timing(at, 0.1), DENSE: timing(0.1)}},
+        )
+        for at in (0.01, 0.1, 1.0)
+    ]
+    scaling = [
+        record(
+            case="scaling",
+            group="scaling",
+            axis="edges",
+            at=at,
+            sizes={"edges": at},
+            modes={FORWARD: {OURS: timing(1e-9 * at)}},
+        )
+        for at in (1000, 10_000)
+    ]
+    orders = record(
+        case="orders",
+        group="orders",
+        axis="problem",
+        at="gcn <64>",
+        sizes={"chosen, forward + backward": "a"},
+        modes={TRAINING: {"a": timing(1.1), "b": timing(1.0)}},
+    )
+    growth = [
+        record(
+            case="growth",
+            group="complexity",
+            axis="length",
+            at=at,
+            modes={TRAINING: {OURS: timing(1e-6 * at**2)}},
+        )
+        for at in (64, 128, 256)
+    ]
+    memory = {OURS: {"step": 1 << 20, "process": 1 << 30, "method": "samples"}}
+    plain = record(
+        bounds={FORWARD: {"bytes": 1.0, "flops": 1.0, "seconds": 0.5, "limit": "traffic"}},
+        fractions={FORWARD: {OURS: 0.5}},
+        memory=memory,
+        absent={"DGL": "not <installed>"},
+        errors={"other": "differs"},
+        notes=["a note"],
+    )
+    made = fake_case(contender(OURS), targets=(Faster(PYG, 3), Faster(PYG, 5), Faster("x", 2)))
+    return report_of(plain, *densities, *scaling, orders, *growth, cases=[made])
+
+
+def test_json_there_and_back(tmp_path):
+    report = whole_report()
+    write_json(report, tmp_path / "bench.json")
+    assert read_json(tmp_path / "bench.json") == json.loads(json.dumps(report))
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+def test_a_measured_record_can_be_written(tmp_path):
+    records = run_cases([fake_case(contender(OURS), contender(PYG))], PLAN, ROOFLINE)
+    write_json(report_of(*records), tmp_path / "bench.json")
+    assert read_json(tmp_path / "bench.json")["records"] == records
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "expected a file"),
+        ("not JSON", "expected JSON"),
+        ("[]", "of kind 'pyg_outerconv.bench', got something else"),
+        ('{"kind": "other"}', "of kind 'pyg_outerconv.bench', got something else"),
+        ('{"kind": "pyg_outerconv.bench", "format": 99}', "expected format 1, got 99"),
+        ('{"kind": "pyg_outerconv.bench", "format": 1, "records": [{}], "machine": {}}', "whole"),
+        ('{"kind": "pyg_outerconv.bench", "format": 1, "records": []}', "expected a machine"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content, words):
+    path = tmp_path / "old.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(RefusedValue, match="must be written by outerconv bench") as refused:
+        read_json(path)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "verdict"),
+    [
+        (timing(1.0, 0.1), timing(2.0, 0.1), "faster"),
+        (timing(2.0, 0.1), timing(1.0, 0.1), "slower"),
+        (timing(1.2, 0.3), timing(1.0, 0.3), "same"),  # the quartiles overlap
+        (timing(1.04), timing(1.0), "same"),  # apart, but by little
+        (timing(1.06), timing(1.0), "slower"),
+        (timing(0.96), timing(1.0), "same"),
+        (timing(0.94), timing(1.0), "faster"),
+    ],
+)
+def test_a_timing_is_compared_with_regard_to_its_spread(now, before, verdict):
+    assert compare_timings(now, before) == verdict
+
+
+def test_reports_are_compared_where_both_have_measured_the_same():
+    modes = {FORWARD: {OURS: timing(2.0), PYG: timing(4.0)}}
+    old = report_of(record(), record(case="gone"), record(case="grown"))
+    new = report_of(
+        record(modes=modes), record(case="new"), record(case="grown", sizes={"nodes": 5})
+    )
+    new["machine"] = {**MACHINE, "threads": 1}
+    found = compare_reports(new, old)
+    assert [(row["case"], row["contender"], row["verdict"]) for row in found["rows"]] == [
+        ("fake", OURS, "slower"),
+        ("fake", PYG, "same"),
+    ]
+    assert found["notes"] == [
+        "another threads: 2 before, 1 now",
+        "not compared, as sizes differ: grown",
+    ]
+    said = say_comparison(found)
+    assert "2.00" in said
+    assert "slower" in said
+    nothing = say_comparison(compare_reports(report_of(record(case="a")), old))
+    assert nothing == "nothing that both runs have measured alike"
+
+
+def test_the_terminal_sees_times_reasons_and_a_summary():
+    report = whole_report()
+    said = say_record(report["records"][0])
+    for words in ("fake: numbers", "4.00", "50 %", "1 MiB", "not run: DGL", "ERROR: other"):
+        assert words in said, words
+    table = say_summary(report).splitlines()
+    assert [line.split()[-1] for line in table[2:4]] == ["4.00×", "4.00×"]
+    assert "x" not in [line.split()[-1] for line in table]  # not measured
+    assert say_summary(report_of(record())) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (2.0, "2 s"),
+        (1234.0, "1234 s"),
+        (0.0123, "12.3 ms"),
+        (4.56e-5, "45.6 µs"),
+        (1e-9, "0.001 µs"),
+    ],
+)
+def test_seconds_in_a_unit_that_suits(seconds, said):
+    assert say_seconds(seconds) == said
+
+
+class Reader(HTMLParser):
+    """Collects tags and attributes, and that what opens is closed."""
+
+    VOID = frozenset({"meta", "br", "link", "img"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attributes]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_needs_nothing_from_outside():
+    page = make_page(whole_report())
+    reader = read(page)
+    assert not re.search(r"https?:|//[a-z]", page)
+    assert not {"script", "link", "img", "iframe", "image"} & set(reader.tags)
+    targets = [value for _, name, value in reader.attributes if name in ("href", "src")]
+    ids = {value for _, name, value in reader.attributes if name == "id"}
+    assert all(target.startswith("#") and target[1:] in ids for target in targets)
+    places = re.findall(r"url\(([^)]*)\)", page)
+    assert places
+    assert all(place.startswith("#") and place[1:] in ids for place in places)
+
+
+def test_the_page_shows_tables_figures_and_reasons():
+    report = whole_report()
+    report["compared"] = compare_reports(report, report)
+    page = make_page(report)
+    reader = read(page)
+    text = " ".join(reader.text)
+    # Bars; a curve over density; a cost per edge; bars of orders; growth over a length.
+    assert reader.tags.count("svg") == 5
+    for words in (
+        "a <fast> one",
+        "not <installed>",
+        "gcn <64>",
+        "Summary",
+        "forward + backward, time of PyG",
+        "dense is faster from density 0.1 on",
+        "growth: exponent 2.00",
+        "Against the earlier run",
+        "a note",
+        "fake: other: differs",
+    ):
+        assert words in text, words
+    assert "currentColor" in page
+    assert "#010203" not in page
+
+
+def test_a_table_in_markdown_has_a_row_for_each_contender():
+    other = record(case="other", modes={FORWARD: {OURS: timing(2e-3)}})
+    apart = record(case="apart", ratios={FORWARD: {PYG: [3.0, 5.0, 4.0]}})
+    found = markdown_table(report_of(record(), other, apart), "fakes", FORWARD)
+    assert found.splitlines() == [
+        "| contender | fake | other | apart |",
+        "| --- | --- | --- | --- |",
+        f"| {OURS} | 1 s | 2 ms | 1 s |",
+        f"| {PYG} | 4 s (4.00×) | – | 4 s (4.00×, 3.00–5.00) |",
+    ]
+    with pytest.raises(RefusedValue, match=r"fakes, forward.*got fakes, epoch"):
+        markdown_table(report_of(record()), "fakes", "epoch")

@@ -1,0 +1,196 @@
+"""``outerconv show RUN``: numbers equal those of the model, pictures show them, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.nn import GATConv
+
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.report import confusion
+from pyg_outerconv.lab.report.confusion import by_class
+from pyg_outerconv.lab.report.layers import column, layer_terms
+from pyg_outerconv.lab.train import load_trained
+from pyg_outerconv.plot import basis as of_basis
+from pyg_outerconv.plot import confusion as of_confusion
+from pyg_outerconv.plot import contributions as of_contributions
+from pyg_outerconv.plot import neighbourhood as of_neighbourhood
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of a fixed family, and one of attention beside a label that learns no values."""
+    base = tmp_path_factory.mktemp("runs")
+    families = {"fixed": "stack(gcn, identity)", "gat": "gat(heads=2)"}
+    for name, family in families.items():
+        options = ["--seeds", "2", "--epochs", "12", "--hidden", "8", "--device", "cpu"]
+        out = ["--out", str(base / name)]
+        assert main(["train", "KarateClub", "--family", family, *options, *out]) == 0
+    return {name: base / name for name in families}
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """The figures of each kind, in the order of drawing."""
+    figures: dict[str, list[Any]] = {}
+    for module, name in (
+        (of_basis, "draw"),
+        (of_confusion, "confusion"),
+        (of_contributions, "bars"),
+        (of_neighbourhood, "neighbourhood"),
+    ):
+        original = getattr(module, name)
+
+        def watched(*args: Any, name: str = name, original: Any = original, **options: Any) -> Any:
+            figures.setdefault(name, []).append(original(*args, **options))
+            return figures[name][-1]
+
+        monkeypatch.setattr(module, name, watched)
+    return figures
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "show.json").read_text())
+    return found
+
+
+def test_the_confusion_matrix_counts_pairs() -> None:
+    predicted, wanted = torch.tensor([0, 0, 1, 2, 1]), torch.tensor([0, 1, 1, 2, 0])
+    counts = confusion(predicted, wanted, 4)
+    assert counts.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    first, _, third, last = by_class(counts)
+    assert first == {"class": 0, "nodes": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    assert (third["precision"], third["recall"], third["f1"]) == (1, 1, 1)
+    assert (last["precision"], last["recall"], last["f1"]) == (None, None, None)
+
+
+def test_a_run_is_shown(
+    runs: dict[str, Path], drawn: dict[str, list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(runs["fixed"])]) == 0
+    folder = runs["fixed"] / "show"
+    names = ["basis.png", "contributions.png", "confusion.png", "curves.png", "show.json"]
+    said = capsys.readouterr().out.splitlines()
+    assert said == [str(folder / name) for name in (*names, "README.md")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "README.md"])
+    found, trained = facts(folder), load_trained(runs["fixed"])
+    expected = [vars(one) for one in trained.contributions()]
+    assert found["contributions"] == [pytest.approx(one) for one in expected]
+    (bars,) = drawn["bars"]
+    widths = [patch.get_width() for patch in bars.axes[0].patches]
+    assert widths == pytest.approx([one["norm"] for one in expected[:2]])
+    test, y = trained.split.test, trained.dataset.data.y
+    predicted = trained.probabilities().argmax(-1)
+    counts = torch.zeros(4, 4, dtype=torch.long)
+    for node in test.nonzero().view(-1).tolist():
+        counts[y[node], predicted[node]] += 1
+    assert found["confusion"] == counts.tolist()
+    assert np.array_equal(drawn["confusion"][0].axes[0].images[0].get_array(), counts)
+    right = float((predicted == y)[test].float().mean())
+    assert found["metric"]["test"] == pytest.approx(right)
+    assert found["recorded"] == pytest.approx(right)
+    (picture,) = drawn["draw"]
+    assert [axes.get_title() for axes in picture.axes[:-1]] == ["neighbours", "self"]
+    assert len(picture.axes[1].patches) == 34  # the self-loops of the identity
+    page = (folder / "README.md").read_text()
+    assert all(f"]({name})" in page for name in names[:-1])
+    first = expected[0]
+    assert f"| {first['name']} | {first['norm']:.4g} |" in page
+    assert f"| class 0 | {int(counts[0].sum())} |" in page
+
+
+def test_learned_attention_is_that_of_pygs_layer(
+    runs: dict[str, Path], drawn: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / "shown"
+    assert main(["show", str(runs["gat"]), "--node", "9", "--out", str(out)]) == 0
+    assert not (runs["gat"] / "show").exists()
+    found = facts(out)["neighbourhoods"]
+    assert [(one["layer"], one["node"]) for one in found] == [
+        ("convs.0", 9),
+        ("convs.1", 9),
+    ]
+    trained = load_trained(runs["gat"])
+    conv, graph = trained.model.convs[0], trained.dataset.data  # type: ignore[union-attr,index]
+    layer = GATConv(34, 4, heads=2)
+    with torch.no_grad():
+        ends = {"source": layer.att_src, "target": layer.att_dst}
+        score = dict(conv.family.score.named_parameters())
+        for name, parameter in ends.items():
+            (own,) = [value for key, value in score.items() if name in key]
+            parameter.copy_(own.view_as(parameter))
+        theta = (
+            conv.theta.weight if hasattr(conv.theta, "weight") else next(conv.theta.parameters())
+        )
+        layer.lin.weight.copy_(theta.permute(0, 2, 1).reshape(8, 34))
+        x = graph.x.to_dense() if graph.x.layout != torch.strided else graph.x
+        _, (index, alpha) = layer(x, graph.edge_index, return_attention_weights=True)
+    there = index[1] == 9
+    wanted = dict(zip(index[0, there].tolist(), alpha[there].tolist(), strict=True))
+    shown = dict(zip(found[0]["sources"], found[0]["values"], strict=True))
+    assert shown.keys() == wanted.keys()
+    for source, values in shown.items():
+        assert values == pytest.approx(wanted[source], rel=1e-4)
+    figure = drawn["neighbourhood"][0]
+    written = [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "value"]
+    assert sorted(written) == sorted(f"{values[0]:.2f}" for values in found[0]["values"])
+    assert (out / found[0]["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert f"]({found[0]['picture']})" in (out / "README.md").read_text()
+
+
+def test_a_column_of_a_basis_is_that_of_its_matrices(runs: dict[str, Path]) -> None:
+    terms = layer_terms(load_trained(runs["fixed"]))["convs.0"]
+    dense, support = terms.basis.to_dense(torch.double), terms.basis.support()
+    for node in (0, 33):
+        values, present = column(terms.basis, node)
+        assert np.allclose(values, dense[:, :, node])
+        assert np.array_equal(present, support[:, :, node])
+
+
+def test_refusals_are_one_line_and_nothing_is_written(
+    runs: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = str(runs["fixed"])
+    damaged = tmp_path / "damaged"
+    shutil.copytree(runs["fixed"], damaged, ignore=shutil.ignore_patterns("show"))
+    (damaged / "checkpoint.pt").write_bytes((damaged / "checkpoint.pt").read_bytes()[:900])
+    (tmp_path / "file").write_text("")
+    here = sorted(path.name for path in tmp_path.iterdir())
+    for arguments, says in (
+        ([str(tmp_path)], "is not a run folder: expected config.json, got no such file"),
+        ([str(damaged)], "checkpoint.pt must be as outerconv wrote it"),
+        ([run, "--node", "34"], "a node of KarateClub has a number: expected [0, 34), got 34"),
+        ([run, "--label", "2"], "a selected label must exist: expected [0, 2), got 2"),
+        ([run, "--layout", "springs"], "did you mean 'spring'"),
+        ([run, "--family", "gcn"], "--family is of the picture of a basis"),
+        ([run, "--out", run], "--out is a folder for pictures: expected no run folder"),
+        ([run, "--out", str(tmp_path / "file")], "--out must be a folder that can be written"),
+    ):
+        assert main(["show", *arguments]) == 2
+        said = capsys.readouterr()
+        assert says in said.err
+        assert said.err.startswith("outerconv show: error: ")
+        assert said.err.count("\n") == 1
+    assert not (damaged / "show").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == here
+    unavailable = data.DataUnavailable("KarateClub is not here")
+
+    def missing(*arguments: object) -> None:
+        raise unavailable
+
+    monkeypatch.setattr("pyg_outerconv.lab.train.trained.dataset_of", missing)
+    assert main(["show", run]) == 2
+    assert "KarateClub is not here" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["show", run]) == 2
+    assert "pip install 'pyg_outerconv[plot]'" in capsys.readouterr().err

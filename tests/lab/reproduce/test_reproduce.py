@@ -1,0 +1,247 @@
+"""Tables of results: cells, settings, resuming, verdicts and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.reproduce import find_table, read_table
+from pyg_outerconv.lab.reproduce.results import page, record
+from pyg_outerconv.lab.reproduce.table import shipped_tables
+from pyg_outerconv.lab.train.config_file import read_toml
+from pyg_outerconv.lab.train.experiment import Experiment, Interrupted
+
+TABLE = """
+title = "Karate"
+seeds = 2
+
+[defaults]
+epochs = 6
+patience = 0
+hidden = 4
+
+[data.KarateClub]
+dropout = 0.0
+
+[[row]]
+name = "GCN"
+family = "gcn"
+peer = true
+[row.published]
+KarateClub = { value = 99.9, std = 0.1, source = "Nobody, table 0" }
+
+[[row]]
+name = "two hops"
+family = "walk(2)"
+note = "no peer"
+[row.on.KarateClub]
+hidden = 8
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "karate.toml"
+    path.write_text(TABLE)
+    return path
+
+
+@pytest.mark.parametrize("path", shipped_tables(), ids=lambda path: path.stem)
+def test_every_table_that_comes_with_the_package_is_one(path: Path) -> None:
+    table = read_table(path)
+    cells = list(table.cells())
+    assert table.seeds >= 10
+    assert len({cell.folder for cell in cells}) == len(cells) > 0
+    for cell in cells:
+        assert cell.settings.seeds == table.seeds
+        assert cell.dataset == data.entry(cell.dataset).name
+    assert find_table(path.stem) == path
+
+
+def test_settings_of_a_row_go_before_those_of_data_and_defaults(table: Path) -> None:
+    gcn, hops = (cell.settings for cell in read_table(table).cells())
+    assert (gcn.hidden, gcn.dropout, gcn.peer, gcn.epochs) == (4, 0.0, True, 6)
+    assert (hops.hidden, hops.family[:13], hops.peer) == (8, "Walk(length=2", False)
+
+
+def test_a_row_of_the_defaults_alone_is_run(table: Path) -> None:
+    table.write_text(TABLE + '\n[[row]]\nname = "defaults"\npeer = true\n')
+    assert [cell.row.name for cell in read_table(table).cells()] == ["GCN", "two hops", "defaults"]
+
+
+def test_a_table_is_run_resumed_and_written(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--out", str(out)]
+    assert main([*line, "--row", "GCN"]) == 0
+    first = json.loads((out / "karate.json").read_text())["records"]
+    before = (out / "karateclub-gcn" / "metrics.json").read_bytes()
+    assert main(line) == 0
+    assert (out / "karateclub-gcn" / "metrics.json").read_bytes() == before
+    found = json.loads((out / "karate.json").read_text())["records"]
+    assert found[0] == first[0]
+    assert [one["row"] for one in found] == ["GCN", "two hops"]
+    runs = json.loads(before)["runs"]
+    ours = [100 * run["test_metric"] for run in runs if run["model"] == "outerconv"]
+    assert found[0]["mean"] == pytest.approx(sum(ours) / 2)
+    assert found[0]["at_peer"] is True
+    assert found[0]["at_published"] is False
+    text = (out / "karate.md").read_text()
+    assert "| GCN | 2 |" in text
+    assert f"GCN is {99.9 - found[0]['mean']:.1f} below the paper." in text
+    assert "- Nobody, table 0" in text
+    assert "- two hops: no peer" in text
+    assert "karate.md" in capsys.readouterr().out
+
+
+def test_a_part_of_a_table_leaves_the_rest(table: Path) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--out", str(out)]
+    assert main(line) == 0
+    whole = (out / "karate.json").read_bytes(), (out / "karate.md").read_text()
+    assert main([*line, "--row", "two hops"]) == 0
+    assert ((out / "karate.json").read_bytes(), (out / "karate.md").read_text()) == whole
+    assert f"Written by `outerconv reproduce {table}`" in whole[1]
+    table.write_text(TABLE.replace("hidden = 8", "hidden = 6").replace("walk(2)", "walk(1)"))
+    (out / "karateclub-gcn").rename(out / "elsewhere")
+    assert main([*line, "--row", "GCN", "--seeds", "1"]) == 0
+    found = json.loads((out / "karate.json").read_text())["records"]
+    assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
+
+
+def test_a_cell_with_other_settings_is_refused(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
+    assert main([*line, "--seeds", "1"]) == 0
+    before = (out / "karate.json").read_bytes()
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert "give another --out, or remove it" in said
+    assert "expected seeds=2, got seeds=1" in said
+    assert (out / "karate.json").read_bytes() == before
+
+
+def test_an_interrupted_table_says_the_whole_command(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(experiment: Experiment) -> None:
+        raise Interrupted("stopped in epoch 3")
+
+    monkeypatch.setattr(Experiment, "run", interrupt)
+    out = str(table.parent / "out")
+    line = ["reproduce", str(table), "--row", "GCN", "--row", "two hops", "--out", out]
+    assert main(line) == 130
+    words = "--row GCN --row 'two hops' --out "
+    assert f"go on by: outerconv reproduce {table} {words}{out}" in capsys.readouterr().err
+
+
+def test_the_peer_may_have_fewer_seeds(table: Path) -> None:
+    table.write_text(table.read_text().replace("peer = true", "peer = true\npeer_seeds = 1"))
+    out = table.parent / "out"
+    line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
+    assert main(line) == 0
+    found = json.loads((out / "karate.json").read_text())["records"][0]
+    assert (found["seeds"], found["peer"]["seeds"], found["peer"]["gap_error"]) == (2, 1, None)
+    runs = json.loads((out / "karateclub-gcn" / "metrics.json").read_text())["runs"]
+    assert [(run["model"], run["seed"]) for run in runs] == [
+        ("outerconv", 0), ("peer", 0), ("outerconv", 1)
+    ]  # fmt: skip
+    assert "| GCN | 2, PyG's 1 |" in (out / "karate.md").read_text()
+    assert main(line) == 0
+    again = ["--seeds", "1", "--out", str(table.parent / "one")]
+    assert main([*line[:-2], *again]) == 0
+
+
+def summary(gap: float, error: float | None) -> dict[str, Any]:
+    model = {key: {"mean": 0.5, "std": None} for key in ("test_metric", "val_metric", "seconds")}
+    return {
+        "metric": "accuracy",
+        "outerconv": {"name": "ours", "seeds": 2, **model},
+        "peer": {"name": "PyG GCNConv", "seeds": 2, **model},
+        "difference": {"seeds": 2, "mean": gap, "standard_error": error},
+        "majority": {"mean": 0.25, "std": 0.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("gap", "error", "verdict"),
+    [(0.01, 0.0, True), (-0.01, 0.02, True), (-0.03, 0.02, False), (0.0, None, True)],
+)
+def test_at_the_peer_is_within_one_standard_error(
+    gap: float, error: float | None, verdict: bool, table: Path
+) -> None:
+    read = read_table(table)
+    found = record(next(read.cells()), summary(gap, error))
+    assert found["at_peer"] is verdict
+    facts = {"versions": {"torch": "1", "torch_geometric": "2"}, "threads": 1, "machine": "a CPU"}
+    facts["command"] = "outerconv reproduce karate"
+    assert ("below PyG's layer" in page(read, [found], facts)) is not verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title = ", "must be TOML"),
+        (TABLE.replace("hidden = 8", "hiden = 8"), "unknown key 'hiden' (did you mean 'hidden'?)"),
+        (
+            TABLE.replace("hidden = 8", "hidden = '8'"),
+            "karate.toml, row 2, KarateClub: hidden has a type: expected a number",
+        ),
+        (TABLE.replace("hidden = 8", "hidden = 0"), "hidden must be positive"),
+        (TABLE.replace("two hops", "GCN"), "rows have names of their own"),
+        (TABLE.replace("data.KarateClub", "data.Karat"), "karate.toml, data: unknown dataset"),
+        ("data = 3\nrow = []\ntitle = 't'\nseeds = 1", "data sets with values, got 3"),
+        (TABLE.partition("[[row]]")[0] + "[row]\nname = 'a'", "each under [[row]], got [row]"),
+        (TABLE.replace("row.on.KarateClub", "row.on.Cora"), "row 2 is on data sets of the table"),
+        (TABLE.replace("seeds = 2", "seeds = 0"), "seeds >= 1"),
+        (TABLE.replace("seeds = 2", 'seeds = "2"'), "seeds >= 1, got '2'"),
+        (TABLE.replace("value = 99.9", "value = 999"), "value is: expected a number in percent"),
+        (TABLE.replace('title = "Karate"', ""), "title"),
+        (TABLE.replace('name = "two hops"', ""), "row 2 has a name"),
+        (TABLE.replace('family = "walk(2)"', "family = 3"), "row 2: family has a type"),
+        (TABLE.replace('"two hops"', '["two", "hops"]'), "row 2: name has a type"),
+        (TABLE.replace('"no peer"', "3"), "row 2: note has a type: expected str, got int"),
+        (TABLE.replace("peer = true", 'peer = "yes"'), "row 1: peer has a type"),
+        (TABLE.replace('"Karate"', "[1]"), "title has a type: expected str, got list"),
+        (TABLE.replace("seeds = 2", "seeds = 2\nabout = 3"), "about has a type"),
+        (TABLE.replace("hidden = 4", "split = 3"), "defaults: split has a type"),
+        (TABLE.replace("dropout = 0.0", "split = [1]"), "KarateClub: split has a type"),
+        (TABLE.replace("seeds = 2", f"seeds = {'9' * 5000}"), "must be TOML"),
+        (f"title = {'[' * 5000}", "must be TOML"),
+        (TABLE.replace(', source = "Nobody, table 0"', ""), "KarateClub: source is"),
+        (TABLE.replace('"Nobody, table 0"', "3"), "paper and table, as text, got 3"),
+        (TABLE.replace("value = 99.9", 'value = "99.9"'), "value is: expected a number in percent"),
+        (TABLE.replace("std = 0.1", 'std = "x"'), "std is: expected a number"),
+    ],
+)
+def test_what_is_no_table_is_refused(
+    text: str, words: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.write_text(text)
+    assert main(["reproduce", str(table), "--out", str(table.parent / "out")]) == 2
+    assert words in capsys.readouterr().err
+    assert not (table.parent / "out").exists()
+
+
+def test_the_wheel_has_every_table() -> None:
+    project = Path(__file__).parents[3] / "pyproject.toml"
+    held = read_toml(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for path in shipped_tables():
+        assert held[f"examples/tables/{path.name}"] == f"pyg_outerconv/_tables/{path.name}"
+
+
+def test_tables_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce"]) == 0
+    assert "planetoid" in capsys.readouterr().out
+    assert main(["reproduce", "planetoids"]) == 2
+    assert "did you mean 'planetoid'" in capsys.readouterr().err
+    assert main(["reproduce", "planetoid", "--row", "GCNN"]) == 2
+    assert "did you mean 'GCN'" in capsys.readouterr().err

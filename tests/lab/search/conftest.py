@@ -1,0 +1,35 @@
+"""What tests of the search share: no data beside what is embedded, and short searches."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyg_outerconv.lab import data
+
+pytest.importorskip("optuna")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _soon():
+    """The sampler models what was found, and trials are compared, after two of them."""
+    from pyg_outerconv.lab.search import studies
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(studies, "RANDOM_TRIALS", 2)
+        patch.setattr(studies, "COMPARED_TRIALS", 2)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch):
+    """Figures take seconds; searches of a whole module, and those of the guide, have theirs."""
+    from pyg_outerconv.lab.search import search
+
+    monkeypatch.setattr(search, "make_page", lambda report: "<!doctype html>")

@@ -1,0 +1,150 @@
+"""The grammar of bases: each mix is a family that training takes, with the matrices it names."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+
+from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.families import parse_family
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.search.contestants import contestants
+from pyg_outerconv.lab.search.grammar import (
+    BOTH,
+    DIRECTIONS,
+    FORWARD,
+    HEADS,
+    MOST_STEPS,
+    NEIGHBOURS,
+    NONE,
+    REVERSE,
+    Mix,
+    neighbours_for,
+    stacked,
+    terms_of,
+    terms_text,
+)
+from pyg_outerconv.lab.search.space import Bounds, starts
+from pyg_outerconv.lab.search.studies import Studies
+from pyg_outerconv.lab.train import Settings
+from pyg_outerconv.lab.train.family_options import make_family
+
+EDGES = torch.tensor([[0, 1, 2, 3, 3, 1], [1, 2, 0, 0, 2, 3]])
+N = 4
+
+
+def dense(text: str) -> torch.Tensor:
+    made = parse_family(text)
+    return made.basis_of(
+        data.load("KarateClub").data.__class__(edge_index=EDGES, num_nodes=N)
+    ).to_dense()
+
+
+def adjacency() -> torch.Tensor:
+    a = torch.zeros(N, N)
+    a[EDGES[0], EDGES[1]] = 1.0
+    return a
+
+
+@pytest.mark.parametrize("neighbours", [NONE, *NEIGHBOURS])
+def test_every_mix_is_a_family_that_training_takes(neighbours):
+    for direction, high_pass, heads, identity, steps in product(
+        DIRECTIONS, (False, True), HEADS, (False, True), range(1, MOST_STEPS + 1)
+    ):
+        mix = Mix(neighbours, steps, direction, high_pass, heads, identity)
+        made = make_family(mix.text)
+        ways = 2 if direction == BOTH else 1
+        labels = ways * (steps * (neighbours != NONE) + high_pass + heads)
+        assert made.num_bases == (labels + identity or 1)
+        assert parse_family(terms_text(repr(made))) == made
+        assert parse_family(stacked(terms_of(repr(made)))) == made
+        assert len(terms_of(repr(made))) == len(mix.terms)
+
+
+def test_matrices_of_the_terms():
+    a = adjacency()
+    mean = a / a.sum(0, keepdim=True)
+    walk = a / a.sum(1, keepdim=True)
+    loops = a + torch.eye(N)
+    scale = loops.sum(0).rsqrt()
+    gcn = scale[:, None] * loops * scale[None]
+    for name, step in {"mean": mean, "walk": walk, "sum": a, "gcn": gcn}.items():
+        for steps in (1, 2):
+            found = dense(Mix(name, steps, identity=False).text)
+            wanted = torch.stack([torch.linalg.matrix_power(step, n + 1) for n in range(steps)])
+            torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(
+        dense(Mix(high_pass=True, identity=False).text)[0], torch.eye(N) - gcn
+    )
+
+
+def test_directions_turn_the_edges():
+    forward, reverse, both = (
+        dense(Mix("mean", direction=way, identity=False).text) for way in (FORWARD, REVERSE, BOTH)
+    )
+    against = adjacency().t()
+    torch.testing.assert_close(reverse[0], against / against.sum(0, keepdim=True))
+    torch.testing.assert_close(both, torch.cat([forward, reverse]))
+
+
+def test_a_mix_without_terms_is_the_identity():
+    assert Mix(identity=False).text == "identity"
+    assert stacked([]) == "identity"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"neighbours": "cousins"}, {"direction": "up"}, {"steps": 4}, {"heads": 3}]
+)
+def test_what_is_no_mix_is_refused(wrong):
+    with pytest.raises(RefusedValue, match=next(iter(wrong))):
+        Mix(**wrong)
+
+
+def test_relations_stand_where_edges_have_types():
+    karate = data.load("KarateClub")
+    assert neighbours_for(karate) == (NONE, *NEIGHBOURS)
+    karate.data.edge_type = torch.arange(karate.data.num_edges) % 3
+    assert "relation" in neighbours_for(karate)
+    assert make_family(Mix("relation", num_relations=3).text).num_bases == 4
+
+
+@pytest.mark.parametrize("is_directed", [False, True])
+def test_first_trials_take_turns_with_drawn_ones(is_directed, tmp_path):
+    """Every contestant has as many of its own; a trial that was killed is drawn again."""
+    base = Settings("KarateClub", "GCN()", "public").as_dict()
+    bounds = Bounds(base, (NONE, *NEIGHBOURS), is_directed=is_directed, max_hidden=32)
+    studies = Studies(tmp_path / "study.db", ["outerconv", "gat"], 0)
+    for contestant in contestants(["gat"]):
+        firsts = contestant.starts(bounds)
+        assert len(firsts) == len(starts(bounds)) == (8 if is_directed else 4)
+        given, drawn = [], []
+        for number in range(3 * len(firsts) // 2):
+            killed = studies.begin(contestant.name, firsts)
+            contestant.draw(killed, bounds)
+            studies.drop_unfinished()
+            trial = studies.begin(contestant.name, firsts)
+            candidate = contestant.draw(trial, bounds)
+            if number % 3 < 2:
+                first = firsts[len(given)]
+                assert trial.params == {name: first[name] for name in trial.params}
+            (drawn if number % 3 == 2 else given).append(candidate)
+            studies.note(trial, candidate)
+            studies.end(contestant.name, trial, [{"val_metric": number / 10}], wall=1.0)
+        assert len(set(given)) == len(firsts), "no two first trials are the same"
+        assert not {candidate.settings.lr for candidate in drawn} & {0.01, 3e-3}
+        if contestant.name == "outerconv":
+            texts = [terms_text(candidate.settings.family) for candidate in given]
+            assert texts[:2] == ["identity", "gcn"]
+            assert len(set(texts)) == len(texts)
+            assert {(one.settings.depth, one.settings.lr) for one in given} == {(2, 0.01)}
+
+
+def test_peers_have_as_many_first_trials_as_there_are_terms_to_try():
+    base = Settings("KarateClub", "GCN()", "public").as_dict()
+    for number in range(60):
+        terms = tuple(f"walk({steps})" for steps in range(number))
+        bounds = Bounds(base, (NONE, *NEIGHBOURS), terms=terms)
+        counts = {len(one.starts(bounds)) for one in contestants(["mlp", "gcn", "gat"])}
+        assert counts == {number + 4}

@@ -1,0 +1,247 @@
+"""Terms of the user's own in a search: drawn, told, trained again, and refused in time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from own_modules import CODE, forget, nothing_stays
+from short_search import LINE, numbers, plan, searched
+
+from pyg_outerconv import files
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.own_code import import_own
+from pyg_outerconv.lab.search import studies
+from pyg_outerconv.lab.search.contestants import contestants
+from pyg_outerconv.lab.search.grammar import DIRECTIONS, NEIGHBOURS, NONE, terms_of, terms_text
+from pyg_outerconv.lab.search.own_terms import drawn_terms, read_terms
+from pyg_outerconv.lab.search.page import make_page
+from pyg_outerconv.lab.search.search import Search
+from pyg_outerconv.lab.search.space import Bounds, choice_of
+from pyg_outerconv.lab.search.studies import Studies
+from pyg_outerconv.lab.train import Settings
+from pyg_outerconv.lab.train.config_file import read_toml
+
+TERMS = ("into_hubs(threshold=2)", "diffusion(alpha=0.1, length=10)")
+KNOWN = {"neighbours", "high_pass", "heads", "steps", "identity", "direction", "depth", "hidden"}
+KNOWN |= {"layer_norm", "dropout", "skip", "deep_skip", "input_dropout", "normalize_features"}
+KNOWN |= {"lr", "weight_decay"}
+OWN = ["--import", "mine_hubs.py", "--term", "into_hubs(2)", "--term", "diffusion(ppr, alpha=0.1)"]
+
+
+@pytest.fixture(autouse=True)
+def _hubs():
+    with nothing_stays():
+        Path("mine_hubs.py").write_text(CODE)
+        yield
+
+
+def bounds_of(terms=(), **facts):
+    base = Settings("KarateClub", "GCN()", "public").as_dict()
+    return Bounds(base, (NONE, *NEIGHBOURS), **{"max_hidden": 32, "terms": terms, **facts})
+
+
+def drawn(folder, bounds, trials):
+    """The parameters of the first trials, and what family each is; all reach alike."""
+    folder.mkdir()
+    found = Studies(folder / "study.db", ["outerconv"], 0)
+    (ours,) = contestants([])
+    for _ in range(trials):
+        trial = found.begin("outerconv", ours.starts(bounds))
+        found.note(trial, ours.draw(trial, bounds))
+        found.end("outerconv", trial, [{"val_metric": 0.5}], wall=1.0)
+    return [
+        (trial["parameters"], terms_text(trial["settings"]["family"]))
+        for trial in found.finished("outerconv")
+    ]
+
+
+# What is drawn ------------------------------------------------------------------------------------
+
+
+def test_without_terms_draws_are_what_they_were(tmp_path, monkeypatch):
+    """By numbers that were written down."""
+    monkeypatch.setattr(studies, "RANDOM_TRIALS", 10)
+    made = drawn(tmp_path / "run", bounds_of(is_directed=True), 11)
+    mean = "walk(length=1, norm='target', powers=(1,))"
+    turned = (f"{way}({term})" for way in ("reverse", "directed") for term in (mean, "high_pass"))
+    beside = [f"stack(identity, {term})" for term in (mean, "high_pass", *turned)]
+    given = [text for number, (_, text) in enumerate(made) if number % 3 < 2]
+    assert given == ["identity", "gcn", *beside]
+    drawn_between = [
+        (
+            "stack(directed, directed(high_pass), directed(gat(heads=4)))",
+            0.03250330301576831,
+            0.00141064551166746,
+        ),
+        (
+            "stack(walk(length=3, norm=None, powers=(1, 2, 3)), gat(heads=8))",
+            0.004817444217437733,
+            0.0022223983348807143,
+        ),
+        ("stack(identity, directed(gat(heads=4)))", 0.008521008270083738, 6.217795503377933e-05),
+    ]
+    for (parameters, text), (family, lr, decay) in zip(made[2:9:3], drawn_between, strict=True):
+        assert text == family
+        assert (parameters["lr"], parameters["weight_decay"]) == pytest.approx((lr, decay), 1e-12)
+        assert set(parameters) <= KNOWN
+
+
+def test_terms_are_choices_of_their_own(tmp_path, monkeypatch):
+    """Each stands in some bases and not in others, with and without the identity, unturned."""
+    monkeypatch.setattr(studies, "RANDOM_TRIALS", 200)
+    terms = ("walk(length=3)", "reverse(walk(length=3))")
+    made = drawn(tmp_path / "run", bounds_of(terms, is_directed=True), 100)
+    for term in terms:
+        having = [text for _, text in made if term in terms_of(text)]
+        assert 20 < len(having) < 80
+        assert 5 < sum("identity" in terms_of(text) for text in having) < len(having) - 5
+    for parameters, text in made:
+        assert [term for term in terms if parameters[choice_of(term)]] == [
+            term for term in terms_of(text) if term in terms
+        ]
+    alone = [parameters for parameters, text in made if set(terms_of(text)) <= {*terms, "identity"}]
+    assert alone
+    assert all("direction" not in parameters for parameters in alone[3:])
+
+
+def test_a_search_begins_with_each_term_beside_the_identity(tmp_path):
+    terms = ("walk(length=3)", "diffusion(alpha=0.1, length=10)")
+    made = [text for _, text in drawn(tmp_path / "run", bounds_of(terms), 6)]
+    firsts = ["identity", *(f"stack(identity, {term})" for term in terms), "gcn"]
+    assert [made[number] for number in (0, 1, 3, 4)] == firsts
+    assert made[5] not in firsts
+
+
+def test_what_is_drawn_anyway_is_known():
+    found = drawn_terms(bounds_of(is_directed=True))
+    assert {"identity", "gcn", "reverse(gcn)", "directed(gat(8))", "high_pass"} <= found
+    assert len(found) == 1 + len(DIRECTIONS) * (3 * len(NEIGHBOURS) + 3)
+    assert not any("gat" in text for text in drawn_terms(bounds_of(has_features=False)))
+    assert not any("reverse" in text for text in drawn_terms(bounds_of()))
+
+
+def test_heads_that_do_not_share_every_width_are_not_drawn():
+    assert bounds_of(max_hidden=32).heads == (0, 4, 8)
+    assert bounds_of(max_hidden=12).heads == (0, 4)
+    assert bounds_of(max_hidden=10).heads == (0,)
+    assert bounds_of(has_features=False).heads == (0,)
+
+
+def test_terms_are_read_as_families():
+    assert read_terms(["Walk(length=3)", "relation"], 5) == (
+        "walk(length=3)",
+        "relation(num_relations=5)",
+    )
+
+
+# A search -----------------------------------------------------------------------------------------
+
+
+def test_a_search_with_own_code_is_told_trained_and_gone_on_with(tmp_path, capsys):
+    run, again = tmp_path / "run", tmp_path / "again"
+    assert main(["search", *LINE, *OWN, "--out", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert f"train it: outerconv train --config {run / 'winner.toml'} --import mine_hubs.py" in said
+    assert re.search(r"outerconv trial \d, finalist 1 of 2: [\d.]+ % on 2 seeds", said)
+    trials = files.load_json(run / "trials.json")["trials"]["outerconv"]
+    families = [terms_text(trial["settings"]["family"]) for trial in trials]
+    assert families[1:4:2] == [f"stack(identity, {term})" for term in TERMS]
+    table = (run / "search.md").read_text()
+    for term in TERMS:
+        assert f"| {term}: yes | " in table
+        assert f"Best validation % by {term}: " in said
+    assert f"Terms of one's own: {', '.join(TERMS)}. Imported: mine_hubs.py." in table
+
+    forget()
+    before = numbers(run)
+    assert main(["search", "--resume", "--out", str(run)]) == 2
+    assert "expected --import mine_hubs.py, got no such option" in capsys.readouterr().err
+    assert main(["search", "--resume", "--out", str(run), "--import", "mine_hubs.py"]) == 0
+    assert numbers(run) == before
+
+    forget()
+    train = ["train", "--config", str(run / "winner.toml"), "--out", str(again)]
+    assert main(train) == 2
+    assert "expected --import mine_hubs.py" in capsys.readouterr().err
+    assert not again.exists()
+    assert main([*train, "--import", str(tmp_path / "mine_hubs.py")]) == 0
+    tests = files.load_json(run / "finals.json")["tests"]["outerconv"]
+    for result in files.load_json(again / "metrics.json")["runs"]:
+        assert tests[str(result["seed"])]["test_metric"] == result["test_metric"]
+    settings = files.load_json(again / "config.json")["settings"]
+    assert settings["imports"] == str(tmp_path / "mine_hubs.py")  # where it was found this time
+
+
+@pytest.mark.slow(cases=1)
+def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
+    """With two trials: the identity alone, and the term beside it; the second reaches more."""
+    import_own(["mine_hubs.py"])
+    run = tmp_path / "run"
+    found = searched(run, plan(trials=2, peers=(), terms=TERMS[:1]))
+    winner = read_toml(run / "winner.toml")
+    assert winner["family"] == f"stack(identity, {TERMS[0]})"
+    assert winner["imports"] == "mine_hubs.py"
+    report = found.run()
+    (_, *rows) = report.term_rows()
+    assert [row[0] for row in rows] == ["identity", TERMS[0]]
+    assert any("edges into hubs" in row[0] for row in report.label_rows())
+    page = make_page(report)
+    for shown in (TERMS[0], "edges into hubs", "mine_hubs.py"):
+        assert shown in page
+
+
+@pytest.mark.slow(cases=1)
+def test_a_search_with_terms_that_was_stopped_finds_the_same(tmp_path):
+    import_own(["mine_hubs.py"])
+    chosen = plan(trials=4, peers=(), terms=TERMS)
+    searched(tmp_path / "whole", chosen)
+    found = Search(chosen, tmp_path / "run", log=lambda line: None)
+    try:
+        for _ in range(2):
+            found._trial(found.contestants[0])
+        found.studies.begin("outerconv", found.contestants[0].starts(found.bounds))
+    finally:
+        found.close()
+    searched(tmp_path / "run")
+    assert numbers(tmp_path / "run") == numbers(tmp_path / "whole")
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        (["hub(2)"], "unknown family 'hub'"),
+        (["gcn"], "each --term adds a family to what is drawn: expected one that is not drawn"),
+        (["gat(4)"], "got gat(heads=4)"),
+        (["identity"], "got identity"),
+        (["walk(3)", "Walk(length=3)"], "got walk(length=3)"),
+        (["stack(walk(3), gcn)"], 'expected --term "walk(length=3)" --term "gcn"'),
+        (["gat(6)"], "'gat(heads=6)': heads side by side share out_channels evenly"),
+        (["nearest(3)"], "'nearest(k=3)': Nearest needs positions"),
+        (["relation(2)"], "'relation(num_relations=2)': "),
+        (["grid((3, 3))"], "a graph is read by families of edges"),
+        (["kernel"], "made of functions or modules"),
+        (["walk(2, norm=up)"], "unknown norm 'up'"),
+        (["refuses"], "'refuses(threshold=3)': no graph is good enough"),
+    ],
+)
+def test_what_cannot_be_a_term_is_refused_before_anything_is_written(terms, said, tmp_path, capsys):
+    code = CODE.replace("IntoHubs", "Refuses")
+    wrong = "raise ValueError('no graph is good enough')"
+    Path("mine_refusing.py").write_text(code.replace("count = ", f"{wrong}\n        count = "))
+    options = [word for term in terms for word in ("--term", term)]
+    line = ["search", *LINE, "--import", "mine_refusing.py", *options]
+    assert main([*line, "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_going_on_takes_no_other_terms(tmp_path, capsys):
+    assert main(["search", "--resume", "--out", "x", "--term", "walk(3)"]) == 2
+    assert "no other options, got --term" in capsys.readouterr().err

@@ -1,0 +1,1002 @@
+"""The command line: the main job end to end, and one line for every bad input."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import math
+import os
+import pickle
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+import torch
+from fresh import Fresh
+from torch_geometric import datasets as pyg_datasets
+
+from pyg_outerconv import files
+from pyg_outerconv.families import FAMILIES, parse_family
+from pyg_outerconv.families.family import text_name
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.bench.command import QUICK_REPEATS, REPEATS, TYPES
+from pyg_outerconv.lab.cli import main, outerconv
+from pyg_outerconv.lab.data.source import OPTIONS
+from pyg_outerconv.lab.show import KINDS
+from pyg_outerconv.lab.train import Settings, command, experiment, make_split
+from pyg_outerconv.lab.train.limits import WORDS
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.progress import Progress
+
+QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own, no data, and no network."""
+
+    def no_network(self: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
+    for reader in ("Planetoid", "WebKB"):
+        monkeypatch.setattr(getattr(pyg_datasets, reader), "download", no_network)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "KarateClub", "--out", str(folder), *QUICK]) == 0
+    return folder
+
+
+def test_the_main_job_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *QUICK]) == 0
+    said = capsys.readouterr()
+    assert said.err == "", "a bar or a warning reached something that is no terminal"
+    assert "the copy inside pyg_outerconv is read" in said.out
+    assert "Cora: 2708 nodes, 10556 edges, 7 classes, split public" in said.out
+    assert "±" in said.out
+    folder = Path("runs/cora-gcn-001")
+    summary = json.loads((folder / "metrics.json").read_text())["summary"]
+    assert f"{100 * summary['outerconv']['test_metric']['mean']:.2f} ±" in said.out
+    assert main(["train", *QUICK]) == 0
+    assert Path("runs/cora-gcn-002").is_dir()
+
+
+def test_files_below_the_root_go_before_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tmp_path / "root" / "Planetoid" / "Cora" / "raw"
+    raw.mkdir(parents=True)
+    for file in data.entry("Cora").files:
+        (raw / Path(file).name).write_text("not really")
+    assert main(["train", "--root", str(tmp_path / "root")]) == 2
+    assert "of Cora, by its sha256" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize(
+    ("flags", "family"),
+    [
+        (
+            ["--family", "walk(1)", "--directed"],
+            "Directed(family=Walk(length=1, norm='source', direction='forward', aggr='sum', "
+            "powers=None, add_self_loops=False, as_pyg=False))",
+        ),
+        (
+            ["--family", "stack(gcn, identity)"],
+            "Stack(GCN(norm='sym', add_self_loops=True, improved=False, as_pyg=False), Identity())",
+        ),
+        (["--family", "relation"], "Relation(num_relations=1, norm='mean')"),
+    ],
+)
+def test_families_by_name_and_by_text(flags: list[str], family: str) -> None:
+    assert main(["train", "KarateClub", *flags, *QUICK, "--out", "run"]) == 0
+    assert json.loads(Path("run/config.json").read_text())["settings"]["family"] == family
+    assert main(["predict", "run"]) == 0  # the text gives the family back
+
+
+# Families that read no graph, or have options without defaults.
+NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"} | {
+    *("attention", "linearattention"),
+    *("blocks", "globaltokens", "nearest", "randomlinks", "slidingwindow", "strided", "union"),
+}
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_BY_NAME))
+def test_every_family_trains(name: str) -> None:
+    assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) & NOT_BY_NAME))
+def test_a_name_that_is_not_enough_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--theta", "shared", "--family", "walk"],
+        ["--theta", "low-rank:2"],
+        ["--aggr", "mean"],
+        ["--label-aggr", "mean"],
+        ["--depth", "4", "--skip", "residual", "--layer-norm", "layer"],
+        ["--depth", "1"],
+        ["--skip", "concat", "--layer-norm", "batch"],
+        ["--root-weight"],
+        ["--backend", "reference"],
+        ["--split", "random-40-30-30"],
+        ["--decay", "first"],
+        ["--normalize-features"],
+        ["--patience", "0"],
+    ],
+)
+def test_options_are_taken(flags: list[str]) -> None:
+    assert main(["train", "KarateClub", *flags, *QUICK, "--out", "run"]) == 0
+    metrics = json.loads(Path("run/metrics.json").read_text())
+    backend = "reference" if "reference" in flags else "native"
+    assert metrics["summary"]["backends"] == [backend]
+
+
+def test_a_peer_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "KarateClub", "--peer", *QUICK, "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    assert "PyG GCNConv" in said
+    assert "ours − PyG: 0.00 ± 0.00 points (mean ± standard error), 2 seeds" in said
+
+
+def test_predict_writes_what_the_model_says(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(finished), "--out", "classes.csv"]) == 0
+    with Path("classes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["node"]) for row in rows] == list(range(34))
+    assert all(0.25 <= float(row["probability"]) <= 1 for row in rows)
+    checkpoint = torch.load(finished / "checkpoint.pt", weights_only=True)
+    club = data.load("KarateClub").data
+    test = make_split(club, "public", checkpoint["seed"]).test
+    right = (torch.tensor([int(row["class"]) for row in rows]) == club.y)[test].double().mean()
+    assert float(right) == pytest.approx(checkpoint["test_metric"])
+    assert f"test accuracy {100 * float(right):.2f} %" in capsys.readouterr().out
+    assert main(["predict", str(finished), "--out", "-"]) == 0
+    said = capsys.readouterr()
+    assert said.out == Path("classes.csv").read_text()
+    assert "test accuracy" in said.err
+
+
+def test_datasets_lists_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = tmp_path / "root" / "Amazon" / "Photo" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "amazon_electronics_photo.npz").write_text("not really")
+    assert main(["datasets", "--root", str(tmp_path / "root")]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[2:]}
+    assert set(lines) == {"name", *data.registry()}
+    assert lines["Photo"].endswith("Amazon")
+    assert lines["KarateClub"].endswith("embedded")
+    assert lines["CiteSeer"].endswith("no")
+    assert lines["Cora"].endswith("embedded, for public, random")
+    assert "2708" in lines["Cora"]
+    assert main(["datasets", "--root", str(tmp_path / "root"), "--verify"]) == 2
+    said = capsys.readouterr()
+    assert "Photo: 1 differs" in said.out
+    assert said.err.count("\n") == 1
+    assert main(["datasets", "Cora", "--root", str(tmp_path / "root"), "--verify"]) == 0
+    assert "Photo" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", data.registry())
+def test_a_dataset_is_told_with_the_options_that_it_trains_with(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["datasets", name.lower()]) == 0
+    said = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    entry = data.entry(name)
+    assert said["name"].strip() == f"{name}: {entry.about}"
+    assert said["licence"].strip() == entry.licence
+    for number, split in enumerate(entry.splits):
+        words = said[f"split {split}" + ("" if number else ", the default")].split()
+        if not entry.for_split(split).defaults:
+            assert words[0] == "defaults"
+            continue
+        taken = outerconv.commands["train"].make_context("train", words).params
+        for setting, value in entry.for_split(split).defaults.items():
+            assert taken[setting] == value
+
+
+def test_an_unknown_dataset_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets", "Coraa"]) == 2
+    assert "did you mean 'Cora'" in capsys.readouterr().err
+
+
+SAID_OTHERWISE = {
+    "propagation": "Default: they are not propagated",
+    "pool": "",
+    "out_heads": "default: as many as in others",
+    "root_weight": "default no",
+    "normalize_features": "default no",
+    "peer": "",
+    "undirected": "",
+    "peer_seeds": "default all",
+    "batches": "Default: none",
+    "accumulate": "default: one of each",
+    "device": "default auto",  # what it becomes is in the settings
+}
+
+
+def test_the_help_of_train_tells_the_defaults() -> None:
+    """Click imports no settings, so that --help is quick: the texts are compared here."""
+    options = {option.name: option for option in outerconv.commands["train"].params}
+    for setting in fields(Settings):
+        if setting.default is MISSING:
+            continue
+        text = getattr(options[setting.name], "help", "") or ""
+        default = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
+        said = SAID_OTHERWISE.get(setting.name, f"default {default}.")
+        assert said in text, (setting.name, text)
+
+
+@pytest.mark.parametrize(
+    "command", ["show", "bench", "bench --compare", "predict", "predict --out"]
+)
+@pytest.mark.parametrize(("name", "words"), [("a\0b.svg", "no NUL"), ("~nobody-at-all/x", "home")])
+def test_names_that_no_file_has_are_refused(
+    command: str, name: str, words: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = {
+        "show": ["--out", name],
+        "bench": ["--quick", "--out", name],
+        "bench --compare": ["--quick", "--compare", name],
+        "predict": [name],
+        "predict --out": [str(finished), "--out", name],
+    }[command]
+    assert main([command.split()[0], *flags]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--label", "0 to 0"),
+        ("--seed", "[0, 2^32)"),
+        ("--seed=-1", "[0, 2^32)"),
+        (f"--shape={'9' * 5000}", "--shape is integers"),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused(
+    flag: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", flag, *([] if "=" in flag else ["9" * 25])]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_families_lists_equations_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families"]) == 0
+    said = capsys.readouterr().out
+    for family in FAMILIES.values():
+        assert text_name(family) in said
+        assert family.equation in said
+    assert "length=2, norm='source'" in said
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families", name]) == 0
+    said = capsys.readouterr().out
+    assert FAMILIES[name].equation in said
+    for option in fields(FAMILIES[name]):
+        assert f"  {option.name}: " in said or not option.init
+    if "in Python" not in said:
+        (text,) = re.findall(r'^example: --family "?(.*?)"?$', said, re.MULTILINE)
+        assert isinstance(parse_family(text), FAMILIES[name])
+
+
+def test_an_option_is_described_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["families", "Walk"]) == 0
+    said = capsys.readouterr().out
+    assert "  length: integer, default 2\n      L, at most 10,000." in said
+    assert "see Walk" not in said
+    assert main(["families", "wolk"]) == 2
+    assert "did you mean 'walk'" in capsys.readouterr().err
+
+
+HELP = """
+import sys
+from pyg_outerconv.lab.cli import main, outerconv
+for name in ("", *outerconv.commands):
+    for words, code in (["--help"], 0), (["--bogus"], 2), (["--length", "2"], 2):
+        assert main([name, *words] if name else words) == code
+        assert "torch" not in sys.modules, (name, words)
+for words in ["train", "--lr", "x"], ["train", "--sedes", "3"], ["trian"]:
+    assert main(words) == 2
+    assert "torch" not in sys.modules, words
+"""
+
+
+def test_help_and_mistyped_options_do_not_wait_for_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELP],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage: outerconv train" in done.stdout
+
+
+NOISE = """
+import sys, warnings
+sys.warnoptions.clear()
+warnings.resetwarnings()
+from pyg_outerconv.lab.cli import main, outerconv
+
+@outerconv.command("noisy")
+def noisy():
+    for _ in range(3):
+        with warnings.catch_warnings():  # after which Python forgets which ones it has shown
+            pass
+        warnings.warn("this will change", FutureWarning)
+        warnings.warn("look at this", UserWarning)
+    return 0
+
+before = list(warnings.filters)
+assert main(["noisy"]) == 0
+assert warnings.filters == before
+"""
+
+
+@pytest.mark.parametrize(("rank", "count"), [("", 1), ("0", 1), ("1", 0)])
+def test_warnings_come_once_and_not_those_of_what_will_change(
+    rank: str, count: int, fresh: Fresh
+) -> None:
+    done = fresh(NOISE, **({"RANK": rank} if rank else {}))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("UserWarning: look at this") == count
+    assert "will change" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train", (*(word for known in WORDS.values() for word in known), data.ROOT_VARIABLE)),
+        ("show", (*KINDS, data.EMBEDDED)),
+        ("bench", (*TYPES, f"default {REPEATS}, with --quick {QUICK_REPEATS}")),
+    ],
+)
+def test_help_names_all_values(
+    command: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The options are declared without importing what they name."""
+    assert main([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for word in words:
+        assert word in said
+
+
+def test_settings_are_the_options_of_train() -> None:
+    taken = {option.name for option in outerconv.commands["train"].params}
+    own = {*OPTIONS, "directed", "root", "out", "resume", "config", "tensorboard", "import"}
+    assert taken - (own - {"undirected"}) == {s.name for s in fields(Settings)} - {"imports"}
+
+
+BAD = {
+    "unknown dataset": (["Coraa"], "did you mean 'Cora'"),
+    "unknown family": (["KarateClub", "--family", "wolk"], "did you mean 'walk'"),
+    "family text": (["KarateClub", "--family", "walk(2"], "walk"),
+    "option of a family as a flag": (
+        ["KarateClub", "--family", "walk", "--length", "2"],
+        'options of a family are written in its text: --family "walk(length=3)"',
+    ),
+    "option of a family, switched off": (
+        ["KarateClub", "--no-add-self-loops"],
+        "options of a family are written in its text",
+    ),
+    "mistyped option": (["KarateClub", "--sedes", "3"], "--seeds"),
+    "option of another family": (["KarateClub", "--family", "gcn(length=2)"], "length"),
+    "value of an option": (["KarateClub", "--family", "walk(length='x')"], "integer"),
+    "value out of range": (["KarateClub", "--family", "walk(-1)"], ">= 0"),
+    "a family of no family": (["KarateClub", "--family", "directed(3)"], "expected a family"),
+    "a length of no number": (["KarateClub", "--family", "walk(2.5)"], "expected integer"),
+    "options in stars": (["KarateClub", "--family", "gcn(**{'norm': 'target'})"], "name=value"),
+    "a theta of many digits": (["KarateClub", "--theta", "low-rank:" + "9" * 5000], "low-rank"),
+    "unknown theta": (["KarateClub", "--theta", "ful"], "did you mean 'full'"),
+    "theta that does not divide": (["KarateClub", "--theta", "block-diagonal:5"], "34"),
+    "unknown aggr": (["KarateClub", "--aggr", "summ"], "did you mean 'sum'"),
+    "unknown backend": (["KarateClub", "--backend", "nativ"], "did you mean 'native'"),
+    "unknown split": (["KarateClub", "--split", "publik"], "did you mean 'public'"),
+    "split too large": (["KarateClub", "--split", "random"], "at least 20 nodes of class"),
+    "unknown device": (["KarateClub", "--device", "cpuu"], "did you mean 'cpu'"),
+    "absent device": (["KarateClub", "--device", "cuda:99"], "is not here"),
+    "unknown norm": (["KarateClub", "--layer-norm", "batchnorm"], "did you mean 'batch'"),
+    "negative lr": (["KarateClub", "--lr", "-1"], "> 0"),
+    "lr that is no number": (["KarateClub", "--lr", "x"], "'x' is not a valid float"),
+    "no seeds": (["KarateClub", "--seeds", "0"], ">= 1"),
+    "dropout of all": (["KarateClub", "--dropout", "1"], "[0, 1)"),
+    "no peer": (["KarateClub", "--family", "diffusion", "--peer"], "leave --peer out"),
+    "edge types": (["KarateClub", "--family", "relation(3)"], "edge_type"),
+    "missing data": (["Cornell"], "WebKB/cornell/raw"),
+    "unwritable folder": (["KarateClub", "--out", "file/run"], "writable"),
+    "occupied folder": (["KarateClub", "--out", "occupied"], "--resume"),
+    "nothing to resume": (["--resume", "--out", "nowhere"], "not a run folder"),
+    "resume without a folder": (["--resume"], "--out RUN_DIR"),
+    "an lr beyond numbers": (["KarateClub", "--lr", "1e300"], "lr has a maximum"),
+    "a decay beyond numbers": (["KarateClub", "--weight-decay", "1e300"], "has a maximum"),
+    "too deep": (["KarateClub", "--depth", "100000"], "<= 256"),
+    "too wide": (["KarateClub", "--hidden", "1" + "0" * 12], "<= 16384"),
+    "too large": (["KarateClub", "--depth", "256", "--hidden", "16384"], "depth × hidden²"),
+    "too many seeds": (["KarateClub", "--seeds", "1000000000"], "<= 10000"),
+    "too long": (["KarateClub", "--epochs", "1" + "0" * 400], "<= 1000000"),
+    "a folder with NUL": (["KarateClub", "--out", "a\0b"], "no NUL"),
+    "a root with NUL": (["Cornell", "--root", "a\0b"], "no NUL"),
+    "nobody's folder": (["KarateClub", "--out", "~nobody-at-all/run"], "home folder"),
+    "nobody's root": (["Cornell", "--root", "~nobody-at-all/run"], "home folder"),
+    "a name too long": (["KarateClub", "--out", "a" * 300], "writable"),
+    "shares of many digits": (["KarateClub", "--split", "random-" + "9" * 5000 + "-1-1"], "split"),
+    "an empty family": (["KarateClub", "--family", ""], "a family is a name"),
+    "an empty folder": (["KarateClub", "--out", ""], "--out must name a folder"),
+    "fan-outs of no samples": (["KarateClub", "--fan-outs", "3"], "expected batches neighbor"),
+    "parts of no samples": (["KarateClub", "--parts", "3"], "random-nodes or clusters or blocks"),
+    "parts of other samples": (
+        ["KarateClub", "--batches", "random-nodes", "--parts-per-batch", "2"],
+        "expected batches clusters or blocks, got batches random-nodes",
+    ),
+    "a batch of no samples": (["KarateClub", "--batch-size", "3"], "expected batches neighbor"),
+    "unknown flag": (["KarateClub", "--bogus"], "--bogus"),
+    "abbreviated flag": (["KarateClub", "--epo", "3"], "--epo"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_in_one_line(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags, words = BAD[case]
+    Path("file").write_text("")
+    Path("occupied").mkdir()
+    Path("occupied/mine").write_text("")
+    assert main(["train", *flags]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("outerconv")
+    assert ": error: " in said.err
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert not Path("runs").exists()
+    assert [path.name for path in Path("occupied").iterdir()] == ["mine"]
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    config = files.load_json(folder / "config.json")
+    change_file(folder, settings={**config["settings"], **changes})
+
+
+def change_file(folder: Path, name: str = "config.json", **changes: object) -> None:
+    """Change a file as who forges its checksum too."""
+    files.save_json(folder / name, {**files.load_json(folder / name), **changes})
+
+
+def change_config_and_checkpoint(folder: Path, **changes: object) -> None:
+    change_config(folder, **changes)
+    change_checkpoint(folder, settings=files.load_json(folder / "config.json")["settings"])
+
+
+def change_checkpoint(folder: Path, **changes: object) -> None:
+    content = files.load_tensors(folder / "checkpoint.pt")
+    files.save_tensors(folder / "checkpoint.pt", {**content, **changes})
+
+
+def with_nan(folder: Path) -> None:
+    parameters = files.load_tensors(folder / "checkpoint.pt")["parameters"]
+    first = next(iter(parameters.values()))
+    first.view(-1)[-1] = math.nan
+    change_checkpoint(folder, parameters=parameters)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+SPOIL = {
+    "another family": (
+        lambda run: change_config(run, family="Walk(length=2)"),
+        'expected family="Walk(length=2)"',
+    ),
+    "another width": (lambda run: change_config(run, hidden=9), "expected hidden=9, got hidden=8"),
+    "other channels": (lambda run: change_checkpoint(run, in_channels=7), "expected (7, 4)"),
+    "another graph": (lambda run: change_checkpoint(run, fingerprint="0"), "of this graph"),
+    "other parameters": (lambda run: change_checkpoint(run, parameters={}), "must fit the model"),
+    "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
+    "a damaged checkpoint": (lambda run: (run / "checkpoint.pt").write_text("x"), "checksum"),
+    "a tensor": (lambda run: torch.save(torch.ones(1), run / "checkpoint.pt"), "checksum"),
+    "a tensor, sealed": (
+        lambda run: files.save_tensors(run / "checkpoint.pt", torch.ones(1)),
+        "Tensor",
+    ),
+    "NaN": (with_nan, "must be finite"),
+    "infinite features": (
+        lambda run: change_checkpoint(
+            run,
+            parameters={
+                name: torch.full_like(value, 3e38)
+                for name, value in files.load_tensors(run / "checkpoint.pt")["parameters"].items()
+            },
+        ),
+        "must be finite",
+    ),
+    "a code of its own": (
+        lambda run: (run / "checkpoint.pt").write_bytes(pickle.dumps(shutil.rmtree)),
+        "checksum",
+    ),
+    "a pipe": (lambda run: make_pipe(run / "checkpoint.pt"), "no regular file"),
+    "a folder": (lambda run: make_folder(run / "checkpoint.pt"), "no regular file"),
+    "a configuration in a pipe": (lambda run: make_pipe(run / "config.json"), "no regular file"),
+    "damaged configuration": (lambda run: (run / "config.json").write_text("{"), "JSON"),
+    "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "checksum"),
+    "another format": (lambda run: change_file(run, format=1), "format 3"),
+    "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
+    "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
+    "data of another kind": (lambda run: change_file(run, data=[]), "data with its root"),
+    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 3"),
+    "a number as text": (lambda run: change_checkpoint(run, test_metric="x"), "format 3"),
+    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 3"),
+    "an odd setting": (lambda run: change_config(run, colour="red"), "colour"),
+}
+
+
+@pytest.mark.parametrize("case", SPOIL)
+def test_a_run_that_does_not_fit_is_refused(
+    case: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    spoil, words = SPOIL[case]
+    spoil(Path("run"))
+    assert main(["predict", "run"]) == 2
+    said = capsys.readouterr()
+    assert words.replace('"', "'") in said.err.replace('"', "'")
+    assert said.err.count("\n") == 1
+    assert not Path("run/predictions.csv").exists()
+
+
+def change_record(run: Path, **changes: object) -> None:
+    runs = files.load_json(run / "metrics.json")["runs"]
+    runs[1].update(changes)
+    change_file(run, "metrics.json", runs=runs)
+
+
+def under_way(run: Path, **changes: object) -> None:
+    """As if the last seed were under way."""
+    config = files.checksum(files.load_json(run / "config.json"))
+    change_file(run, "metrics.json", runs=files.load_json(run / "metrics.json")["runs"][:1])
+    of_its_own = {"config": config, "model": "outerconv", "seed": 1, "epoch": 0, "seconds": 0.0}
+    rest = {part: {} for part in ("parameters", "optimizer", "history", "best", "random")}
+    files.save_tensors(run / "partial.pt", {**of_its_own, **rest, **changes})
+
+
+SPOIL_RESUME = {
+    "no runs": (lambda run: change_file(run, "metrics.json", runs=None), "must hold runs"),
+    "runs that are none": (
+        lambda run: change_file(run, "metrics.json", runs=[{}]),
+        "a record for each seed",
+    ),
+    "metrics of another run": (
+        lambda run: change_file(run, "metrics.json", config="0" * 64),
+        "must be of the run",
+    ),
+    "a seed twice": (lambda run: change_record(run, seed=0), "has a seed once"),
+    "a picture that is a folder": (
+        lambda run: make_folder(run / "curves.png"),
+        "the run folder must be writable",
+    ),
+    "metrics in a pipe": (lambda run: make_pipe(run / "metrics.json"), "no regular file"),
+    "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
+    "a seed under way of another model": (under_way, "of the seed under way"),
+    "a seed under way of another run": (
+        lambda run: under_way(run, config="0" * 64),
+        "must be of the run",
+    ),
+    "a seed under way that is none": (
+        lambda run: under_way(run, history=[]),
+        "of the seed under way",
+    ),
+}
+IMPOSSIBLE = {
+    "model": ["peer", 3, None],
+    "seed": [-1, 2, 0.0, "0", True, None],
+    "test_metric": [1.5, -0.1, "0.5", None, True, [0.5]],
+    "val_metric": [2, "x", {}],
+    "val_loss": [0.0, "1", None],
+    "best_epoch": [0, 16, 1.5, "1", True],
+    "epochs": [0, 14, 10**9, "15"],
+    "seconds": [-1.0, "1"],
+    "history": [[], {}, {"val_loss": [1.0] * 15}, None],
+}
+SPOIL_RESUME |= {
+    f"{name} = {value!r}": (
+        lambda run, name=name, value=value: change_record(run, **{name: value}),
+        "a record for each seed",
+    )
+    for name, values in IMPOSSIBLE.items()
+    for value in values
+}
+
+
+@pytest.mark.parametrize("case", SPOIL_RESUME)
+def test_a_run_that_cannot_go_on_is_refused(
+    case: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    spoil, words = SPOIL_RESUME[case]
+    spoil(Path("run"))
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_damage_and_edits_of_a_run_are_noticed(
+    seed: int, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(seed)
+    shutil.copytree(finished, "run")
+    under_way(Path("run"))
+    name = ("config.json", "metrics.json", "partial.pt", "checkpoint.pt")[seed % 4]
+    path = Path("run", name)
+    content = path.read_bytes()
+    if name.endswith("json"):  # a digit, so that it is JSON still
+        places = [i for i, byte in enumerate(content) if chr(byte) in "123456789"]
+        place = draw.choice(places)
+        changed = content[:place] + bytes([content[place] - 1]) + content[place + 1 :]
+    else:
+        place = draw.randrange(len(content))
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    path.write_bytes(draw.choice([changed, content[:place], changed]))
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert f"run/{name} must be as outerconv wrote it" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "zz"), ("split", "x")])
+def test_a_run_of_settings_that_are_not_here_is_refused(
+    name: str, value: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    change_config(Path("run"), **{name: value})
+    assert main(["train", "--resume", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert f"unknown {name}" in said
+    assert said.count("\n") == 1
+
+
+def test_a_file_that_torch_warns_of_is_refused_in_one_line(finished: Path) -> None:
+    shutil.copytree(finished, "run")
+    files.save_tensors(Path("run/checkpoint.pt"), {"a": Path})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["predict", "run"]) == 2
+
+
+# Beginning, stopping and going on -----------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than these runs."""
+    monkeypatch.setattr(experiment, "can_draw", lambda: False)
+
+
+def numbers_of(run: str | Path) -> list[dict[str, object]]:
+    """The records of a run, but for the time it took."""
+    runs = files.load_json(Path(run, "metrics.json"))["runs"]
+    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_a_folder_with_a_configuration_alone_goes_on(finished: Path) -> None:
+    Path("run").mkdir()
+    shutil.copy(finished / "config.json", "run")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("name", ["config.json", "partial.pt"])
+@pytest.mark.parametrize("suffix", ["", ".0123abcd"])
+def test_what_a_killed_process_left_is_swept(name: str, suffix: str, finished: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    Path("run").mkdir()
+    gone = Path(f"run/.{name}.{ended.pid}{suffix}")
+    living = Path(f"run/.{name}.{os.getppid()}{suffix}")
+    for path in (gone, living):
+        path.write_text("half")
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0  # begins anew
+    assert not gone.exists()
+    assert living.exists()
+    gone.write_text("half")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert not gone.exists()
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_a_seed_that_was_finished_is_not_under_way(finished: Path) -> None:
+    """Killed between the metrics and the removal."""
+    shutil.copytree(finished, "run")
+    under_way(Path("run"))
+    shutil.copy(finished / "metrics.json", "run")
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert not Path("run/partial.pt").exists()
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("epoch", [0, 7, 14, 20])
+def test_a_signal_saves_and_stops(
+    number: int,
+    code: int,
+    epoch: int,
+    finished: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    step, done = SeedRun.step, 0
+
+    def stopped(self: SeedRun) -> None:
+        nonlocal done
+        if done == epoch:
+            os.kill(os.getpid(), number)
+        done += 1
+        step(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SeedRun, "step", stopped)
+        assert main(["train", "KarateClub", "--out", "run", *QUICK]) == code
+    assert "go on by: outerconv train --resume --out run" in capsys.readouterr().err
+    assert signal.getsignal(number) is not None
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("nth", range(6))
+def test_a_full_disk_is_said_and_loses_nothing(
+    nth: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sync, written = os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal written
+        if written == nth:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += 1
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        code = main(["train", "KarateClub", "--out", "run", *QUICK])
+    said = capsys.readouterr().err
+    assert code == (2 if "No space left" in said else 0)
+    assert said.count("\n") == (code == 2)
+    assert not [path for path in Path("run").iterdir() if path.name.startswith(".")]
+    begun = ["--resume"] if Path("run/config.json").exists() else ["KarateClub", *QUICK]
+    assert main(["train", *begun, "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+
+
+def test_a_full_disk_keeps_older_predictions(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Path("classes.csv").write_text("older")
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["predict", str(finished), "--out", "classes.csv"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert Path("classes.csv").read_text() == "older"
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
+def test_any_encoding_of_the_output_will_do(
+    encoding: str, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished, "Lauf-Ωμ")
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    err = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    for words in (["train", "--resume", "--out", "Lauf-Ωμ"], ["families"], ["predict", "Lauf-Ωμ"]):
+        assert main(words) == 0
+    assert main(["predict", "Läufe-Ω"]) == 2
+    said = out.buffer.getvalue() + err.buffer.getvalue()
+    assert ("±" in said.decode(encoding)) == (encoding != "ascii")
+    assert said.decode(encoding).count("?") > 0 or encoding == "utf-8"
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_training_goes_on_when_nobody_reads(
+    lines: int, finished: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    out = open(write, "w")  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdout", out)
+    said, report = [], Progress.report
+
+    def until(self: Progress, result: dict[str, object], metric: str) -> None:
+        if len(said) == lines:
+            os.close(read)
+        said.append(result["seed"])
+        report(self, result, metric)
+
+    if not lines:
+        os.close(read)
+        said.append("before")
+    monkeypatch.setattr(Progress, "report", until)
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0
+    assert numbers_of("run") == numbers_of(finished)
+    if lines < 2:
+        assert "train goes on" in capfd.readouterr().err
+    out.close()
+    if lines == 2:
+        os.close(read)
+
+
+@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.parametrize("last", ["KarateClub: ", "features: ", "Directed(", "PyG DirGNNConv"])
+def test_a_reader_may_leave_while_a_run_is_announced(
+    last: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    left = []
+
+    class Out(io.TextIOWrapper):
+        """Its reader leaves before a line that begins like ``last``."""
+
+        def write(self, text: str) -> int:
+            if text.startswith(last) and not left:
+                os.close(read)
+                left.append(text)
+            return super().write(text)
+
+    out = Out(open(write, "wb"))  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdout", out)
+    options = ["--directed", "--peer", *QUICK, "--epochs", "2"]
+    assert main(["train", "KarateClub", "--out", "run", *options]) == 0
+    assert left
+    assert len(numbers_of("run")) == 4  # two seeds of each contender
+    assert "train goes on" in capfd.readouterr().err
+    out.close()
+
+
+def test_other_commands_say_that_nobody_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main(["families"]) == 141
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "config.json", "metrics.json", "partial.pt"])
+@pytest.mark.parametrize("how", ["itself", "another way", "a link", "a hard link", "another run"])
+def test_predict_spares_the_files_of_runs(
+    name: str, how: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished, "run")
+    shutil.copytree(finished, "other")
+    out = {
+        "itself": f"run/{name}",
+        "another way": str(Path("other/../run", name)),
+        "a link": "link",
+        "a hard link": "hard",
+        "another run": f"other/{name}",
+    }[how]
+    if how == "a link":
+        Path("link").symlink_to(Path("run", name))
+    if how == "a hard link":
+        if name == "partial.pt":
+            return
+        Path("hard").hardlink_to(Path("run", name))
+    before = {path: path.read_bytes() for path in sorted(Path().glob("*/*"))}
+    assert main(["predict", "run", "--out", out]) == 2
+    assert "must not be a file of a run" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in sorted(Path().glob("*/*"))} == before
+
+
+def test_predict_writes_to_what_is_no_file(finished: Path) -> None:
+    assert main(["predict", str(finished), "--out", os.devnull]) == 0
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_memory_that_is_not_enough_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def greedy(self: SeedRun) -> None:
+        torch.empty(2**60)
+
+    monkeypatch.setattr(SeedRun, "step", greedy)
+    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 1
+    said = capsys.readouterr().err
+    assert "memory is not enough" in said
+    assert said.count("\n") == 1
+
+
+def test_resume_refuses_other_settings(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["train", "--resume", "--out", str(finished), "--hidden", "9", "--family", "walk"])
+        == 2
+    )
+    said = capsys.readouterr().err
+    assert "hidden=8" in said
+    assert 'got family="Walk(' in said
+    assert said.count("\n") == 1
+    assert main(["train", "--resume", "--out", str(finished), "--hidden", "8"]) == 0
+
+
+def test_bugs_show_as_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "table", None)  # a call of None, within the package
+    with pytest.raises(TypeError, match="not callable"):
+        main(["train", "KarateClub", *QUICK])
+
+
+@pytest.mark.usefixtures("_no_picture")
+def test_interrupt_and_resume(
+    tmp_path: Path, fresh: Fresh, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["KarateClub", "--epochs", "300", "--patience", "0", "--seeds", "3", "--dropout", "0.5"]
+    code = "import sys; from pyg_outerconv.lab.cli import main; sys.exit(main(sys.argv[1:]))"
+    begun = fresh.begin(code, "train", *flags, "--out", str(tmp_path / "run"))
+    while "outerconv seed 0" not in begun.out.read_text():
+        time.sleep(0.005)
+    os.kill(begun.process, signal.SIGINT)
+    done = fresh.end(begun)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert f"outerconv train --resume --out {tmp_path / 'run'}" in done.stderr
+    kept = json.loads(Path("run/metrics.json").read_text())["runs"]
+    assert kept
+    assert kept[0]["seed"] == 0
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert main(["train", *flags, "--out", "whole"]) == 0
+    assert numbers_of("run") == numbers_of("whole")
+
+
+def test_the_options_of_training_are_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    text = capsys.readouterr().out
+    titles = ["A graph of your own:", "Model:", "Training:", "Samples of a large graph:", "Run:"]
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+    assert places[1] < text.index("--depth") < places[2] < text.index("--epochs") < places[3]
+    assert places[4] < text.index("--resume") < text.index("--help")

@@ -1,0 +1,373 @@
+"""Runs: repeatable, kept as they go, and the same whether interrupted or not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pyg_outerconv import files
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.train import (
+    Experiment,
+    Interrupted,
+    RunFolder,
+    Settings,
+    make_split,
+    predict,
+)
+from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train.inputs import WholeGraph
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import ours
+
+SETTINGS = Settings(
+    "KarateClub",
+    "Walk(length=2)",
+    "public",
+    hidden=8,
+    dropout=0.5,
+    input_dropout=0.2,
+    layer_norm="batch",
+    epochs=12,
+    patience=0,
+    seeds=2,
+)
+
+
+def run(folder: Path, settings: Settings = SETTINGS, resume: bool = False) -> list[dict[str, Any]]:
+    made = Experiment(settings, folder, resume=resume, log=lambda line: None, show_bar=False)
+    made.run()
+    return records(folder)
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """What seeds got, but for the time it took."""
+    if not (folder / "metrics.json").exists():  # no seed is finished yet
+        return []
+    return [
+        {key: value for key, value in record.items() if key != "seconds"}
+        for record in json.loads((folder / "metrics.json").read_text())["runs"]
+    ]
+
+
+def checkpoint(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = torch.load(folder / "checkpoint.pt", weights_only=True)
+    return loaded
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert records(one) == records(other)
+    first, second = checkpoint(one), checkpoint(other)
+    assert first["parameters"].keys() == second["parameters"].keys()
+    for name, value in first["parameters"].items():
+        assert torch.equal(value, second["parameters"][name]), name
+    assert {k: v for k, v in first.items() if k != "parameters"} == {
+        k: v for k, v in second.items() if k != "parameters"
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run, with a peer."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(folder, replace(SETTINGS, peer=True))
+    return folder
+
+
+def test_equal_seeds_give_equal_numbers_and_others_do_not(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path / "again", replace(SETTINGS, peer=True))
+    found = records(whole)
+    histories = [record["history"] for record in found]
+    assert_same_run(tmp_path / "again", whole)
+    assert [(record["model"], record["seed"]) for record in found] == [
+        ("outerconv", 0),
+        ("peer", 0),
+        ("outerconv", 1),
+        ("peer", 1),
+    ]
+    assert all(a != b for i, a in enumerate(histories) for b in histories[:i])
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("stop_after", [0, 1, 7, 12, 17, 24, 31, 47])
+def test_resumed_equals_uninterrupted(
+    stop_after: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StopLater(module.StopOnInterrupt):
+        def __call__(self) -> bool:
+            return epochs >= stop_after
+
+    epochs = 0
+    step = SeedRun.step
+
+    def counted(self: SeedRun) -> None:
+        nonlocal epochs
+        step(self)
+        epochs += 1
+
+    settings = replace(SETTINGS, peer=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "StopOnInterrupt", StopLater)
+        patched.setattr(SeedRun, "step", counted)
+        with pytest.raises(Interrupted, match="stopped in epoch"):
+            run(tmp_path / "run", settings)
+    assert epochs == stop_after
+    assert len(records(tmp_path / "run")) == stop_after // 12
+    assert records(tmp_path / "run") == records(whole)[: stop_after // 12]
+    torch.manual_seed(99)  # whatever happened in between
+    run(tmp_path / "run", settings, resume=True)
+    assert_same_run(tmp_path / "run", whole)
+    assert not (tmp_path / "run" / "partial.pt").exists()
+
+
+def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = SeedRun.step
+
+    def killed(self: SeedRun) -> None:
+        if self.seed == 1 and self.epoch == 5:
+            raise KeyboardInterrupt
+        step(self)
+
+    settings = replace(SETTINGS, peer=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(SeedRun, "step", killed)
+        patched.setattr(module, "SNAPSHOT_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run", settings)
+    state = torch.load(tmp_path / "run" / "partial.pt", weights_only=True)
+    assert (state["seed"], len(state["history"]["val_loss"])) == (1, 5)
+    for epoch in (10**9, 13, 4, -1):
+        shutil.copytree(tmp_path / "run", tmp_path / f"run{epoch}")
+        home = RunFolder(tmp_path / f"run{epoch}")
+        home.save_state({**state, "epoch": epoch})
+        with pytest.raises(ValueError, match="must be of the seed under way"):
+            run(home.path, settings, resume=True)
+    run(tmp_path / "run", settings, resume=True)
+    assert_same_run(tmp_path / "run", whole)
+
+
+def test_a_finished_run_resumes_to_itself(whole: Path) -> None:
+    before = (whole / "checkpoint.pt").read_bytes()
+    found = records(whole)
+    assert run(whole, replace(SETTINGS, peer=True), resume=True) == found
+    assert (whole / "checkpoint.pt").read_bytes() == before
+
+
+def test_resuming_something_else_is_refused(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"hidden=8, lr=0.01, got hidden=9, lr=0.5"):
+        run(whole, replace(SETTINGS, peer=True, hidden=9, lr=0.5), resume=True)
+    with pytest.raises(ValueError, match="not a run folder"):
+        run(tmp_path, resume=True)
+    config = files.load_json(whole / "config.json")
+    config["data"]["fingerprint"] = "0" * 64
+    files.save_json(tmp_path / "config.json", config)
+    with pytest.raises(ValueError, match="another graph of that name"):
+        run(tmp_path, replace(SETTINGS, peer=True), resume=True)
+
+
+def test_a_run_needs_a_folder_of_its_own(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="new or empty folder"):
+        run(whole)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="must be writable"):
+        run(tmp_path / "file" / "run")
+
+
+def test_bad_settings_leave_no_folder(tmp_path: Path) -> None:
+    for change in (
+        {"theta": "block-diagonal:5"},
+        {"family": "Relation(num_relations=2)"},
+        {"split": "random"},
+        {"peer": True, "family": "HighPass()"},
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            run(tmp_path / "run", replace(SETTINGS, **change))  # type: ignore[arg-type]
+        assert not (tmp_path / "run").exists()
+
+
+def test_the_files_of_a_run(whole: Path) -> None:
+    assert sorted(path.name for path in whole.iterdir()) == [
+        "checkpoint.pt",
+        "config.json",
+        "curves.png",
+        "metrics.json",
+    ]
+    config = json.loads((whole / "config.json").read_text())
+    settled = replace(SETTINGS, peer=True, features="dense")  # the graph is too small to gain
+    assert config["settings"] == settled.as_dict()
+    assert config["data"]["num_nodes"] == 34
+    assert (whole / "curves.png").read_bytes().startswith(b"\x89PNG")
+    metrics = json.loads((whole / "metrics.json").read_text())
+    assert metrics["summary"]["backends"] == ["native"]
+    values = [r["test_metric"] for r in metrics["runs"] if r["model"] == "outerconv"]
+    mean = metrics["summary"]["outerconv"]["test_metric"]["mean"]
+    assert mean == pytest.approx(sum(values) / len(values))
+
+
+def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole: Path) -> None:
+    for record in records(whole):
+        losses = record["history"]["val_loss"]
+        best = min(range(len(losses)), key=losses.__getitem__)
+        assert record["best_epoch"] == best + 1
+        assert record["val_loss"] == losses[best]
+        assert record["val_metric"] == record["history"]["val_metric"][best]
+
+
+def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole: Path) -> None:
+    found = [record for record in records(whole) if record["model"] == "outerconv"]
+    best = min(found, key=lambda record: record["val_loss"])
+    loaded = checkpoint(whole)
+    assert (loaded["seed"], loaded["best_epoch"]) == (best["seed"], best["best_epoch"])
+    said = predict(whole)
+    assert said.test_metric == best["test_metric"] == said.recorded
+    club = data.load("KarateClub").data
+    test = make_split(club, "public", best["seed"]).test
+    assert float((said.classes == club.y)[test].double().mean()) == pytest.approx(
+        best["test_metric"]
+    )
+
+
+def seed_run(**options: Any) -> SeedRun:
+    club = data.load("KarateClub")
+    settings = replace(SETTINGS, **options)
+    split = make_split(club.data, "public", 0)
+    return SeedRun(ours(club, settings), club.data.y, 4, split, settings, 0)
+
+
+def test_training_stops_after_so_many_epochs_without_a_better_one() -> None:
+    made = seed_run(epochs=100, patience=3, lr=0.01)
+    while not made.finished:
+        made.step()
+    losses = made.history["val_loss"]
+    best = losses.index(min(losses)) + 1
+    assert (made.best.epoch, made.epoch) == (best, min(best + 3, 100))
+    unbounded = seed_run(epochs=made.epoch + 5, patience=0, lr=0.01)
+    while not unbounded.finished:
+        unbounded.step()
+    assert unbounded.epoch == made.epoch + 5
+
+
+def test_the_best_metric_may_select_the_epoch() -> None:
+    made = seed_run(epochs=30, patience=0, select="metric")
+    while not made.finished:
+        made.step()
+    metrics, losses = made.history["val_metric"], made.history["val_loss"]
+    order = sorted(range(30), key=lambda epoch: (-metrics[epoch], losses[epoch]))
+    assert made.best.epoch == order[0] + 1
+
+
+@pytest.mark.parametrize("select", ["loss", "metric"])
+def test_the_classes_of_test_nodes_change_nothing_but_the_test(select: str) -> None:
+    """Training is the same to the bit, and the test, read afterwards, is not."""
+    club = data.load("KarateClub")
+    settings = replace(SETTINGS, select=select, class_weights="balanced")
+    split = make_split(club.data, "public", 0)
+    shuffled = club.data.y.clone()
+    shuffled[split.test] = (shuffled[split.test] + 1) % 4
+    runs = []
+    for y in (club.data.y, shuffled):
+        made = SeedRun(ours(club, settings), y, 4, split, settings, 0)
+        assert bool((made.y[split.test] == -1).all())
+        while not made.finished:
+            made.step()
+        runs.append(made)
+    first, second = runs
+    assert first.history == second.history
+    assert first.best.epoch == second.best.epoch
+    for name, value in first.best.parameters.items():
+        assert torch.equal(value, second.best.parameters[name])
+    assert (
+        first.test(club.data.y, split.test)["test_metric"]
+        != second.test(shuffled, split.test)["test_metric"]
+    )
+
+
+def test_test_nodes_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    logits = WholeGraph.logits
+
+    def watched(self: WholeGraph, model: Any, nodes: torch.Tensor | None = None) -> torch.Tensor:
+        asked.append(() if nodes is None else tuple(nodes.tolist()))
+        return logits(self, model, nodes)
+
+    monkeypatch.setattr(WholeGraph, "logits", watched)
+    run(tmp_path / "run", replace(SETTINGS, seeds=1, peer=False, patience=0))
+    club = data.load("KarateClub").data
+    test = tuple(make_split(club, "public", 0).test.nonzero().view(-1).tolist())
+    assert asked[1 : SETTINGS.epochs + 1] == [asked[1]] * SETTINGS.epochs  # after the trial call
+    assert not set(asked[1]) & set(test)
+    assert asked[SETTINGS.epochs + 1 :] == [test]
+
+
+def test_balanced_classes_weigh_alike_in_the_loss() -> None:
+    made = seed_run(class_weights="balanced")
+    weights = made.class_weights
+    assert weights is not None
+    counts = torch.bincount(made.wanted["train"], minlength=4)
+    assert torch.allclose(weights * counts, (weights * counts).max().expand(4))
+
+
+def test_training_learns(tmp_path: Path) -> None:
+    settings = replace(
+        SETTINGS,
+        family="GCN()",
+        epochs=150,
+        dropout=0.0,
+        input_dropout=0.0,
+        layer_norm="none",
+        seeds=3,
+        weight_decay=0.0,
+    )
+    found = run(tmp_path / "run", settings)
+    assert sum(record["test_metric"] for record in found) / 3 > 0.65  # of four classes
+    assert all(record["history"]["train_metric"][-1] == 1.0 for record in found)
+    assert all(record["history"]["train_loss"][-1] < 0.2 for record in found)
+
+
+def test_a_diverged_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="training diverged in epoch"):
+        run(tmp_path / "run", replace(SETTINGS, lr=1e30, layer_norm="none"))
+
+
+def test_without_matplotlib_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(module, "can_draw", lambda: False)
+    Experiment(SETTINGS, tmp_path / "run", log=lines.append, show_bar=False).run()
+    assert "matplotlib is not installed" in lines[-1]
+    assert not RunFolder(tmp_path / "run").curves.exists()
+
+
+def fresh(settings: Settings = SETTINGS) -> SeedRun:
+    club = data.load("KarateClub")
+    return SeedRun(
+        ours(club, settings), club.data.y, 4, make_split(club.data, "public", 0), settings, 0
+    )
+
+
+def test_contenders_of_one_seed_share_their_dropout() -> None:
+    draws = []
+    for hidden in (8, 16):  # parameters of other sizes take other amounts of randomness
+        fresh(replace(SETTINGS, hidden=hidden))
+        draws.append(torch.rand(3))
+    assert torch.equal(*draws)
+
+
+def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
+    made = fresh()
+    numbers = dict.fromkeys(made.history, 1.0)
+    made._record(1, numbers)
+    kept = {name: value.clone() for name, value in made.best.parameters.items()}
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.add_(1.0)
+    made._record(2, numbers)
+    assert made.best.epoch == 1
+    assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())

@@ -1,0 +1,267 @@
+"""Graphs are classified as one disjoint union, exactly as each graph alone, and as by PyG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from io import StringIO
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_outerconv.families import parse_family
+from pyg_outerconv.lab.data import Dataset, entry
+from pyg_outerconv.lab.data.unions import union_of
+from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, make_split, predict
+from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train.graphs import Graphs, OfGraphs, check_block_diagonal, clusters
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import Contender, ours, structure_on
+from pyg_outerconv.lab.train.peers import peer
+from pyg_outerconv.testing import assert_near
+
+GIN = "gcn(norm=None)"
+MEANS = "stack(gcn(norm='target', add_self_loops=False), identity)"
+SUMS = "stack(identity, gcn(norm=None, add_self_loops=False))"
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+def graphs(count: int = 12) -> list[Data]:
+    """Graphs of 2 to 6 nodes, some of them isolated, with types of edges."""
+    generator = torch.Generator().manual_seed(3)
+    made = []
+    for number in range(count):
+        nodes = 2 + number % 5
+        edges = torch.randint(nodes, (2, 2 * nodes), generator=generator)
+        edges = edges[:, edges[0] != edges[1]].unique(dim=1)
+        types = F.one_hot(torch.arange(edges.size(1)) % 4, 4).float()
+        x = torch.randn(nodes, 5, generator=generator, dtype=torch.float64)
+        y = torch.tensor([number % 2])
+        made.append(Data(x=x, edge_index=edges, edge_attr=types, y=y))
+    return made
+
+
+def dataset(count: int = 12) -> Dataset:
+    return Dataset(entry("MUTAG"), union_of(graphs(count)), None, "0")
+
+
+def settings(family: str, **changes: Any) -> Settings:
+    given: dict[str, Any] = {"pool": "sum", "hidden": 8, "depth": 2, "dropout": 0.0}
+    return Settings("MUTAG", family, "ten-fold", **{**given, "batch_size": 5, **changes})
+
+
+def doubled(contender: Contender, asked: Settings) -> tuple[Any, Graphs]:
+    """A model, and its inputs with the features as they are, not in float32."""
+    torch.manual_seed(0)
+    model, inputs = contender.model(2, asked), contender.inputs
+    assert isinstance(inputs, Graphs)
+    inputs.x = dataset().data.x
+    return model, inputs
+
+
+CASES = [
+    (GIN, {"update": "mlp", "layer_norm": "batch", "skip": "concat"}),
+    ("gcn", {"pool": "mean"}),
+    (MEANS, {"pool": "max", "skip": "concat"}),
+    ("chebyshev(3)", {"pool": "mean"}),
+    ("walk(2)", {}),
+    ("relation(4)", {"pool": "max", "theta": "basis-decomposed:2"}),
+    ("identity", {"update": "mlp"}),
+    ("gat(heads=2)", {"pool": "mean"}),
+    ("stack(gat(heads=2), identity)", {}),
+]
+each = pytest.mark.parametrize(("family", "changes"), CASES, ids=str)
+
+
+@each
+def test_a_union_is_its_graphs_one_by_one(family: str, changes: dict[str, Any]) -> None:
+    asked = settings(family, **changes)
+    model, inputs = doubled(ours(dataset(), asked), asked)
+    model.eval()
+    wanted = []
+    for graph in graphs():
+        alone = union_of([graph])
+        layers = structure_on(parse_family(family), alone, asked)
+        wanted.append(model(graph.x, OfGraphs(layers, clusters(alone.batch, 1))))
+    assert_near(inputs.logits(model, torch.arange(12)), torch.cat(wanted))
+    chosen = torch.tensor([1, 4, 11])
+    batch = inputs.some(chosen)
+    assert_near(model(batch.x, batch.structure)[batch.rows], torch.cat(wanted)[chosen])
+
+
+@each
+@pytest.mark.parametrize("who", [ours, peer])
+def test_batches_add_up_to_the_gradient_of_the_union(
+    who: Any, family: str, changes: dict[str, Any]
+) -> None:
+    asked = settings(family, **{**changes, "layer_norm": "none"})
+    try:
+        contender = who(dataset(), asked)
+    except ValueError as error:
+        if who is ours or "PyG has no layer" not in str(error):
+            raise
+        pytest.skip("PyG has no such layer")
+    model, inputs = doubled(contender, asked)
+    y, chosen = dataset().data.y, torch.tensor([0, 1, 2, 4, 5, 7, 10, 11])
+    parameters = [value for value in model.parameters() if value.requires_grad]
+
+    def gradients(logits: Tensor, of: Tensor) -> list[Tensor]:
+        loss = F.cross_entropy(logits, y[of]) * of.numel() / chosen.numel()
+        return list(torch.autograd.grad(loss, parameters))
+
+    wanted = gradients(inputs.logits(model, chosen), chosen)
+    parts = [
+        gradients(model(batch.x, batch.structure)[batch.rows], batch.nodes)
+        for batch in inputs.batches(chosen, 0, 0)
+    ]
+    assert len(parts) == 2
+    for got, one in zip(map(sum, zip(*parts, strict=True)), wanted, strict=True):
+        assert_near(got, one)
+
+
+@pytest.mark.parametrize("pool", ["sum", "mean", "max"])
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [(GIN, "GINConv"), ("gcn", "GCNConv"), (MEANS, "SAGEConv"), (SUMS, "GraphConv")],
+)
+def test_from_a_seed_pygs_model_is_the_same_function(family: str, name: str, pool: str) -> None:
+    asked = settings(family, pool=pool, update="mlp", layer_norm="batch", skip="concat", peer=True)
+    theirs = peer(dataset(), asked)
+    assert theirs.name == f"PyG {name}"
+    found = []
+    for contender in (ours(dataset(), asked), theirs):
+        model, inputs = doubled(contender, asked)
+        logits = inputs.logits(model, torch.arange(12))
+        F.cross_entropy(logits, dataset().data.y).backward()
+        found.append((logits, model.head.weight.grad, model.norms[0][0].linear.weight.grad))
+    for mine, other in zip(*found, strict=True):
+        assert_near(mine, other)
+
+
+def test_batches_depend_on_seed_and_epoch_alone_and_have_each_graph_once() -> None:
+    asked = settings("gcn")
+    inputs = ours(dataset(), asked).inputs
+
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return [batch.nodes.tolist() for batch in inputs.batches(torch.arange(12), seed, epoch)]
+
+    torch.manual_seed(1)
+    first = order(0, 0)
+    torch.manual_seed(2)
+    assert order(0, 0) == first
+    assert sorted(chain.from_iterable(first)) == list(range(12))
+    assert [len(batch) for batch in first] == [5, 5, 2]
+    assert first != order(0, 1) != order(1, 0) != first
+
+
+def test_a_basis_that_joins_graphs_is_refused() -> None:
+    batch = torch.tensor([0, 0, 1, 1, 2, 2, 2])
+    inside = torch.tensor([[0, 1, 2, 4, 5], [1, 0, 3, 6, 4]])
+    check_block_diagonal(parse_family("walk(2)").basis(inside, size=(7, 7)), batch)
+    for pair in ([1, 2], [2, 1], [0, 6], [5, 3]):
+        edges = torch.cat([inside, torch.tensor(pair)[:, None]], dim=1)
+        for family in ("walk(2)", "gcn", "stack(identity, chebyshev(3))"):
+            with pytest.raises(ValueError, match="without edges between them"):
+                check_block_diagonal(parse_family(family).basis(edges, size=(7, 7)), batch)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pool": "none"}, "pool sum, mean or max, got pool none"),
+        ({"architecture": "blocks"}, "architecture is of classifiers of nodes"),
+        ({"propagation": "gcn"}, "propagation is of classifiers of nodes"),
+    ],
+)
+def test_settings_of_nodes_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ours(dataset(), settings("gcn", **changes))
+
+
+def test_pooling_of_nodes_that_have_classes_is_refused() -> None:
+    asked = settings("gcn")
+    with pytest.raises(ValueError, match="KarateClub has classes of nodes: expected pool none"):
+        ours(replace(dataset(), entry=entry("KarateClub")), asked)
+
+
+def test_graphs_without_features_are_refused() -> None:
+    made = dataset()
+    del made.data.x
+    made.data.num_nodes = made.data.batch.numel()
+    with pytest.raises(ValueError, match="by the features of their nodes"):
+        ours(made, settings("gcn"))
+
+
+def test_ten_folds_test_every_graph_once_and_share_out_classes() -> None:
+    y = torch.tensor([0] * 23 + [1] * 41 + [2] * 16)
+    splits = [make_split(Data(y=y), "ten-fold", seed) for seed in range(10)]
+    assert torch.equal(sum(split.test.int() for split in splits), torch.ones(80, dtype=torch.int32))
+    for number, split in enumerate(splits):
+        assert torch.equal(split.validation, splits[(number + 1) % 10].test)
+        assert torch.equal(split.train, ~(split.test | split.validation))
+        assert int(split.test.sum()) == 8
+        for label, count in enumerate((23, 41, 16)):
+            assert abs(int((y[split.test] == label).sum()) - count / 10) < 1
+    again = make_split(Data(y=y), "ten-fold", 10)
+    assert not torch.equal(again.test, splits[0].test)
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MUTAG stands for graphs of these tests, wherever it is read."""
+    torch.set_default_dtype(torch.float32)
+    made = dataset(30)
+    for where in ("experiment", "run_data"):
+        place = import_module(f"pyg_outerconv.lab.train.{where}")
+        monkeypatch.setattr(place, "load", lambda *args, **kwargs: made)
+
+
+def test_a_resumed_run_equals_an_unbroken_one(
+    loaded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = settings(GIN, update="mlp", layer_norm="batch", dropout=0.3, epochs=4, seeds=2)
+    asked = replace(asked, peer=True)
+
+    def run(folder: Path, resume: bool = False) -> list[dict[str, Any]]:
+        made = Experiment(asked, folder, resume=resume, log=lambda line: None, show_bar=False)
+        made.run()
+        return [{**record, "seconds": 0} for record in made.runs]
+
+    wanted, steps, step = run(tmp_path / "unbroken"), 0, SeedRun.step
+
+    class Soon(module.StopOnInterrupt):
+        def __call__(self) -> bool:
+            return steps >= 6
+
+    def counted(self: SeedRun) -> None:
+        nonlocal steps
+        step(self)
+        steps += 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "StopOnInterrupt", Soon)
+        patched.setattr(SeedRun, "step", counted)
+        with pytest.raises(Interrupted):
+            run(tmp_path / "broken")
+    torch.manual_seed(5)
+    assert run(tmp_path / "broken", resume=True) == wanted
+    said = StringIO()
+    found = predict(tmp_path / "broken")
+    assert found.test_metric == pytest.approx(found.recorded)
+    found.write(said)
+    assert said.getvalue().splitlines()[0] == "graph,class,probability"
+    assert len(said.getvalue().splitlines()) == 31

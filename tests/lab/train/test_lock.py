@@ -1,0 +1,150 @@
+"""One process at a time works in the folder of a run, of a search, or of a table."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fresh import Fresh
+from run_folders import read_all
+
+from pyg_outerconv.lab.reproduce.results import read_report
+from pyg_outerconv.lab.train import lock
+from pyg_outerconv.lab.train.run_folder import RunFolder
+
+HOLDER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders have no locks")
+
+
+def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "SECONDS", 0.3)
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        said: list[str] = []
+        refused = pytest.raises(ValueError, match="one process at a time")
+        with refused, lock.alone_in(tmp_path, said.append):
+            pass
+        assert said == [f"{tmp_path}: another process works there; it has 0 s to stop"]
+        holder.kill()
+        holder.wait()
+        with lock.alone_in(tmp_path):
+            pass
+    with lock.alone_in(tmp_path):
+        pass
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a run has a folder"), lock.alone_in(tmp_path / "none"):
+        pass
+
+
+def test_what_was_made_for_a_block_goes_if_nothing_was_put_in(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+
+    def make() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+
+    with lock.alone_in(folder, begin=make):
+        assert folder.is_dir()
+    assert not (tmp_path / "runs").exists()
+    with lock.alone_in(folder, begin=make):
+        (folder / "file").touch()
+    assert (folder / "file").exists()
+
+
+# Begins each line of its own when another process begins the same one of its lines.
+TOGETHER = """
+import sys, time
+from pathlib import Path
+from pyg_outerconv.lab.cli import main
+import pyg_outerconv.lab.train.command, pyg_outerconv.lab.reproduce.run
+import pyg_outerconv.lab.search.command
+own, other, rounds, *line = sys.argv[1:]
+codes = []
+for number in range(int(rounds)):
+    Path(f"{own}-{number}").touch()
+    while not Path(f"{other}-{number}").exists():
+        time.sleep(0.001)
+    codes.append(main([*line, "--out", f"{own.rpartition('/')[0]}/out-{number}"]))
+print("codes", *codes)
+"""
+TABLE = """
+title = "Karate"
+seeds = 1
+[defaults]
+epochs = 3
+patience = 0
+[data.KarateClub]
+[[row]]
+name = "GCN"
+family = "gcn"
+"""
+ROUNDS = 3
+
+
+def _run(folder: Path) -> None:
+    read_all(folder)
+    home = RunFolder(folder)
+    assert len(home.read_runs()) == home.settings().seeds
+    assert home.load_checkpoint()["settings"] == home.settings().as_dict()
+
+
+def _table(folder: Path) -> None:
+    _run(folder / "karateclub-gcn")
+    (one,) = read_report(folder / "karate.json")
+    assert one["seeds"] == RunFolder(folder / "karateclub-gcn").settings().seeds
+
+
+def _search(folder: Path) -> None:
+    from pyg_outerconv.lab.search.folder import FINALS, SearchFolder
+
+    home = SearchFolder(folder)
+    found, plan = home.read(FINALS), home.plan
+    assert found is not None
+    assert set(found["tests"]["outerconv"]) == {str(seed) for seed in range(plan.test_seeds)}
+
+
+SEARCH = ["search", "KarateClub", "--trials", "2", "--seeds", "1", "--finalists", "1"]
+SEARCH += ["--epochs", "2", "--max-depth", "1", "--max-hidden", "8", "--peers", "none"]
+COMMANDS: dict[str, tuple[list[str], str, Callable[[Path], None]]] = {
+    "train": (["train", "KarateClub", "--epochs", "3", "--patience", "0"], "--seeds", _run),
+    "search": (SEARCH, "--test-seeds", _search),
+    "reproduce": (["reproduce", "karate.toml"], "--seeds", _table),
+}
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_of_two_that_begin_together_one_is_refused(
+    command: str, tmp_path: Path, fresh: Fresh
+) -> None:
+    line, option, is_whole = COMMANDS[command]
+    if command == "search":
+        pytest.importorskip("optuna")
+    (tmp_path / "karate.toml").write_text(TABLE)
+    line = [str(tmp_path / word) if word.endswith(".toml") else word for word in line]
+    names = [str(tmp_path / name) for name in ("first", "second")]
+    begun = [
+        fresh.begin(TOGETHER, own, other, str(ROUNDS), *line, option, seeds)
+        for own, other, seeds in ((*names, "1"), (*names[::-1], "2"))
+    ]
+    ended = [fresh.end(one) for one in begun]
+    said = [one.stdout.rpartition("codes ")[2].split() for one in ended]
+    assert all(len(codes) == ROUNDS for codes in said), [one.stderr for one in ended]
+    for number, codes in enumerate(zip(*said, strict=True)):
+        assert sorted(codes) == ["0", "2"], f"round {number}: {codes}"
+        is_whole(tmp_path / f"out-{number}")

@@ -1,0 +1,241 @@
+"""A graph of one's own from the command line: trained, gone on with, and predicted by its names."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from raw_layouts import write
+from torch_geometric.datasets import KarateClub
+
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.train import RunFolder, predict
+
+QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
+OWN = ["--edges", "edges.csv", "--features", "features.csv", "--labels", "labels.csv"]
+WORDS = ("red", "green", "blue", "yellow")
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="pyarrow reads tables"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The karate club as tables whose nodes and classes are words."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr("pyg_outerconv.lab.train.experiment.can_draw", lambda: False)
+    club = KarateClub()[0]
+    edges = [f"p{m},p{n}" for m, n in club.edge_index.T.tolist()]
+    rows = [f"p{node},{node % 3},{node / 7}" for node in range(34)]
+    parts = ["train" if node % 2 else "test" if node % 3 else "val" for node in range(34)]
+    labels = [f"p{n},{WORDS[y]},{parts[n]}" for n, y in enumerate(club.y.tolist())]
+    labels[5] = "p5,,"
+    Path("edges.csv").write_text("\n".join(["source,target", *edges, ""]))
+    Path("features.csv").write_text("\n".join(["node,f,g", *rows, ""]))
+    Path("labels.csv").write_text("\n".join(["node,label,split", *labels, ""]))
+
+
+def numbers_of(folder: str) -> list[object]:
+    runs = json.loads(Path(folder, "metrics.json").read_text())["runs"]
+    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_it_is_trained_and_predicted_by_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *OWN, *QUICK]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "edges: 34 nodes, 156 edges, 4 classes, split public" in said.out
+    assert "1 of 34 nodes have no label" in said.out
+    folder = Path("runs/edges-gcn-001")
+    assert main(["predict", str(folder)]) == 0
+    with (folder / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["node"] for row in rows] == [f"p{node}" for node in range(34)]
+    assert {row["class"] for row in rows} <= set(WORDS)
+    source = RunFolder(folder).source()
+    assert source is not None
+    assert source.edges == str(Path("edges.csv").resolve())
+
+
+def test_data_by_name_is_made_undirected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(data.entry("texas"), tmp_path / "root")
+    train = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
+    assert main([*train, "--undirected"]) == 0
+    assert "Texas: 6 nodes, 12 edges" in capsys.readouterr().out
+    before = numbers_of("run")
+    assert main(["predict", "run"]) == 0
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert main(["train", "--resume", "--out", "run", "--undirected"]) == 0
+    assert numbers_of("run") == before
+    assert "--undirected alone" in refused(["predict", "run", "--undirected"], capsys)
+    assert main([*train[:4], "--out", "directed", *train[6:]]) == 0
+    said = refused(["train", "--resume", "--out", "directed", "--undirected"], capsys)
+    assert "undirected" in said
+
+
+def test_a_file_of_settings_makes_an_own_graph_undirected() -> None:
+    rows = Path("edges.csv").read_text().splitlines()
+    one_way = [row for row in rows[1:] if row.split(",")[0] < row.split(",")[1]]
+    Path("edges.csv").write_text("\n".join([rows[0], *one_way, ""]))
+    Path("both.toml").write_text("undirected = true\n")
+    assert main(["train", *OWN, *QUICK, "--config", "both.toml", "--out", "run"]) == 0
+    source = RunFolder("run").source()
+    assert source is not None
+    assert source.undirected
+    assert json.loads(Path("run", "config.json").read_text())["data"]["num_edges"] == 156
+    assert main(["predict", "run"]) == 0
+
+
+def test_it_is_found_from_another_folder_and_where_it_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
+    before = predict("run").probability
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert torch.equal(predict("../run").probability, before)
+    for name in OWN[1::2]:
+        shutil.move(tmp_path / name, name)
+    assert "edges.csv must be readable" in refused(["predict", "../run"], capsys)
+    assert main(["predict", "../run", *OWN]) == 0
+    assert main(["train", "--resume", "--out", "../run", *OWN]) == 0
+
+
+def test_a_run_goes_on_and_refuses_another_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *OWN, *QUICK, "--out", "whole"]) == 0
+    shutil.copytree("whole", "run")
+    folder = RunFolder("run")
+    folder.write_metrics(folder.read_runs()[:1], {})
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert numbers_of("run") == numbers_of("whole")
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace("p8,", "p7,", 1))
+    assert "'p7' again" in refused(["train", "--resume", "--out", "run"], capsys)
+    Path("labels.csv").write_text(text.replace(",train", ",test", 1))
+    said = refused(["train", "--resume", "--out", "run"], capsys)
+    assert "another graph of that name" in said
+    assert "edges.csv" in said
+    assert "must be of this graph" in refused(["predict", "run"], capsys)
+    Path("labels.csv").write_text(text)
+    Path("edges.csv").write_text(Path("edges.csv").read_text() + "p0,p0\n")
+    assert "another graph of that name" in refused(["train", "--resume", "--out", "run"], capsys)
+
+
+def test_a_graph_without_a_split_is_split_by_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path("labels.csv").read_text().splitlines()
+    Path("labels.csv").write_text("".join(line.rpartition(",")[0] + "\n" for line in lines))
+    assert main(["train", *OWN, *QUICK, "--family", "identity", "--out", "run"]) == 0
+    assert "split random-60-20-20" in capsys.readouterr().out
+    said = refused(["train", *OWN, "--split", "public", "--out", "other"], capsys)
+    assert "unknown split of edges 'public'" in said
+    assert not Path("other").exists()
+
+
+def test_edge_types_make_relations(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path("edges.csv").read_text().splitlines()
+    kinds = ["type", *("ab"[place % 2] for place in range(len(lines) - 1))]
+    rows = [f"{line},{kind}\n" for line, kind in zip(lines, kinds, strict=True)]
+    Path("edges.csv").write_text("".join(rows))
+    assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
+    assert "Relation(num_relations=2" in capsys.readouterr().out
+    assert main(["train", "--resume", "--out", "run", "--family", "relation"]) == 0
+
+
+def test_a_class_that_nobody_trains_is_said_by_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace("yellow,train", "yellow,test"))
+    assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
+    assert "seed 0: no training node has class yellow" in capsys.readouterr().out
+
+
+def test_code_runs_only_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("club_for_a_test.py").write_text(
+        "from torch_geometric.datasets import KarateClub\n"
+        "def club():\n"
+        "    data = KarateClub()[0]\n"
+        "    return data\n"
+    )
+    named = ["--data", "club_for_a_test:club"]
+    assert main(["train", *named, *QUICK, "--split", "random-60-20-20", "--out", "run"]) == 0
+    assert "named: expected --data club_for_a_test:club" in refused(["predict", "run"], capsys)
+    assert "expected --data" in refused(["train", "--resume", "--out", "run"], capsys)
+    assert main(["predict", "run", *named]) == 0
+    assert main(["train", "--resume", "--out", "run", *named]) == 0
+    torch.save(KarateClub()[0], "club.pt")
+    assert main(["predict", "run", "--data", "club.pt"]) == 0, "the same graph"
+
+
+BAD = {
+    "a name and files": (["Cora", *OWN], "a name or files, got Cora and edges"),
+    "labels alone": (["--labels", "labels.csv"], "edges or data, got labels"),
+    "no labels": (OWN[:4], "--labels FILE"),
+    "an empty name": (["--edges", ""], "has edges"),
+    "both kinds": ([*OWN, "--data", "a.pt"], "one of both"),
+    "no such column": ([*OWN, "--edge-weight", "cost"], "'cost'"),
+    "a way to store": (["--features", "sparse"], "edges or data, got features"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_options_that_do_not_go_together_are_refused(
+    case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags, words = BAD[case]
+    assert words in refused(["train", *flags, "--out", "run"], capsys)
+    assert not Path("run").exists()
+
+
+def test_a_run_of_a_name_takes_no_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "KarateClub", *QUICK, "--out", "run"]) == 0
+    assert "dataset by name" in refused(["predict", "run", *OWN], capsys)
+    assert "dataset by name" in refused(["train", "--resume", "--out", "run", *OWN], capsys)
+
+
+def test_a_split_says_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("labels.csv").read_text()
+    for number, (others, said) in enumerate(
+        (
+            ({",val": ",train"}, "the split has no val nodes: a fifth of the train nodes"),
+            ({",val": ",", ",test": ","}, "the split has train nodes alone: of the other nodes"),
+        )
+    ):
+        for there, instead in others.items():
+            Path("labels.csv").write_text(text := text.replace(there, instead))
+        assert main(["train", *OWN, *QUICK, "--out", f"run{number}"]) == 0
+        assert said in capsys.readouterr().out
+
+
+def test_a_run_is_shown_around_a_node_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    gat = ["--family", "gat(heads=2)", "--out", "run"]
+    assert main(["train", *OWN, *QUICK, *gat]) == 0
+    assert main(["show", "run", "--node", "p7", "--node", "p0"]) == 0
+    facts = json.loads(Path("run/show/show.json").read_text())
+    assert (facts["shown_nodes"], facts["node_names"]) == ([7, 0], ["p7", "p0"])
+    first = facts["neighbourhoods"][0]
+    assert first["source_names"] == [f"p{source}" for source in first["sources"]]
+    page = Path("run/show/README.md").read_text()
+    assert "node 7 (p7)" in page
+    assert "| 0 (p0) |" in page
+    said = refused(["show", "run", "--node", "7"], capsys)
+    assert "a node of edges has a name: expected one of 34 names, such as 'p0'" in said

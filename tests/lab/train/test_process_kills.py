@@ -1,0 +1,251 @@
+"""Processes that train together, killed at random moments, go on to the end of an unbroken run.
+
+``python -m pytest -s tests/lab/train/test_process_kills.py --kills 40`` kills until 40 have
+struck, and says whom. A kill strikes if it hits the launcher or a worker of a run under way, which
+ends by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from killed import Runner, Strikes, kill
+from run_folders import read_all, results
+
+from pyg_outerconv import files
+from pyg_outerconv.lab.train.run_folder import NAMES
+
+HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+EPOCHS, SEEDS = 8, 2
+RUN = ["--epochs", str(EPOCHS), "--patience", "0", "--seeds", str(SEEDS), "--hidden", "8"]
+RUN += ["--family", "walk(2)"]
+RUN += ["--batches", "random-nodes", "--parts", "6", "--split", "public"]
+
+# Imports once, then forks the agent of torchrun for each command line, which forks two workers.
+PARENT = '''
+import json, os, sys
+from multiprocessing.context import ForkContext
+from pathlib import Path
+import torch
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.train import command, experiment, loop, update  # all that a worker imports
+experiment.SNAPSHOT_SECONDS = 0.0
+experiment.can_draw = lambda: False
+
+class Finished:
+    """Tells workers that all have finished; multiprocessing's event waits for killed ones for ever.
+
+    Only workers that run a function have it, not those of the command torchrun.
+    """
+
+    def __init__(self):
+        self.reading, self.writing = os.pipe()
+
+    def set(self):
+        os.write(self.writing, b"..")
+
+    def wait(self):
+        os.close(self.writing)
+        os.read(self.reading, 1)
+
+ForkContext.Event = lambda context: Finished()
+
+def noted(run, step=loop.SeedRun.step):
+    step(run)
+    if run.processes.leads:
+        with Path(f"{os.getppid()}.epochs").open("a") as file:
+            file.write(".")
+
+loop.SeedRun.step = noted
+
+def work(line):
+    Path(f"{os.getppid()}.worker{os.environ['RANK']}").write_text(str(os.getpid()))
+    code = main(line)
+    sys.stdout.flush()
+    if code:
+        os._exit(code)
+
+def launch(line):
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d", max_restarts=0,
+        rdzv_endpoint="localhost:0", start_method="fork", monitor_interval=0.1, run_id="kills",
+    )
+    elastic_launch(config, work)(line)
+
+print("ready", flush=True)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        code = 1
+        try:
+            launch(json.loads(line))
+            code = 0
+        finally:
+            os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+'''
+
+
+WHOM = {"launcher": "", "first worker": "worker0", "other worker": "worker1"}
+
+
+class Together(Runner):
+    """Runs command lines in two processes, and kills one of the three that are there."""
+
+    def timed(self, line: list[str]) -> tuple[float, float]:
+        """The seconds before the first epoch of a whole run, and those of an epoch."""
+        agent = self._begin(line)
+        seen = []
+        for epoch in (0, 1, EPOCHS * SEEDS):
+            assert self._reaches(agent, epoch), Path("said").read_text()
+            seen.append(time.monotonic())
+        assert self._code(agent) == 0, Path("said").read_text()
+        return seen[1] - seen[0], (seen[2] - seen[1]) / (EPOCHS * SEEDS - 1)
+
+    def struck(
+        self, line: list[str], whom: str, number: int, epoch: int, after: float
+    ) -> tuple[int, bool]:
+        """Run one, and kill a process so many seconds after an epoch, of those of this run.
+
+        Returns:
+            How it ended, and whether the process was there to be killed.
+        """
+        agent = self._begin(line)
+        is_there = self._reaches(agent, epoch)
+        if is_there:
+            time.sleep(after)
+            target = int(Path(f"{agent}.{WHOM[whom]}").read_text()) if WHOM[whom] else agent
+            is_there = exists(target)
+            kill(target, number)
+        return self._code(agent), is_there
+
+    def whole(self, line: list[str]) -> None:
+        """Run one to its end."""
+        assert self._code(self._begin(line)) == 0, Path("said").read_text()
+
+    def _begin(self, line: list[str]) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def _code(self, agent: int) -> int:
+        """How it ended, which takes a minute at most."""
+        assert self.process.stdout is not None
+        until = time.monotonic() + 60
+        while exists(agent):
+            if time.monotonic() > until:
+                os.killpg(agent, signal.SIGKILL)  # its session
+                raise AssertionError(f"hangs: {Path('said').read_text()}")
+            time.sleep(0.01)
+        return int(self.process.stdout.readline())
+
+    def _reaches(self, agent: int, epoch: int) -> bool:
+        """Wait until both workers run and so many epochs are done; whether it came to that."""
+        workers = [Path(f"{agent}.worker{rank}") for rank in (0, 1)]
+        epochs, until = Path(f"{agent}.epochs"), time.monotonic() + 60
+        while not all(worker.exists() and worker.read_text() for worker in workers) or (
+            epoch and not (epochs.exists() and epochs.stat().st_size >= epoch)
+        ):
+            assert time.monotonic() < until, Path("said").read_text()
+            if not exists(agent):
+                return False
+            time.sleep(0.002)
+        return True
+
+
+def exists(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def epochs_left(folder: Path) -> int:
+    """How many epochs a run has before it, by what its folder holds."""
+    seeds = []
+    if (folder / "metrics.json").exists():
+        seeds = [result["seed"] for result in files.load_json(folder / "metrics.json")["runs"]]
+    done = EPOCHS * len(seeds)
+    if (folder / "partial.pt").exists():
+        state = files.load_tensors(folder / "partial.pt")
+        done += len(state["history"]["val_loss"]) if state["seed"] not in seeds else 0
+    return EPOCHS * SEEDS - done
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
+    monkeypatch.chdir(tmp_path)
+    root = str(Path(__file__).resolve().parents[3])
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield Together(process)
+        process.stdin.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_killed_processes(
+    runner: Together,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    record_property: Callable[[str, object], None],
+) -> None:
+    strikes = Strikes(pytestconfig.getoption("--kills"))
+    starting, lasting = runner.timed(["train", "KarateClub", *RUN, "--out", "whole"])
+    draw, number = random.Random(strikes.wanted), 0
+    while strikes.are_left:
+        folder, number = tmp_path / f"run{number}", number + 1
+        for _ in range(4):  # some runs are killed again when they go on
+            begun = (folder / "config.json").exists()
+            line = ["--resume"] if begun else ["KarateClub", *RUN]
+            whom, how = draw.choice([*WHOM]), draw.choice(HOW)
+            epoch = draw.randrange(epochs_left(folder)) if epochs_left(folder) else 0
+            after = draw.uniform(0, lasting if epoch else starting)
+            code, was_there = runner.struck(
+                ["train", *line, "--out", str(folder)], whom, how, epoch, after
+            )
+            assert was_there or not code, Path("said").read_text()
+            read_all(folder)
+            strikes.note(how, bool(code), whom)
+            if not strikes.are_left or not code or draw.random() < 0.5:
+                break
+        begun = (folder / "config.json").exists()
+        line = ["--resume"] if begun else ["KarateClub", *RUN]
+        runner.whole(["train", *line, "--out", str(folder)])
+        read_all(folder)
+        assert results(folder) == results(tmp_path / "whole")
+        assert {path.name for path in folder.iterdir()} <= set(NAMES) - {"partial.pt"}
+        ours, whole = (
+            files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
+        )
+        assert all(torch.equal(v, whole["parameters"][k]) for k, v in ours["parameters"].items())
+    told = strikes.told(number)
+    record_property("kills", told)
+    print(told)

@@ -1,0 +1,173 @@
+"""Training on samples: resumed runs equal unbroken ones, and gradients those of the whole graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pyg_outerconv import files
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, predict
+from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.lab.train.splits import make_split
+
+SETTINGS = Settings(
+    "KarateClub",
+    "stack(gcn, identity)",
+    "public",
+    hidden=8,
+    dropout=0.5,
+    epochs=6,
+    patience=0,
+    seeds=2,
+    batches="random-nodes",
+    parts=4,
+)
+WHOLE = {"batches": "none", "parts": 8, "accumulate": 0}
+WAYS = {
+    "random nodes": {},
+    "accumulated": {"accumulate": 3},
+    "clusters": {"batches": "clusters", "parts": 5, "parts_per_batch": 2},
+    "bfloat16": {"precision": "bfloat16"},
+    "sparse features": {"features": "sparse"},
+    "batch norm": {"layer_norm": "batch"},
+    "attention": {"family": "gat(heads=2)", "batches": "clusters", "parts": 3},
+    "blocks": {"architecture": "blocks"},
+}
+
+
+def run(folder: Path, settings: Settings, resume: bool = False, **options: Any) -> list[Any]:
+    made = Experiment(settings, folder, resume=resume, log=lambda line: None, **options)
+    made.run()
+    runs = files.load_json(folder / "metrics.json")["runs"]
+    return [{key: value for key, value in one.items() if key != "seconds"} for one in runs]
+
+
+class StopAfter(module.StopOnInterrupt):
+    """Asks to stop after some epochs."""
+
+    left = 4
+
+    def __call__(self) -> bool:
+        StopAfter.left -= 1
+        return StopAfter.left < 0
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("way", WAYS)
+def test_resumed_is_unbroken(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, **WAYS[way])
+    whole = run(tmp_path / "whole", settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "StopOnInterrupt", StopAfter)
+        StopAfter.left = 4
+        with pytest.raises(Interrupted):
+            run(tmp_path / "broken", settings)
+    torch.manual_seed(12345)
+    assert run(tmp_path / "broken", settings, resume=True) == whole
+    made = predict(tmp_path / "broken")
+    assert made.test_metric == pytest.approx(made.recorded, abs=1e-6)
+
+
+def seed_run(**changes: Any) -> SeedRun:
+    dataset = data.load("KarateClub")
+    settings = replace(SETTINGS, dropout=0.0, **{"accumulate": 1, **changes})
+    split = make_split(dataset.data, "public", 0)
+    made = ours(dataset, settings)
+    return SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, 0)
+
+
+def parameters(made: SeedRun) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in made.model.state_dict().items()}
+
+
+def test_one_part_is_the_whole_graph() -> None:
+    one, whole = seed_run(parts=1), seed_run(**WHOLE)
+    for _ in range(3):
+        one.step()
+        whole.step()
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(one)[name], value, rtol=1e-4, atol=1e-5)
+    assert one.history["val_loss"] == pytest.approx(whole.history["val_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_rows_count_alike_in_parts_of_any_size(class_weights: str) -> None:
+    """Of a family without edges, a sample's outputs are those of the graph: so are gradients."""
+    given = {"family": "Identity()", "class_weights": class_weights}
+    parts, whole = seed_run(parts=7, accumulate=7, **given), seed_run(**WHOLE, **given)
+    for _ in range(3):
+        parts.step()
+        whole.step()
+    for name, value in parameters(whole).items():
+        torch.testing.assert_close(parameters(parts)[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_evaluation_has_the_weights_of_the_whole_graph() -> None:
+    made = seed_run(family="Walk(length=2)")
+    made.step()
+    inputs = made.contender.inputs
+    nodes = torch.arange(34)
+    whole = made.model.eval()(inputs.x, inputs.basis)  # type: ignore[attr-defined]
+    ours = replace(inputs, most_edges=9).predicted(made.model, nodes)  # type: ignore[type-var]
+    torch.testing.assert_close(ours, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_rounds_products() -> None:
+    exact, narrow = seed_run(), seed_run(precision="bfloat16")
+    exact.step()
+    narrow.step()
+    one, other = parameters(exact), parameters(narrow)
+    assert all(value.dtype == torch.float32 for value in other.values())
+    assert any(not torch.equal(one[name], other[name]) for name in one)
+    assert narrow.history["val_loss"] == pytest.approx(exact.history["val_loss"], rel=0.02)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="no tensorboard")
+def test_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path / "run", SETTINGS, board=True)
+    for seed in range(2):
+        events = EventAccumulator(str(tmp_path / "run" / "tensorboard" / f"outerconv-{seed}"))
+        events.Reload()
+        losses = [scalar.value for scalar in events.Scalars("val_loss")]
+        record = files.load_json(tmp_path / "run" / "metrics.json")["runs"][seed]
+        assert losses == pytest.approx(record["history"]["val_loss"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"batches": "some"}, "random-nodes"),
+        ({"fan_outs": "10,x"}, "10,10"),
+        ({"parts": 0}, ">= 1"),
+        ({"accumulate": -1}, ">= 0"),
+        ({**WHOLE, "accumulate": 2}, "random-nodes"),
+        ({"peer": True}, "none"),
+        ({"precision": "half"}, "bfloat16"),
+    ],
+)
+def test_settings_are_checked(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"family": "stack(gat(heads=2), gcn)"}, "heads alone"),
+        ({"propagation": "diffusion(ppr, alpha=0.1)"}, "--batches none"),
+        ({"parts": 35}, "1 to 34"),
+    ],
+)
+def test_what_samples_cannot_carry_is_refused(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        seed_run(**changes)
