@@ -105,10 +105,12 @@ def _few_warnings() -> Iterator[None]:
     shown = set[tuple[str, type[Warning]]]()
     show, is_first = warnings.showwarning, os.environ.get("RANK", "0") == "0"
 
-    def show_once(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def show_once(
+        message: Warning | str, category: type[Warning], *where: Any, **named: Any
+    ) -> None:
         if is_first and (str(message), category) not in shown:
             shown.add((str(message), category))
-            show(message, category, *where)
+            show(message, category, *where, **named)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning, append=True)
