@@ -15,7 +15,7 @@ import click
     metavar="CASE",
     help="A case, or a group of cases, that --list shows; may be repeated.",
 )
-@click.option("--list", "only_list", is_flag=True, help="List the cases and leave.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the cases.")
 @click.option("--out", help="A new or empty folder; default runs/bench-<number>.")
 @click.option("--compare", metavar="OLD_JSON", help="bench.json of an earlier run.")
 @click.option("--repeats", type=int, help="Samples of each step; default 9, with --quick 3.")
@@ -27,7 +27,7 @@ import click
     "range over them.",
 )
 @click.option("--scale", type=float, default=1.0, help="Multiply the sizes of graphs; default 1.")
-@click.option("--threads", type=int, help="Threads of torch; default: what torch takes.")
+@click.option("--threads", type=int, help="Threads of torch; default: as many as torch chooses.")
 @click.option("--device", default="cpu", help="auto, cpu, cuda, cuda:1 or mps; default cpu.")
 @click.option(
     "--dtype", default="float32", help="float32, float64, float16 or bfloat16; default float32."
@@ -36,7 +36,7 @@ import click
 @click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
 @click.option("--root", help="Folder of the data, for cases on real graphs.")
 def bench(only_list: bool, **options: Any) -> int:
-    """Time layers against dense forms and other libraries.
+    """Compare the times of layers with those of dense forms and of other libraries.
 
     Writes bench.json and one HTML page, bench.html.
     """

@@ -15,8 +15,8 @@ import click
     "--against",
     default="first",
     show_default=True,
-    help="What others of a table are compared with: its first model, or the best on validation "
-    "nodes.",
+    help="What the other models of a table are compared with: the first one, or the best on "
+    "validation nodes.",
 )
 def compare(runs: tuple[str, ...], out: str | None, against: str) -> int:
     """Compare RUNS of outerconv train: means, and differences paired by seed."""

@@ -19,7 +19,7 @@ def generate(
     """Write a graph of any size into a folder, chunk by chunk.
 
     NAME is 'blocks', a degree-corrected stochastic block model in which the features of a
-    node say little of its class, and their mean over its neighbours much. OUT is a new folder;
+    node tell little about its class, and their mean over its neighbours much. OUT is a new folder;
     see docs/scale.md for its format.
     """
     from ...scale.generate import generate as run

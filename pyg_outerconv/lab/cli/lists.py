@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
-@click.option("--verify", is_flag=True, help="Compare files with their checksums.")
+@click.option("--verify", is_flag=True, help="Compare the files with their checksums.")
 def datasets(name: str | None, root: str | None, verify: bool) -> int:
-    """List the datasets that can be read, and which are here. Or tell what is known of one: its
-    source, licence, files, and the options that outerconv train gives it by default.
+    """List the datasets that can be read, and where they are. With NAME, print the source, licence
+    and files of one, and the options that outerconv train uses for it by default.
     """
     from .. import data
 

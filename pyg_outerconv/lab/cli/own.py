@@ -17,13 +17,13 @@ _OPTIONS = (
         "--features",
         "features_file",
         metavar="FILE",
-        help="Features of its nodes, a row for each; without, nodes have none.",
+        help="Features of its nodes, a row for each; without this option, nodes have none.",
     ),
     click.option("--labels", metavar="FILE", help="Classes of its nodes, and their split."),
     click.option(
         "--data",
         metavar="FILE.pt|FOLDER|MODULE:FUNCTION",
-        help="In the place of files: a saved PyG Data; a folder of mapped files, such as outerconv "
+        help="Instead of files: a saved PyG Data; a folder of mapped files, such as outerconv "
         "generate writes; or a function that returns a Data.",
     ),
     click.option(

@@ -17,7 +17,7 @@ from .imports import imports
 @click.option(
     "--seeds",
     type=int,
-    help="Number of seeds, in the place of the table's (in a folder of its own).",
+    help="Number of seeds, instead of that of the table; needs a folder of its own.",
 )
 @click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps.")
 @click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")

@@ -19,7 +19,7 @@ from .own import own_graph
     "--budget",
     type=float,
     metavar="SECONDS",
-    help="In the place of --trials: seconds of training, shared equally by the contestants.",
+    help="Instead of --trials: seconds of training, shared equally by the contestants.",
 )
 @click.option(
     "--peers",

@@ -49,9 +49,9 @@ _OF_A_BASIS = ("family", "shape", "dataset", "kind", "offsets", "cell", "reach",
     "--node",
     "nodes",
     multiple=True,
-    help="The cell as a number, as nodes of graphs have; of a graph the node around which a part "
-    "is drawn; of a run the node whose neighbours are drawn, by its name if it has one. May be "
-    "repeated for graphs and runs.",
+    help="On a grid, the number of the cell. On a graph, the node around which a part is drawn. Of "
+    "a run, the node whose neighbours are drawn, by its name if it has one. May be repeated for "
+    "graphs and runs.",
 )
 @click.option("--reach", type=int, help="Number of layers of a receptive field; default 1.")
 @click.option(

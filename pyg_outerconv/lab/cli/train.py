@@ -187,9 +187,8 @@ def train(**options: Any) -> int:
     """Train classifiers of nodes or of graphs; report mean ± deviation over seeds.
 
     DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
-    In its place, --edges, --features and --labels, or --data, read a graph of your own. Data sets
-    have defaults of their own, which go before those named here: 'outerconv datasets NAME' lists
-    them.
+    For a graph of your own, use --edges, --features and --labels, or --data, instead. Some data
+    sets have other defaults than those named here: 'outerconv datasets NAME' lists them.
     """
     from ..train.command import train as run
 
@@ -206,8 +205,8 @@ def train(**options: Any) -> int:
 def predict(**options: Any) -> int:
     """Write the classes that the checkpoint of a run predicts, as CSV.
 
-    RUN_DIR is a run folder of 'outerconv train'. A graph of your own is read where the run found
-    it, or where options say that it is now.
+    RUN_DIR is a run folder of 'outerconv train'. A graph of your own is read from where the run
+    found it or, if it was moved, from where the options say.
     """
     from ..train.predict import write_predictions
 
