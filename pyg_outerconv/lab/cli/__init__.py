@@ -114,7 +114,7 @@ def _few_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning, append=True)
-        warnings.showwarning = show_once  # type: ignore[assignment]
+        warnings.showwarning = show_once
         yield
 
 
