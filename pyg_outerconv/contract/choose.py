@@ -91,7 +91,9 @@ def known_order(problem: Problem) -> Order | None:
         return None
     if x.size(0) != problem.basis.size[0] or problem.parameter.bias is not None:
         return None
-    return _choices.get(_shape_class(problem)) if problem.has_numbers else None
+    if x.is_meta or torch.compiler.is_compiling():
+        return None
+    return _choices.get(_shape_class(problem))
 
 
 def check_order(order: str | None) -> None:

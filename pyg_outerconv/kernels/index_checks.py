@@ -18,11 +18,15 @@ PLAIN = (Tensor, Parameter)
 """The classes of tensors that are no subclasses with a behaviour of their own."""
 
 
-surely: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
-"""Whether a condition on sizes holds; False where a compiler cannot know sizes of the data.
+_guard: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
 
-Before torch 2.7 it cannot say so, and raises an error of its own.
-"""
+
+def surely(condition: Any) -> bool:
+    """Whether a condition on sizes holds; False where a compiler cannot know sizes of the data.
+
+    Before torch 2.7 it cannot say so, and raises an error of its own.
+    """
+    return condition if condition is True or condition is False else _guard(condition)
 
 
 def is_exporting() -> bool:
@@ -32,10 +36,12 @@ def is_exporting() -> bool:
 
 def has_numbers(*tensors: Tensor | None) -> bool:
     """Whether the numbers can be read: not of meta and fake tensors, nor under a compiler."""
-    return not torch.compiler.is_compiling() and not any(
-        tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor))
-        for tensor in tensors
-    )
+    if torch.compiler.is_compiling():
+        return False
+    for tensor in tensors:  # a loop, because every call of a layer comes here several times
+        if tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor)):
+            return False
+    return True
 
 
 def can_read(index: Tensor) -> bool:
