@@ -1,15 +1,19 @@
 """``python tests/write_layers.py`` writes docs/pyg_layers.md: PyG's convolutions and options.
 
+With ``--compile`` it compiles each class anew, which takes minutes; else it keeps that table.
+
 The convolutions are those of :mod:`pyg_outerconv.pyg.table`, the options those that
 ``tests/pyg/test_parity.py`` compares with PyG.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from pyg.cases import CASES
+from pyg.whole_graphs import line
 
 from pyg_outerconv.pyg.table import NONE, entries
 
@@ -37,9 +41,23 @@ and of graphs too small to gain.
 |---|---|---|---|
 """
 
+COMPILED = """
+## Compiled
 
-def page() -> str:
-    """The text of the page."""
+Whether `torch.compile(layer, fullgraph=True, dynamic=True)` makes one graph of the layer with its
+default options, on a graph with self-loops and parallel edges: PyG's class, ours by the
+contraction, and ours on a graph so small that PyG's own `forward` runs.
+
+| class | PyG's | ours | ours, small |
+|---|---|---|---|
+"""
+
+
+def page(compiled: list[str] | None = None) -> str:
+    """The text of the page, with these rows of compiled classes, else those that it has."""
+    if compiled is None:
+        _, _, rest = FILE.read_text(encoding="utf-8").partition(COMPILED)
+        compiled = rest.splitlines(keepends=True)
     rows = entries()
     here = [row for row in rows if row.kind != NONE]
     absent = [row for row in rows if row.kind == NONE]
@@ -47,7 +65,7 @@ def page() -> str:
     lines += [f"| `{row.name}` | {row.kind} | {_cell(row.text)} |\n" for row in here]
     lines += [f"\n## Without an equal form: {len(absent)}\n\n| class | because |\n|---|---|\n"]
     lines += [f"| `{row.name}` | {_cell(row.text)} |\n" for row in absent]
-    return "".join([*lines, OPTIONS, *_options()])
+    return "".join([*lines, OPTIONS, *_options(), COMPILED, *compiled])
 
 
 def _options() -> list[str]:
@@ -79,4 +97,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(page(), encoding="utf-8")
+    anew = "--compile" in sys.argv
+    compiled = [line(name) for name in sorted(CASES, key=str.lower)] if anew else None
+    FILE.write_text(page(compiled), encoding="utf-8")

@@ -236,7 +236,8 @@ class Attention(ContentFamily):
         asked = queries(self.align, structure, content)
         targets = None if self._sees_sources_alone(content) else asked
         known = [None if x is None else x.shape[0] for x in (content.source, targets)]
-        if any(count not in (None, end) for count, end in zip(known, over.size, strict=True)):
+        ends = zip(known, over.size, strict=True)  # a compiler cannot look for a size in a tuple
+        if any(count is not None and count != end for count, end in ends):
             raise RefusedValue("a support has the sources and the queries", known, over.size)
         if self.align is not None and self._reads_positions and stand_alone(structure):
             place = place_of_queries(structure, self.align, content, asked)

@@ -92,7 +92,7 @@ def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.
     return edges.with_diagonal(value, nodes)
 
 
-def with_last_loops(edges: EdgeList, fill: float) -> EdgeList:
+def with_last_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
     """Keep the last of several self-loops at a node, as PyG does; ``fill`` where there are none.
 
     The edges themselves where no node has several.
@@ -105,7 +105,7 @@ def with_last_loops(edges: EdgeList, fill: float) -> EdgeList:
         last = place.new_zeros(edges.size[0]).scatter_reduce(
             0, edges.target.long(), torch.where(is_loop, place, -1), "amax", include_self=False
         )
-        weight = edges.weight()
+        weight = edges.weight(dtype)
         hidden = is_loop & (place != last[edges.target.long()])
         return edges.but(edge_weight=torch.where(hidden, 0.0, weight).to(weight.dtype))
     nodes = edges.source[is_loop]
@@ -152,7 +152,7 @@ def transition(
         fill = 2.0 if improved else 1.0
         if as_pyg:
             fill = 1.0 if edges.edge_weight is None else fill
-            edges = with_last_loops(edges, fill)
+            edges = with_last_loops(edges, dtype, fill)
         edges = with_self_loops(edges, dtype, fill)
     return normalise(edges, norm, dtype, signed=as_pyg)
 

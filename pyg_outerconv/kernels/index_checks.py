@@ -18,15 +18,13 @@ PLAIN = (Tensor, Parameter)
 """The classes of tensors that are no subclasses with a behaviour of their own."""
 
 
-_guard: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
+# Before torch 2.7 a compiler raises an error where a condition depends on the data.
+_known_true: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
 
 
 def surely(condition: Any) -> bool:
-    """Whether a condition on sizes holds; False where a compiler cannot know sizes of the data.
-
-    Before torch 2.7 it cannot say so, and raises an error of its own.
-    """
-    return condition if condition is True or condition is False else _guard(condition)
+    """Whether a condition on sizes holds; False where a compiler does not know these sizes."""
+    return condition if condition is True or condition is False else _known_true(condition)
 
 
 def is_exporting() -> bool:

@@ -45,7 +45,8 @@ def check_beside(given: Given, content: Content) -> None:
             or a mask or an alignment is passed beside a basis with values.
     """
     own, size = given.edge_index.size, given.size
-    if any(count not in (None, end) for count, end in zip(size or (), own, strict=False)):
+    ends = zip(size or (), own, strict=False)
+    if any(count is not None and count != end for count, end in ends):
         raise RefusedValue("a basis has a size of its own", own, size)
     known = {"edge_weight": given.edge_weight, "edge_type": given.edge_type}
     if not is_support(given.edge_index):

@@ -79,7 +79,8 @@ def looped(
     fill = getattr(layer, "fill_value", None)
     edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill, nodes)
     edge_index = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
-    return x, EdgeBasis(Pattern.build(edge_index, size=size)), edge_attr
+    pattern = Pattern.of_list(edge_index, size=size, origin=edge_index.size(1))
+    return x, EdgeBasis(pattern), edge_attr
 
 
 def of_nodes(out: Tensor, x: Any) -> Tensor:

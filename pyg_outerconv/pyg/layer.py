@@ -24,7 +24,7 @@ from torch_geometric.typing import OptTensor
 from ..errors import RefusedValue
 from ..graph.checks import holds
 from ..graph.edge_index import check_compressed
-from ..kernels.index_checks import has_numbers
+from ..kernels.index_checks import has_numbers, is_exporting, surely
 from ..nn import OuterConv
 from .matrices import is_product
 from .tie import Source, tie
@@ -243,13 +243,13 @@ class DropIn(MessagePassing):
             yield "edge weights that are not finite"
 
     def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
-        """Whether PyG's own ``forward`` is faster; in a compiled graph it is not."""
-        if not self.least or torch.compiler.is_compiling():
+        """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
+        if not self.least or is_exporting():
             return False
         width = features.size(-1)
         if self.transforms_first:
             width = vars(self)["out_channels"] * vars(self).get("heads", 1)
-        return edge_index.size(-1) * width < self.least
+        return surely(edge_index.size(-1) * width < self.least)
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
         """The OuterConv tied to this layer, None if there is none."""

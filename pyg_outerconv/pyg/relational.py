@@ -57,6 +57,10 @@ class RGCNConv(DropIn, theirs.RGCNConv):
             sources["root.weight"] = viewed("root", 1, *self.root.shape)
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
+    def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
+        """Not in a compiled graph, which PyG's loop over relations would break."""
+        return not torch.compiler.is_compiling() and super()._is_small(edge_index, features)
+
     def _form(self) -> str:
         """The form of Θ."""
         if self.num_bases is not None:

@@ -1,0 +1,126 @@
+"""Compiled drop-in layers: one graph where PyG's is one, PyG's results, and what a page says."""
+
+import pytest
+import torch
+from pyg.cases import CASES
+from pyg.parity import Drawn, assert_close, graphs, layers, tensors
+from pyg.whole_graphs import line, whole
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map
+from write_layers import FILE
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("name", CASES)
+def test_each_class_that_pyg_compiles_whole_is_whole_here_and_the_page_says_so(name):
+    found = line(name)
+    theirs, *ours = found.rstrip(" |\n").split(" | ")[1:]
+    assert theirs == "no" or set(ours) == {"yes"}
+    assert found in FILE.read_text(encoding="utf-8"), "python tests/write_layers.py --compile"
+
+
+OPTIONS = [
+    ("SAGEConv", {"aggr": ["mean", "max"]}),
+    ("GATConv", {}),
+    ("GATConv", {"edge_dim": 3}),
+    ("GATConv", {"in_channels": (6, 6)}),
+    ("GATConv", {"flow": "target_to_source"}),
+    ("GATv2Conv", {"heads": 2}),
+    ("GATv2Conv", {"edge_dim": 3}),
+    ("SuperGATConv", {}),
+    ("AGNNConv", {}),
+    ("SGConv", {}),
+    ("MixHopConv", {}),
+    ("HypergraphConv", {}),
+    ("TransformerConv", {}),
+]
+
+
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("dtype", [torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else ",".join(one)
+)
+def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
+    theirs, ours = layers(CASES[name], options, dtype)
+    call = "attributes" if "edge_dim" in options else next(iter(CASES[name].calls))
+    kind = "pair" if isinstance(options.get("in_channels"), tuple) else "multi-edge"
+    ours.why_not()  # makes the contraction
+    results = []
+    for layer in (theirs.eval(), ours.eval()):
+        torch.manual_seed(5)
+        arguments = CASES[name].calls[call](Drawn(graphs()[kind], dtype))
+        learning = [one for one in tensors(arguments) if one.requires_grad]
+        if layer is ours:
+            torch._dynamo.reset()
+            layer = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
+        out = layer(*arguments)
+        ahead = torch.linspace(0.5, 1.5, out.numel(), dtype=dtype).view(out.shape)
+        wanted = [*learning, *layer.parameters()]
+        grads = torch.autograd.grad(out, wanted, ahead, allow_unused=True)
+        results.append([out, *(x.new_zeros(()) if x is None else x for x in grads)])
+    assert_close(results[1], results[0], 1e-9, "values and gradients")
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("name", ["GATConv", "SAGEConv", "TransformerConv"])
+def test_a_small_graph_is_left_to_pyg_in_a_compiled_graph_too(name):
+    _, layer = layers(CASES[name], {}, torch.float32)
+    operators = []
+
+    def backend(module, inputs):
+        operators.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
+    for least, ours in ((0, True), (2**30, False)):
+        layer.least = least
+        layer.why_not()
+        operators.clear()
+        torch._dynamo.reset()
+        torch.compile(layer, backend=backend, fullgraph=True, dynamic=True)(*arguments)
+        assert any("autograd_function" in one or "outerconv" in one for one in operators) is ours
+
+
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.parametrize("name", CASES)
+def test_layers_without_numbers_give_shapes_where_pygs_do(name, where):
+    found = []
+    for layer in layers(CASES[name], {}, torch.float32):
+        arguments = next(iter(CASES[name].calls.values()))(
+            Drawn(graphs()["directed"], torch.float32)
+        )
+        found.append(_shapes(layer.eval(), arguments, where))
+    theirs, ours = found
+    if theirs is not None:
+        assert ours == theirs
+
+
+def _shapes(layer, arguments, where):
+    """The shapes of the results on meta or of fake tensors; None if they depend on numbers."""
+    try:
+        if where == "meta":
+            return [one.shape for one in tensors(layer.to("meta")(*_each(arguments, _on_meta)))]
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            fake = _each(arguments, lambda one: mode.from_tensor(one.detach()))
+            return [one.shape for one in tensors(layer(*fake))]
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _on_meta(tensor):
+    return tensor.to("meta")
+
+
+def _each(arguments, change):
+    return tree_map(lambda one: change(one) if isinstance(one, torch.Tensor) else one, arguments)
+
+
+@pytest.mark.slow
+def test_whole_graphs_are_told_from_broken_ones():
+    class Broken(torch.nn.Module):
+        def forward(self, x):
+            torch._dynamo.graph_break()
+            return x
+
+    assert whole(Broken(), (torch.ones(2),)) is None
