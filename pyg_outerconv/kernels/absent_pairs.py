@@ -43,6 +43,8 @@ def are_finite(*tensors: Tensor | None) -> bool:
 
 
 def _is_finite(x: Tensor) -> bool:
+    if not x.is_floating_point():
+        return True  # integers are, and what takes no integers refuses them itself
     return isfinite(float(torch.linalg.vector_norm(x, dtype=accumulator(x.dtype))))
 
 

@@ -43,11 +43,16 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
         ``ptr`` (R + 1,) row pointers, ``column`` (E,) sorted, and ``order`` (E,), the position of
         each sorted entry in the input.
     """
-    if not can_read(row):
-        if torch.compiler.is_compiling() and row.is_cpu:
-            return _by_rows(row, column, count)  # type: ignore[no-any-return]
-        order = torch.sort(row, stable=True).indices.to(row.dtype)
-        return pointers(row, count), column.index_select(0, order), order
+    if can_read(row):
+        return _counted(row, column, count)
+    if torch.compiler.is_compiling() and row.is_cpu:
+        return _counted_operator(row, column, count)  # type: ignore[no-any-return]
+    order = torch.sort(row, stable=True).indices.to(row.dtype)
+    return pointers(row, count), column.index_select(0, order), order
+
+
+def _counted(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`by_rows` on a CPU."""
     rows, entries = row.detach().numpy(), np.arange(row.numel(), dtype=_INTEGERS[row.dtype])
     if (rows[1:] >= rows[:-1]).all():  # sorted already, as by neighbour samplers
         return pointers(row, count), column.clone(), torch.from_numpy(entries)
@@ -65,8 +70,8 @@ def _sizes_by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Ten
 
 
 # To a compiler the sort is one node, which counts where its own sort would compare.
-_by_rows = torch.library.custom_op("pyg_outerconv::by_rows", by_rows, mutates_args=())
-_by_rows.register_fake(_sizes_by_rows)
+_counted_operator = torch.library.custom_op("pyg_outerconv::by_rows", _counted, mutates_args=())
+_counted_operator.register_fake(_sizes_by_rows)
 
 
 def sort_edges(
@@ -117,17 +122,21 @@ def transposed_rows(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Ten
         ``perm`` (E,) the position of each of these entries in row order.
     """
     if torch.compiler.is_compiling() and index.is_cpu:
-        return _transposed_rows(ptr, index, count)  # type: ignore[no-any-return]
+        return _transposed_operator(ptr, index, count)  # type: ignore[no-any-return]
+    return _transposed(ptr, index, count)
+
+
+def _transposed(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     row = torch.arange(ptr.numel() - 1, dtype=index.dtype, device=index.device)
     return by_rows(index, spread(row, ptr, index.numel()), count)
 
 
-_transposed_rows = torch.library.custom_op(
-    "pyg_outerconv::transposed_rows", transposed_rows, mutates_args=()
+_transposed_operator = torch.library.custom_op(
+    "pyg_outerconv::transposed_rows", _transposed, mutates_args=()
 )
 
 
-@_transposed_rows.register_fake
+@_transposed_operator.register_fake
 def _sizes_of_transposed(ptr: Tensor, index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return ptr.new_empty(count + 1), torch.empty_like(index), torch.empty_like(index)
 

@@ -24,7 +24,9 @@ _known_true: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", 
 
 def surely(condition: Any) -> bool:
     """Whether a condition on sizes holds; False where a compiler does not know these sizes."""
-    return condition if condition is True or condition is False else _known_true(condition)
+    if torch.compiler.is_compiling() or isinstance(condition, torch.SymBool):
+        return _known_true(condition)
+    return bool(condition)  # of a tensor, too: a size within torch.jit.trace
 
 
 def is_exporting() -> bool:
