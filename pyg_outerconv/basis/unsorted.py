@@ -62,8 +62,8 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
             "max(M, N) * K < 2**63",
             f"size {size}, K = {num_labels}",
         )
-    fits = surely(products[0] < _INT32_LIMIT) and surely(products[1] < _INT32_LIMIT)
-    return torch.int32 if fits and surely(num_edges < _INT32_LIMIT) else torch.int64
+    fits = (products[0] < _INT32_LIMIT, products[1] < _INT32_LIMIT, num_edges < _INT32_LIMIT)
+    return torch.int32 if surely(*fits) else torch.int64
 
 
 def check_range(name: str, index: Tensor, count: int) -> None:

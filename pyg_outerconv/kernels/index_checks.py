@@ -22,11 +22,13 @@ PLAIN = (Tensor, Parameter)
 _known_true: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", bool)
 
 
-def surely(condition: Any) -> bool:
-    """Whether a condition on sizes holds; False where a compiler does not know these sizes."""
-    if torch.compiler.is_compiling() or isinstance(condition, torch.SymBool):
-        return _known_true(condition)
-    return bool(condition)  # of a tensor, too: a size within torch.jit.trace
+def surely(*conditions: Any) -> bool:
+    """Whether conditions on sizes hold; False where a compiler does not know these sizes."""
+    known = _known_true if torch.compiler.is_compiling() else bool  # of a traced size, a tensor
+    for condition in conditions:  # noqa: SIM110  a compiler traces loops
+        if not known(condition):
+            return False
+    return True
 
 
 def is_exporting() -> bool:

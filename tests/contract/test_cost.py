@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pyg_outerconv import record
 from pyg_outerconv.contract import ORDERS, Cost, Problem, contract
 from pyg_outerconv.contract.cost import Constants, Operations, moving, picking_in_turn
-from pyg_outerconv.kernels import edge_sums, use_backend
+from pyg_outerconv.kernels import absent_pairs, edge_sums, use_backend
 
 SPEEDS = Constants(
     dense_flops=1000.0,
@@ -32,6 +32,12 @@ SPEEDS = Constants(
     group_seconds=7.0,
 )
 COUNTED = [name for name in GENERAL if name not in NEEDS_REFERENCE]
+
+
+@pytest.fixture(autouse=True)
+def numbers_can_be_looked_at(monkeypatch):
+    """A mode, such as the one that counts here, hides numbers, and `dense` goes by edges then."""
+    monkeypatch.setattr(absent_pairs, "can_look", lambda *_: True)
 
 
 def test_work_adds_up_and_multiplies():

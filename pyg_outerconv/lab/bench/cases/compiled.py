@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 
-from ... import pyg as ours
+from .... import pyg as ours
 from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, layer_contender
 from ..graphs import uniform_types
 from ..peers import HEADS, RELATIONS
