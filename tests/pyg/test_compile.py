@@ -3,13 +3,14 @@
 import pytest
 import torch
 from pyg.cases import CASES
-from pyg.parity import Drawn, assert_close, graphs, layers, tensors
+from pyg.parity import Drawn, assert_close, by_size, graphs, layers, tensors
 from pyg.whole_graphs import line, whole
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 from write_layers import FILE
 
 
+@by_size
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("name", CASES)
 def test_each_class_that_pyg_compiles_whole_is_whole_here_and_the_page_says_so(name):
@@ -62,6 +63,7 @@ def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
     assert_close(results[1], results[0], 1e-9, "values and gradients")
 
 
+@by_size
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["GATConv", "SAGEConv", "TransformerConv"])
 def test_a_small_graph_is_left_to_pyg_in_a_compiled_graph_too(name):

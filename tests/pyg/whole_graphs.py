@@ -37,8 +37,8 @@ def compiles(name: str) -> tuple[str, ...]:
         their_layer, our_layer = layers(CASES[name], {}, torch.float32)
         layer = their_layer if kind == "theirs" else our_layer.eval()
         layer.eval()
-        if kind == "small":
-            del our_layer.least, our_layer.least_of_matrices
+        if kind == "ours":
+            our_layer.least = our_layer.least_of_matrices = 0
         if kind != "theirs":
             our_layer.why_not()  # makes the contraction
         found.append("no" if whole(layer, example(name)) is None else "yes")

@@ -16,9 +16,8 @@ import torch
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Stack, Walk
 from pyg_outerconv.files import load_json, save_json
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.data import mapped
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.scale import Clusters, Scratch, carried_by, convolve, generate
+from pyg_outerconv.scale import Clusters, Scratch, carried_by, convolve, generate, mapped
 from pyg_outerconv.scale.mapped import HEADER, ArrayWriter, open_mapped
 
 

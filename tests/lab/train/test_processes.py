@@ -64,7 +64,7 @@ def together(jobs: list[Job], folder: Path, seconds: float) -> list[Any]:
     root, here = Path(__file__).resolve().parents[3], Path(__file__).resolve().parent
     (folder / "worker.py").write_text(WORKER)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    paths = json.dumps([str(here), str(here.parent)])
+    paths = json.dumps([str(here), str(root / "tests")])
     command += ["worker.py", paths, json.dumps(jobs), "found.pt"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
     done = subprocess.run(
