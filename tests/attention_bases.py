@@ -16,7 +16,7 @@ from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import segment_softmax
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.reference import derivatives
-from pyg_outerconv.theta import Mixture, ValueOutput
+from pyg_outerconv.theta import Theta
 
 HEAD_ORDERS = ("heads_transform_first", "heads_propagate_first")
 ATTEND_ORDERS = ("attend_transform_first", "attend_propagate_first")
@@ -72,12 +72,14 @@ def parameter_of(form, heads, rows, columns):
         theta = normal(heads, 1, rows, columns)
         return theta, [theta]
     if kind == "identity":
-        return Mixture.identity(heads, rows, value), []
+        return Theta.identity(heads, rows, value), []
     if kind == "mixture":
-        theta = Mixture(normal(heads, 2), normal(2, 1, rows, columns))
-        return theta, [theta.coefficient, theta.matrices]
+        coefficient = normal(heads, 2)
+        theta = Theta(normal(2, 1, rows, columns), coefficient)
+        return theta, [coefficient, theta.inner]
     output = normal(heads, columns, columns + 1) if kind == "output" else None
-    theta = ValueOutput(value, output, bias, adds=kind == "sum")
+    together = "sum" if kind in ("sum", "output") else "concat"
+    theta = Theta(value.unsqueeze(1), outer=output, bias=bias, heads=together)
     return theta, [part for part in (value, output, bias) if part is not None]
 
 
@@ -153,8 +155,8 @@ def dense_truth(basis, x, theta):
         wide
     )
     out = torch.einsum("hbmn,mbp,hpq->nbq", matrices, rows, full)
-    if isinstance(theta, ValueOutput) and theta.bias is not None:
-        out = out + torch.einsum("hbmn,hv,hvq->nbq", matrices, theta.bias, theta.outputs())
+    if isinstance(theta, Theta) and theta.bias is not None:
+        out = out + torch.einsum("hbmn,hv,hvq->nbq", matrices, theta.bias, theta.outer_matrices())
     return out.reshape(basis.size[1], *batch, full.size(2))
 
 

@@ -9,7 +9,7 @@ from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import awkward_structures
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 # One of each kind of leaf, and of two together.
 FAMILIES = {
@@ -60,15 +60,14 @@ def parameter(num_labels, groups, rows, columns, matrices=None, dtype=torch.floa
     """Θ (K, G, P/G, Q/G): one tensor, or a mixture of some matrices."""
     if matrices is None:
         return normal(num_labels, groups, rows // groups, columns // groups, dtype=dtype, grad=grad)
-    return Mixture(
-        normal(num_labels, matrices, dtype=dtype, grad=grad),
-        normal(matrices, groups, rows // groups, columns // groups, dtype=dtype, grad=grad),
-    )
+    coefficient = normal(num_labels, matrices, dtype=dtype, grad=grad)
+    shape = matrices, groups, rows // groups, columns // groups
+    return Theta(normal(*shape, dtype=dtype, grad=grad), coefficient)
 
 
 def tensors_of(theta):
     """The tensors that Θ is made of."""
-    return [theta.coefficient, theta.matrices] if isinstance(theta, Mixture) else [theta]
+    return [theta.inner, theta.coefficient] if isinstance(theta, Theta) else [theta]
 
 
 def home_of(order, dtype=torch.float64):

@@ -38,7 +38,11 @@ ROOMS = (
 QUICK = ("-m", "fast")
 NONE_SELECTED = 5  # pytest's exit status where a folder has no quick test
 # Tests of a room that has no folder of its own.
-TESTS = {"cache": ["tests/test_cache.py"], "testing": ["tests/families", "tests/contract"]}
+TESTS = {
+    "cache": ["tests/test_cache.py"],
+    "theta": ["tests/test_theta.py"],
+    "testing": ["tests/families", "tests/contract"],
+}
 
 PAIRS = (
     (ast.Lt, ast.LtE),

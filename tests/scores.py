@@ -11,7 +11,7 @@ from pyg_outerconv.attention import SCORES, Softmax, make_score
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
 from pyg_outerconv.graph.structure import Content
-from pyg_outerconv.theta import ValueOutput
+from pyg_outerconv.theta import Theta
 
 HEADS, D, P, P_TARGET, D_EDGE = 2, 3, 4, 5, 2
 
@@ -222,7 +222,12 @@ class Tried:
         if family.makes_use_of("edge_attr"):
             beside["edge_attr"] = self.attr
         structure = family.read(case.index, **beside)
-        content = Content(self.source, self.target, self.present, theta=ValueOutput(self.theta))
+        content = Content(
+            self.source,
+            self.target,
+            self.present,
+            theta=Theta(self.theta.unsqueeze(1), heads="concat"),
+        )
         return family.basis_on(structure.with_content(content), self.source.dtype)
 
     @property

@@ -8,7 +8,7 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 PAIRS_OF_REDUCTIONS = list(product(REDUCTIONS, ("sum", "max", "min")))
@@ -28,7 +28,7 @@ def edges_of(name, num_labels=3):
 
 
 def identity(num_labels, channels, dtype=torch.float64):
-    return Mixture.identity(num_labels, channels, torch.empty(0, dtype=dtype))
+    return Theta.identity(num_labels, channels, torch.empty(0, dtype=dtype))
 
 
 def has_edges(basis):

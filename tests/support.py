@@ -30,7 +30,7 @@ from pyg_outerconv.contract import ORDERS, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, use_backend
 from pyg_outerconv.testing import assert_near, dense_contraction, primitive_calls
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DERIVATIVES = ("forward", "first", "second", "vmap", "jacrev", "forward-mode")
@@ -70,11 +70,11 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
     return {
         "edges": (of_basis(labelled.with_values), (x, theta, values)),
         "edges, mixed Θ": (
-            lambda x, c, v, values: (labelled.with_values(values), x, Mixture(c, v)),
+            lambda x, c, v, values: (labelled.with_values(values), x, Theta(v, c)),
             (x, (LABELS, 2), (2, 1, IN, OUT), values),
         ),
         "edges, Θ = I": (
-            lambda x, values: (labelled.with_values(values), x, Mixture.identity(LABELS, IN, x)),
+            lambda x, values: (labelled.with_values(values), x, Theta.identity(LABELS, IN, x)),
             (x, values),
         ),
         "polynomial": (
@@ -85,13 +85,13 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
             lambda x, c, v, values: (
                 Polynomial(plain.with_values(values), CHEBYSHEV, LABELS),
                 x,
-                Mixture(c, v),
+                Theta(v, c),
             ),
             (x, (LABELS, 2), (2, 1, IN, OUT), values),
         ),
         "identity": (of_basis(lambda: Eye((SOURCES, TARGETS), here)), (x, (1, 1, IN, OUT))),
         "grid": (of_basis(lambda: grid), (x, theta)),
-        "grid, Θ = I": (lambda x: (grid, x, Mixture.identity(LABELS, IN, x)), (x,)),
+        "grid, Θ = I": (lambda x: (grid, x, Theta.identity(LABELS, IN, x)), (x,)),
         "unit matrices": (
             of_basis(lambda: UnitMatrices((SOURCES, 2), on=here)),
             (x, (2 * SOURCES, 1, IN, OUT)),

@@ -17,7 +17,7 @@ from ..graph import Features
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.index_checks import surely
 from ..kernels.tiles import exact
-from ..theta import ValueOutput
+from ..theta import Theta
 from .edge_context import EdgeContext
 from .edge_features import EdgeScores
 from .ends import Ends, over_batch, same_batch
@@ -99,9 +99,9 @@ class Additive(Score):
         own = self.edge is not None or self.ends.source is not None or self.ends.target is not None
         if own or not isinstance(source, Tensor) or source.dim() != 2:
             return False
-        if not isinstance(theta, ValueOutput) or theta.bias is not None:
+        if not isinstance(theta, Theta) or theta.heads is None or theta.bias is not None:
             return False
-        fits = theta.value.shape == (self.heads, source.size(1), self.ends.channels)
+        fits = theta.inner.shape == (self.heads, 1, source.size(1), self.ends.channels)
         return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
 
     def at_once(

@@ -12,7 +12,7 @@ from ..errors import RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..kernels import edge_sums
-from ..theta import ValueOutput
+from ..theta import Theta
 from .edge_context import EdgeContext
 from .projection import (
     PerHead,
@@ -126,9 +126,9 @@ class Ends(torch.nn.Module):
         return (values * vector.to(values.dtype)).sum(-1)
 
     @staticmethod
-    def _folds(x: Queries, theta: ValueOutput) -> bool:
+    def _folds(x: Queries, theta: Theta) -> bool:
         """Whether X (Θ_h a_h) is cheaper than making the values X Θ_h, which are wider, first."""
-        heads, rows, width = theta.value.shape
+        heads, _, rows, width = theta.inner.shape
         if isinstance(x, PerHead):
             return True
         if x is None or not x.is_floating_point() or not 0 < rows <= heads * width:
@@ -137,15 +137,13 @@ class Ends(torch.nn.Module):
             return True
         return x.numel() // rows * heads * width > edge_sums.most(held=True)
 
-    def _theta(self, theta: Any) -> ValueOutput:
+    def _theta(self, theta: Any) -> Theta:
         """The layer's Θ (H, P, D). Raises ValueError if it has another shape, or no values."""
         if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
-            theta = ValueOutput(theta.squeeze(1), adds=True)
-        fits = isinstance(theta, ValueOutput) and (
-            theta.value.size(0) == self.heads and theta.value.size(2) == self.channels
-        )
-        if not fits:
-            got = theta.value if isinstance(theta, ValueOutput) else theta
+            theta = Theta(theta, heads="sum")
+        has_heads = isinstance(theta, Theta) and theta.heads is not None
+        if not has_heads or theta.value.shape[::2] != (self.heads, self.channels):
+            got = theta.value if has_heads else theta
             rule = (
                 "scores such as Additive and GATv2 read what the layer's Θ makes of the features, "
                 "one label of Θ for each head"
@@ -156,8 +154,7 @@ class Ends(torch.nn.Module):
             )
             got = tuple(got.shape) if isinstance(got, Tensor) else type(theta).__name__
             raise RefusedValue(rule, expected, got)
-        assert isinstance(theta, ValueOutput)
-        return theta
+        return theta  # type: ignore[no-any-return]
 
 
 def same_batch(source: Tensor, target: Tensor) -> tuple[int, ...]:
@@ -174,12 +171,12 @@ def over_batch(of_edges: Tensor, batch: tuple[int, ...]) -> Tensor:
     return of_edges.view(edges, *(1,) * len(batch), heads)
 
 
-def _check_channels(theta: ValueOutput, x: Queries) -> None:
+def _check_channels(theta: Theta, x: Queries) -> None:
     found = x.value if isinstance(x, PerHead) else x
     if found is None or not found.is_floating_point():
         return
     channels = found.size(found.dim() - 1)
-    if channels != theta.value.size(1):
+    if channels != theta.inner.size(2):
         rule = "queries that theta transforms have the channels of sources"
-        wanted = theta.value.size(1)
+        wanted = theta.inner.size(2)
         raise RefusedValue(rule, f"{wanted}, or in_channels=({wanted}, {channels})", channels)

@@ -17,7 +17,7 @@ from ..contract.heads import check_type, project
 from ..errors import RefusedType, RefusedValue, refusal
 from ..graph import Features
 from ..graph.checks import is_integer
-from ..theta.theta import autocast_pair
+from ..theta import autocast_pair
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
-from ..theta import DenseTheta, Mixture, Theta, ThetaValue, ValueOutput, as_theta
+from ..theta import Theta, ThetaValue, as_theta
 from .problem import Problem
 
 LABEL_REDUCTIONS = ("sum", "max", "min")
@@ -38,8 +38,8 @@ def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None
     shape, num_labels = tuple(theta.shape), basis.num_bases
     if len(shape) != 4 or shape[0] != num_labels:
         return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
-    if isinstance(theta, Mixture):
-        given, count = tuple(theta.coefficient.shape), theta.matrices.size(0)
+    if isinstance(theta, Theta) and theta.coefficient is not None:
+        given, count = tuple(theta.coefficient.shape), theta.num_matrices
         if len(given) != 2 or given[1] != count:
             rule = "a mixture needs a coefficient for each label and matrix"
             return rule, f"(K, {count})", given
@@ -75,9 +75,10 @@ def _broken_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> 
 
 
 def _broken_dtype(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
-    if isinstance(theta, Mixture) and theta.coefficient.dtype != theta.dtype:
+    coefficient = theta.coefficient if isinstance(theta, Theta) else None
+    if coefficient is not None and coefficient.dtype != theta.dtype:
         rule = "coefficients must have the dtype of the matrices"
-        return rule, theta.dtype, theta.coefficient.dtype
+        return rule, theta.dtype, coefficient.dtype
     of_x = x if x is not None and x.is_floating_point() else theta
     if torch.is_autocast_enabled(of_x.device.type):
         return None
@@ -161,13 +162,13 @@ def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
     Raises:
         ValueError: the features are not dense.
     """
-    of_bias = theta.full_bias() if isinstance(theta, ValueOutput) else None
+    of_bias = theta.full_bias()
     if of_bias is None:
         return x, theta
     if not isinstance(x, Tensor) or not x.is_floating_point():
         rule = "comparing labels with a bias of values needs dense x"
         raise RefusedValue(rule, "dense features", x)
-    wider = DenseTheta(torch.cat([theta.full(), of_bias], 2))
+    wider = Theta(torch.cat([theta.full(), of_bias], 2))
     return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
 
 
@@ -176,10 +177,9 @@ def _value_bias(problem: Problem) -> list[Problem]:
 
     Its X is a channel of ones, its Θ_h = b_h O_h.
     """
-    theta = problem.of_heads
-    of_bias = None if theta is None or problem.basis.has_heads else theta.full_bias()
+    of_bias = None if problem.basis.has_heads else problem.parameter.full_bias()
     if of_bias is None:
         return []
     ones = of_bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
     x = ones.expand(-1, *problem.batch, 1)
-    return [Problem(problem.basis, x, DenseTheta(of_bias), problem.aggr)]
+    return [Problem(problem.basis, x, Theta(of_bias), problem.aggr)]

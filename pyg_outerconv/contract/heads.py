@@ -9,12 +9,12 @@ from ..basis.base import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedType
 from ..graph.sparse_matrix import Features, SparseMatrix
-from ..theta import ValueOutput
+from ..theta import Theta
 from .cost import Cost, Operations, transform
 from .problem import Problem
 
 
-def values_of(theta: ValueOutput, x: Features) -> Tensor:
+def values_of(theta: Theta, x: Features) -> Tensor:
     """X V_h + b_h: (M, *batch, H, V)."""
     found = project(x, theta.value)
     return found if theta.bias is None else found + theta.bias.to(found.dtype)
@@ -45,7 +45,7 @@ def check_type(x: Tensor, weight: Tensor) -> None:
         raise RefusedType("x must have the dtype of theta", weight.dtype, x.dtype)
 
 
-def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) -> Tensor | None:
+def sum_few(basis: Basis, x: Features, theta: Theta, made: Tensor | None) -> Tensor | None:
     """Y (N, *batch, Q) of heads on a graph so small that its edges are not sorted, else None.
 
     No order is chosen: edges are gathered and scattered. ``basis`` has the shares of all heads, and
@@ -54,7 +54,7 @@ def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) 
     """
     if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
         return None
-    fits = x.is_floating_point() and x.size(-1) == theta.value.size(1)
+    fits = x.is_floating_point() and x.size(-1) == theta.inner.size(2)
     if not fits or torch.is_autocast_enabled(x.device.type):
         return None
     return theta.collect(basis.times(values_of(theta, x) if made is None else made))
@@ -66,7 +66,7 @@ def sum_few(basis: Basis, x: Features, theta: ValueOutput, made: Tensor | None) 
 def value_width(problem: Problem) -> int:
     """V: the number of channels of the values of one head."""
     theta = problem.of_heads
-    return problem.out_channels if theta is None else theta.value.size(2)
+    return problem.out_channels if theta is None else theta.inner.size(3)
 
 
 def making_values(problem: Problem) -> Cost:
@@ -75,12 +75,12 @@ def making_values(problem: Problem) -> Cost:
     if theta is None:
         return transform(problem, sources * problem.num_labels)
     of_x, of_theta, _ = problem.gradients
-    columns = problem.num_labels * theta.value.size(2)
+    columns = problem.num_labels * theta.inner.size(3)
     flops = 2.0 * sources * problem.in_channels * columns
     if isinstance(problem.x, SparseMatrix):
         flops = 2.0 * problem.x.num_entries * columns
     made = Cost.of(Operations(flops, calls=1), of_x + of_theta)
-    if theta.output is None:
+    if theta.outer is None:
         return made
     targets = float(problem.basis.size[1] * problem.num_columns)
     after = Operations(2.0 * targets * columns * problem.out_channels, calls=1)

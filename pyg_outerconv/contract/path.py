@@ -9,8 +9,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedValue
 from ..graph.sparse_matrix import Features
-from ..theta import Mixture, ThetaValue
-from ..theta.theta import add_bias
+from ..theta import ThetaValue, add_bias
 from .arguments import check_inputs, check_shapes, problems
 from .choose import Candidate, candidates, check_memory, check_order, choose_order, known_order
 from .order import ORDERS, Order
@@ -39,7 +38,7 @@ def contract(
     Args:
         basis: K matrices of size M × N.
         x: (M, *batch, P), :class:`SparseFeatures`, integers (M,), or None; see :class:`Problem`.
-        theta: (K, G, P/G, Q/G), or a :class:`Mixture`.
+        theta: (K, G, P/G, Q/G), or a :class:`Theta`.
         order: the name of the order for every leaf that it can solve.
         aggr: over the inputs m of each label: 'sum', 'mean', 'max' or 'min'.
         label_aggr: over the labels k of each target: 'sum', 'max' or 'min'. For max and min the
@@ -61,7 +60,11 @@ def contract(
     if order is not None or max_memory is not None:
         check_order(order)
         check_memory(max_memory)
-    elif basis.is_leaf and aggr == label_aggr == "sum" and not isinstance(theta, Mixture):
+    elif (
+        basis.is_leaf
+        and aggr == label_aggr == "sum"
+        and (isinstance(theta, Tensor) or theta.coefficient is None)
+    ):
         problem = Problem(basis, x, theta, aggr, "sum", bias, values)
         known = known_order(problem)
         if known is not None:

@@ -15,7 +15,7 @@ from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels.index_checks import has_numbers
 from ..kernels.primitive import wants_gradients
-from ..theta import Mixture, ThetaValue, ValueOutput, as_theta
+from ..theta import Theta, ThetaValue, as_theta
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
@@ -70,9 +70,9 @@ class Problem:
         return self.parameter.full()
 
     @property
-    def mixture(self) -> Mixture | None:
+    def mixture(self) -> Theta | None:
         """Θ if it is a mixture, else None."""
-        return self.parameter if isinstance(self.parameter, Mixture) else None
+        return None if self.parameter.coefficient is None else self.parameter
 
     @property
     def counted(self) -> EdgeBasis | ImplicitEdges:
@@ -116,9 +116,9 @@ class Problem:
         return self.basis.dtype is not None
 
     @property
-    def of_heads(self) -> ValueOutput | None:
+    def of_heads(self) -> Theta | None:
         """Θ if it is values and outputs of heads, else None."""
-        return self.parameter if isinstance(self.parameter, ValueOutput) else None
+        return None if self.parameter.heads is None else self.parameter
 
     @property
     def factor(self) -> float | None:

@@ -25,7 +25,7 @@ from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure, require_kind
 from ..kernels import spmm
-from ..theta import DenseTheta, Mixture, as_theta
+from ..theta import Theta, as_theta
 from .family import Family
 
 Align = Family | torch.nn.Module | None
@@ -48,7 +48,7 @@ def queries(align: Align, structure: Structure, content: Content) -> Queries:
     channels_of(x)
     basis = align.basis_on(_read_for(align, structure, content), x.dtype)
     if basis.num_bases == 1:
-        return contract(basis, x, Mixture.identity(1, x.size(-1), _like(x)))
+        return contract(basis, x, Theta.identity(1, x.size(-1), _like(x)))
     if isinstance(x, SparseFeatures):
         raise RefusedValue("alignments of each head make dense queries", "dense features", repr(x))
     edges = basis.edges()
@@ -162,7 +162,7 @@ def with_labels(structure: Structure, start: int, end: int) -> Structure:
     if content is None or content.theta is None:
         return structure
     theta = as_theta(content.theta).labels(start, end)
-    value = theta.full() if isinstance(theta, DenseTheta) else theta
+    value = theta.full() if theta.is_tensor else theta
     return structure.with_content(replace(content, theta=value))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, spmm
 from ..kernels.sparsity import known_sparsity
-from ..theta.theta import autocast_pair
+from ..theta import autocast_pair
 
 _INT32_LIMIT = 2**31 - 1
 

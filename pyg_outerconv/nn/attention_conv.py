@@ -21,8 +21,7 @@ from ..families import Attention, Family
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.structure import Content
-from ..theta import ThetaValue, ValueOutput
-from ..theta.theta import add_bias
+from ..theta import Theta, ThetaValue, add_bias
 from .attention_options import (
     check_values,
     form_of,
@@ -306,12 +305,12 @@ class AttentionConv(FoldOutput, OuterConv):
     ) -> Tensor:
         """Y; for attention whose sums are known, or on few edges, without choosing an order."""
         if isinstance(basis, AdditiveAttentionBasis):
-            assert isinstance(theta, ValueOutput)  # additive attention is made from values
+            assert isinstance(theta, Theta)  # additive attention is made from values
             out = theta.collect(basis.sums())
             return out if bias is None else add_bias(out, bias, own=True)
         free = self.order is None and self.max_memory is None
         sums = self.reduce == self.label_reduce == "sum"
-        if free and sums and isinstance(theta, ValueOutput):
+        if free and sums and isinstance(theta, Theta) and theta.heads is not None:
             found = sum_few(basis, nodes_first(x), theta, values)
             if found is not None:
                 found = found if bias is None else add_bias(found, bias, own=True)
@@ -322,8 +321,8 @@ class AttentionConv(FoldOutput, OuterConv):
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""
         theta = super().theta_value(like)
         if isinstance(theta, Tensor) and theta.size(1) == 1:
-            theta = ValueOutput(theta.squeeze(1), adds=True)
+            theta = Theta(theta, heads="sum")
         if self.value_bias is None:
             return theta
-        assert isinstance(theta, ValueOutput)  # as the constructor checked
-        return replace(theta, bias=view_of(self.value_bias))
+        assert isinstance(theta, Theta)  # as the constructor checked
+        return theta.but(bias=view_of(self.value_bias))

@@ -14,7 +14,7 @@ from ..basis import Basis
 from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
-from ..theta.theta import add_product
+from ..theta import add_product
 from .dense import full_matrices
 from .grid_conv import GridConv
 from .inputs import split_input

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
-from ..theta import ValueOutput
+from ..theta import Theta
 from .theta_forms import make_theta
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _full(conv: AttentionConv) -> tuple[Tensor, Tensor | None]:
             "edge features are added to values as they are", "edge_dim=None", conv.edge_dim
         )
     found = conv.theta_value()
-    if not isinstance(found, ValueOutput):
+    if not isinstance(found, Theta) or found.heads is None:
         raise RefusedValue("an output projection is folded into values", "values", conv.theta.name)
     return found.full().squeeze(1), found.full_bias()
 

@@ -16,7 +16,7 @@ from ..contract.choose import check_memory, check_order
 from ..errors import RefusedType, RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
-from ..theta import Mixture, ThetaValue, scaled
+from ..theta import Theta, ThetaValue, scaled
 from .checks import COMPARISONS, aggregation
 from .grid_images import ShiftCache, as_cells, as_images, shape_of
 from .inputs import check_given
@@ -160,7 +160,7 @@ class GridPool(_Clusters):
 
     def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
         """Θ_k = I, or I / K for a mean over K cells, and the options of :func:`contract`."""
-        theta: ThetaValue = Mixture.identity(basis.num_bases, x.size(-1), x)
+        theta: ThetaValue = Theta.identity(basis.num_bases, x.size(-1), x)
         if self.aggr == "mean" and not self._divides(basis):
             theta = scaled(theta, 1.0 / basis.num_bases)
         # A label has at most one cell of a cluster, so all reductions over inputs are equal.
@@ -296,5 +296,5 @@ class GridUnpool(_Clusters):
         return basis.transpose()
 
     def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
-        theta = Mixture.identity(basis.num_bases, x.size(-1), x)
+        theta = Theta.identity(basis.num_bases, x.size(-1), x)
         return theta, {"max_memory": self.max_memory}

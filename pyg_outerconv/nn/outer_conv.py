@@ -18,8 +18,7 @@ from ..families.options import functions_of, nested
 from ..families.registry import check_family
 from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
-from ..theta import ThetaValue, scaled
-from ..theta.theta import add_bias
+from ..theta import ThetaValue, add_bias, scaled
 from .checks import (
     COMPARISONS,
     aggregation,

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseMatrix
-from ..theta.theta import add_product
+from ..theta import add_product
 from .inputs import Inputs
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedValue
-from ..theta import ThetaValue, ValueOutput
+from ..theta import Theta, ThetaValue
 
 if TYPE_CHECKING:
     from .attention_conv import AttentionConv
@@ -63,7 +63,7 @@ def values_of_edges(
     """
     if not isinstance(basis, MultiHeadEdges):
         raise RefusedValue("edge features come with the edges of the support", "edges", repr(basis))
-    assert isinstance(theta, ValueOutput)  # as the constructor checked
+    assert isinstance(theta, Theta)  # as the constructor checked
     if conv.explain and conv._edge_mask is not None and basis.pattern.origin is not None:
         mask = conv.edge_mask(basis.pattern.origin.long())
         basis = replace(basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value)

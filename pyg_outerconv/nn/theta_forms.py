@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
-from ..theta import Mixture, ThetaValue, ValueOutput
+from ..theta import Theta, ThetaValue
 from .theta import FORMS, ThetaModule, view_of
 
 DRAWN = 2**20
@@ -66,7 +66,7 @@ class SharedTheta(ThetaModule):
         """One matrix, with coefficient 1 for every label."""
         self.require_shape()
         ones = self.weight.new_ones((self.num_labels, 1))
-        return Mixture(ones, self.weight.unsqueeze(0).unsqueeze(0))
+        return Theta(self.weight.unsqueeze(0).unsqueeze(0), ones)
 
 
 class BasisDecomposedTheta(ThetaModule):
@@ -91,7 +91,7 @@ class BasisDecomposedTheta(ThetaModule):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The mixture of the matrices V_b."""
         self.require_shape()
-        return Mixture(view_of(self.comp), self.weight.unsqueeze(1))
+        return Theta(self.weight.unsqueeze(1), view_of(self.comp))
 
 
 class LowRankTheta(ThetaModule):
@@ -210,7 +210,7 @@ class IdentityTheta(ThetaModule):
         """The identity as a mixture, which needs no product; without ``like`` in default dtype."""
         self.require_shape()
         like = torch.empty(0) if like is None else like
-        return Mixture.identity(self.num_labels, self.in_channels, like)
+        return Theta.identity(self.num_labels, self.in_channels, like)
 
 
 _SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
@@ -271,7 +271,7 @@ class ColumnsTheta(ThetaModule):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are concatenated."""
         self.require_shape()
-        return ValueOutput(view_of(self.weight))
+        return Theta(self.weight.unsqueeze(1), heads="concat")
 
 
 class ValueOutputTheta(ThetaModule):
@@ -303,4 +303,4 @@ class ValueOutputTheta(ThetaModule):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values and outputs, not multiplied."""
         self.require_shape()
-        return ValueOutput(view_of(self.value), view_of(self.output))
+        return Theta(self.value.unsqueeze(1), outer=view_of(self.output))

@@ -11,8 +11,8 @@ from torch.nn.init import uniform_
 
 from ..errors import RefusedValue
 from ..families import Family
-from ..theta import ThetaParts, ThetaValue, ValueOutput, as_theta
-from .theta import ThetaModule, view_of
+from ..theta import Theta, ThetaParts, ThetaValue, as_theta
+from .theta import ThetaModule
 from .theta_forms import ColumnsTheta, FullTheta, make_theta
 
 
@@ -36,7 +36,7 @@ class AveragedHeads(FullTheta):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are added up, and divided by their number."""
         self.require_shape()
-        return ValueOutput(view_of(self.weight), adds=True, factor=1.0 / self.num_labels)
+        return Theta(self.weight.unsqueeze(1), heads="sum", factor=1.0 / self.num_labels)
 
     def build(self) -> Tensor:
         """Θ (H, 1, P, Q)."""

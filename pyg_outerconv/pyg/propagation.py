@@ -7,7 +7,7 @@ from ..graph import SparseMatrix
 from ..nn import OuterConv
 from ..nn.inputs import Inputs
 from ..nn.theta import ThetaModule
-from ..theta import Mixture, ThetaValue
+from ..theta import Theta, ThetaValue
 
 
 class Propagation(OuterConv):
@@ -32,4 +32,4 @@ class Propagation(OuterConv):
         like = x.value if isinstance(x, SparseMatrix) else x
         assert x is not None
         assert like is not None
-        return Mixture.identity(self.family.num_bases, x.size(-1), like)
+        return Theta.identity(self.family.num_bases, x.size(-1), like)

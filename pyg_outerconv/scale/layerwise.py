@@ -13,8 +13,7 @@ from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
 from ..nn.inputs import split_input
-from ..theta import Theta, ThetaValue, as_theta
-from ..theta.theta import add_bias
+from ..theta import Theta, ThetaValue, add_bias, as_theta
 from .chunks import MOST_EDGES, check_features, chunks, reaching, rows_of
 from .scratch import Scratch
 from .stages import Stages

@@ -14,7 +14,7 @@ from ..contract.arguments import problems
 from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
 from ..graph.sparse_features import as_matrix
-from ..theta import Mixture, ThetaValue, ValueOutput, full
+from ..theta import ThetaValue, as_theta
 from .reference import (
     TOLERANCE,
     assert_near,
@@ -159,11 +159,8 @@ def assert_stack(first: Basis, second: Basis) -> None:
 
 def _tensors_of(theta: ThetaValue) -> list[Tensor | None]:
     """The tensors of Θ."""
-    if isinstance(theta, Mixture):
-        return [theta.coefficient, theta.matrices]
-    if isinstance(theta, ValueOutput):
-        return [theta.value, theta.output, theta.bias]
-    return [full(theta)]
+    made = as_theta(theta)
+    return [made.coefficient, made.inner, made.outer, made.bias]
 
 
 def _dtype(basis: Basis) -> torch.dtype:

@@ -11,7 +11,7 @@ from ..basis import Basis, EdgeBasis
 from ..graph import Features, SparseMatrix
 from ..graph.sparse_features import as_matrix
 from ..nn.dense import full_matrices
-from ..theta import ThetaValue, ValueOutput, full
+from ..theta import ThetaValue, as_theta, full
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
@@ -164,7 +164,7 @@ def dense_contraction(
     if (aggr, label_aggr) == ("sum", "sum"):
         dense = basis.to_dense(matrices.dtype)
         out = torch.einsum("kmn,m...p,kpq->n...q", dense, rows, matrices)
-        of_bias = theta.full_bias() if isinstance(theta, ValueOutput) else None
+        of_bias = as_theta(theta).full_bias()
         if of_bias is None:
             return out
         added = torch.einsum("kmn,kq->nq", dense, of_bias[:, 0, 0])

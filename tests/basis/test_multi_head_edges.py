@@ -29,7 +29,7 @@ from pyg_outerconv.testing import (
     assert_stack,
     assert_transpose,
 )
-from pyg_outerconv.theta import ValueOutput
+from pyg_outerconv.theta import Theta
 
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 makes = pytest.mark.parametrize("make", [attention_basis, heads_of])
@@ -202,8 +202,8 @@ def _sum(dense, x, theta):
     full = theta if isinstance(theta, torch.Tensor) else theta.full()
     full = full.expand(-1, 1, -1, -1)[:, 0] if full.size(1) == 1 else _diagonal(full)
     out = torch.einsum("hmn,mp,hpq->nq", dense, x, full)
-    if isinstance(theta, ValueOutput) and theta.bias is not None:
-        out = out + torch.einsum("hmn,hv,hvq->nq", dense, theta.bias, theta.outputs())
+    if isinstance(theta, Theta) and theta.bias is not None:
+        out = out + torch.einsum("hmn,hv,hvq->nq", dense, theta.bias, theta.outer_matrices())
     return out
 
 

@@ -27,7 +27,7 @@ from pyg_outerconv.families import (
 )
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import assert_edges_alone_carry, assert_near, dense_contraction
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 SELECTIONS = [
     Walk(3, norm="sym", powers=(1, 3)),
@@ -70,8 +70,8 @@ def test_every_family_by_every_order(family, name):
     forms = (
         (3, positive(count, 1, 3, 2)),
         (2, positive(count, 1, 2, 3)),
-        (2, Mixture(positive(count, 2), positive(2, 1, 2, 3))),
-        (2, Mixture.identity(count, 2, torch.empty(0, dtype=torch.float64))),
+        (2, Theta(positive(2, 1, 2, 3), positive(count, 2))),
+        (2, Theta.identity(count, 2, torch.empty(0, dtype=torch.float64))),
     )
     for (width, theta), number in zip(forms, (nan, inf, nan, inf), strict=True):
         assert_edges_alone_carry(basis, positive(basis.size[0], width), theta, number)

@@ -79,7 +79,7 @@ def test_what_a_problem_says_of_its_gradients():
                         assert case.gradients == (False, False, False)
                 assert not Problem(learned.detach(), x, theta).gradients[2]
     mixture = parameter(3, 1, 4, 2, 2, torch.float32, grad=False)
-    mixture.coefficient.requires_grad_()
+    mixture = mixture.but(coefficient=mixture.coefficient.detach().requires_grad_())
     assert Problem(plain, None, mixture).gradients == (False, True, False)
     sparse = features("sparse", 5, 4, torch.float32)
     assert Problem(plain, sparse, mixture).gradients == (True, True, False)

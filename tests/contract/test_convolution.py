@@ -38,7 +38,7 @@ def test_equals_the_dense_form_for_any_shifts(seed):
     matrices = 2 if seed % 5 == 0 else None
     theta = parameter(basis.num_bases, groups, 2 * groups, 3 * groups, matrices)
     x = normal(basis.size[0], *((), (2,), (2, 3))[seed % 3], 2 * groups)
-    inputs = [x, *([theta.coefficient, theta.matrices] if matrices else [theta])]
+    inputs = [x, *([theta.inner, theta.coefficient] if matrices else [theta])]
     out = contract(basis, x, theta, order="convolution")
     reference = dense_contraction(basis, x, theta)
     found, expected = (derivatives(y, inputs, 1) for y in (out, reference))

@@ -209,7 +209,7 @@ def test_scores_of_ten_thousand_stay_finite(name, dtype):
     basis, _ = attention_over(over)
     basis = replace(basis, query=basis.query * 100, key=basis.key * 100).to(dtype)
     theta = parameter_of("concat", 2, 3, 2)[0]
-    theta = replace(theta, value=theta.value.to(dtype))
+    theta = theta.but(inner=theta.inner.to(dtype))
     x = normal(over.size[0], 3, dtype=dtype)
     for order in legal(basis, x, theta):
         of = replace(basis)

@@ -12,19 +12,19 @@ from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.reference import derivatives
-from pyg_outerconv.theta import Mixture, ValueOutput, full
+from pyg_outerconv.theta import Theta, as_theta, full
 
 P, Q, V = 6, 4, 3
 THETAS = {
     "full": lambda: normal(HEADS, 1, P, Q),
     "grouped": lambda: normal(HEADS, 2, P // 2, Q // 2),
-    "mixture": lambda: Mixture(normal(HEADS, 3), normal(3, 1, P, Q)),
-    "identity": lambda: Mixture.identity(HEADS, P, torch.empty(0, dtype=torch.float64)),
-    "side by side": lambda: ValueOutput(normal(HEADS, P, V), bias=normal(HEADS, V)),
-    "added up": lambda: ValueOutput(normal(HEADS, P, Q), adds=True, bias=normal(HEADS, Q)),
-    "projected": lambda: ValueOutput(normal(HEADS, P, V), normal(HEADS, V, Q)),
-    "projected, biased": lambda: ValueOutput(
-        normal(HEADS, P, V), normal(HEADS, V, Q), normal(HEADS, V)
+    "mixture": lambda: Theta(normal(3, 1, P, Q), normal(HEADS, 3)),
+    "identity": lambda: Theta.identity(HEADS, P, torch.empty(0, dtype=torch.float64)),
+    "side by side": lambda: Theta(normal(HEADS, 1, P, V), bias=normal(HEADS, V), heads="concat"),
+    "added up": lambda: Theta(normal(HEADS, 1, P, Q), bias=normal(HEADS, Q)),
+    "projected": lambda: Theta(normal(HEADS, 1, P, V), outer=normal(HEADS, V, Q)),
+    "projected, biased": lambda: Theta(
+        normal(HEADS, 1, P, V), outer=normal(HEADS, V, Q), bias=normal(HEADS, V)
     ),
 }
 
@@ -38,14 +38,15 @@ def truth(basis, x, theta):
     parameter = full(theta)
     blocks = x.unflatten(-1, parameter.shape[1:3])
     made = torch.einsum("m...gp,hgpq->m...hgq", blocks, parameter).flatten(-2)
-    if isinstance(theta, ValueOutput) and theta.bias is not None:
+    if isinstance(theta, Theta) and theta.bias is not None:
         made = made + theta.full_bias().flatten(1)
     return torch.einsum("...hmn,m...hq->n...q", dense(basis), made)
 
 
 def parts_of(theta):
-    given = [theta] if isinstance(theta, torch.Tensor) else vars(theta).values()
-    return [part for part in given if isinstance(part, torch.Tensor) and part.requires_grad]
+    theta = as_theta(theta)
+    given = [theta.inner, theta.coefficient, theta.outer, theta.bias]
+    return [part for part in given if part is not None and part.requires_grad]
 
 
 def assert_same(basis, x, make, order, depth=1):
@@ -147,14 +148,14 @@ def test_65536_nodes_hold_no_pairs_and_no_state_for_each(causal):
     key, query = (torch.rand(nodes, heads, width, requires_grad=True) for _ in range(2))
     basis = FeatureProduct(key, query, causal=causal)
     x = torch.randn(nodes, width, requires_grad=True)
-    theta = ValueOutput(torch.randn(heads, width, width, requires_grad=True))
+    theta = Theta(torch.randn(heads, 1, width, width, requires_grad=True), heads="concat")
     with Largest() as largest, Kept() as kept:
         out = contract(basis, x, theta)
-        torch.autograd.grad(out.square().sum(), [key, query, x, theta.value])
+        torch.autograd.grad(out.square().sum(), [key, query, x, theta.inner])
     assert torch.isfinite(out).all()
     line = nodes * heads * 4
     assert largest.nbytes <= line * 32  # a chunk of 32, or D + V + 1 channels
-    assert kept.beside(key, query, x, theta.value)[1] < 10 * line * 32
+    assert kept.beside(key, query, x, theta.inner)[1] < 10 * line * 32
 
 
 @pytest.mark.parametrize("causal", TIMES)
@@ -173,7 +174,7 @@ def test_theta_goes_where_it_is_least_work():
     """Few latent nodes and many sources: Θ is multiplied with what the D nodes received."""
     basis = feature_product((2000, 2000))
     for width, wanted in ((128, "latent"), (1, "latent_transform_first")):
-        theta = ValueOutput(normal(HEADS, 64, width))
+        theta = Theta(normal(HEADS, 1, 64, width), heads="concat")
         x = normal(2000, 64)
         assert contraction_path(basis, x, theta).chosen == [wanted]
     in_time = feature_product((20, 20), causal="strict")

@@ -14,7 +14,7 @@ from pyg_outerconv.contract.arguments import problems
 from pyg_outerconv.contract.cost import constants
 from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, legal_orders
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 HIDDEN = r"edges must be explicit: expected .*basis.edges\(\).*Explicit.*, got Polynomial"
 
@@ -124,10 +124,12 @@ def test_all_edges_take_one_reduction_or_one_edge_a_target_and_label(aggr, label
 def test_sums_of_a_scaled_identity_are_one_product_without_theta():
     edges, x = edges_of("multi-edge"), normal(5, 4)
     ones = torch.ones(1, 4, 1, 1, dtype=torch.float64)
-    third = Mixture(torch.full((3, 1), 1 / 3, dtype=torch.float64), ones, True, 1 / 3)
+    third = Theta(
+        ones, torch.full((3, 1), 1 / 3, dtype=torch.float64), is_unit=True, constant=1 / 3
+    )
     assert_contraction(edges, x, third, [edges.value], 2)
     assert contraction_path(edges, x, third).chosen == ["all_edges"]
-    uneven = Mixture(normal(3, 1), ones, True)
+    uneven = Theta(ones, normal(3, 1), is_unit=True)
     assert_contraction(edges, x, uneven, [edges.value], 2)
     assert legal_orders(edges, x, uneven)["all_edges"]
     reasons = legal_orders(edges, x, third, "max", "max")["all_edges"]

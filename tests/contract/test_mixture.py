@@ -9,7 +9,7 @@ from pyg_outerconv import record
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.contract import Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Mixture, as_theta, full, scaled
+from pyg_outerconv.theta import Theta, as_theta, full, scaled
 
 
 def test_a_mixture_is_the_tensor_that_it_adds_up_to():
@@ -18,7 +18,7 @@ def test_a_mixture_is_the_tensor_that_it_adds_up_to():
     assert mixture.shape == theta.shape == (3, 2, 2, 3)
     assert mixture.num_matrices == 2
     for k in range(3):
-        c, v = mixture.coefficient[k], mixture.matrices
+        c, v = mixture.coefficient[k], mixture.inner
         assert_near(theta[k], c[0] * v[0] + c[1] * v[1])
     assert full(mixture).shape == full(theta).shape
     assert full(theta) is theta
@@ -35,8 +35,8 @@ def test_slices_scales_and_sums_of_labels_are_those_of_the_tensor():
         lambda t: as_theta(t).gathered(label, 5),
     ):
         made = function(mixture)
-        assert isinstance(made, Mixture)
-        assert made.matrices is mixture.matrices
+        assert made.coefficient is not None
+        assert made.inner is mixture.inner
         assert_near(made.full(), full(function(theta)))
 
 
@@ -64,7 +64,7 @@ def test_a_batch_of_coefficients_or_features_is_one_product_and_no_loop():
     coefficient = normal(4, 7, 2, dtype=torch.float32)
 
     def run(coefficient, x):
-        return contract(basis, x, Mixture(coefficient, theta.matrices), "label_mixing")
+        return contract(basis, x, Theta(theta.inner, coefficient), "label_mixing")
 
     with record() as calls:
         found = torch.func.vmap(run)(coefficient, x)
@@ -76,13 +76,13 @@ def test_a_batch_of_coefficients_or_features_is_one_product_and_no_loop():
 def test_no_gradient_is_made_that_nobody_wants():
     basis, x = random_edges(20, 90, 7, values=False), torch.randn(20, 4)
     theta = parameter(7, 1, 4, 4, 2, torch.float32)
-    theta = Mixture(theta.coefficient.detach(), theta.matrices)
+    theta = Theta(theta.inner, theta.coefficient.detach())
     with record() as calls:
         out = contract(basis, x, theta, "label_mixing")
         before = len(calls)
         out.sum().backward()
     assert len(calls) == before == 2
-    assert theta.matrices.grad is not None
+    assert theta.inner.grad is not None
 
 
 @pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
@@ -104,7 +104,7 @@ def test_no_edge_is_kept_for_the_backward_pass(matrices, values):
         for b in range(matrices):
             mixed = basis.values(x.dtype) * theta.coefficient[:, b].index_select(0, basis.label)
             one = Pattern.build(basis.index, size=basis.size).with_values(mixed)
-            contract(one, x, theta.matrices[b : b + 1], "propagate_first")
+            contract(one, x, theta.inner[b : b + 1], "propagate_first")
     assert kept.beside(*inputs)[1] >= matrices * edges * 4
 
 
@@ -127,7 +127,7 @@ def test_a_selection_and_a_scale_leave_a_mixture_one():
 
 def test_a_mixture_of_no_matrices_is_zero():
     basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
-    theta = Mixture(torch.zeros(3, 0), torch.zeros(0, 1, 4, 2))
+    theta = Theta(torch.zeros(0, 1, 4, 2), torch.zeros(3, 0))
     assert not contract(basis, x, theta).any()
     with pytest.raises(ValueError, match="a mixture of at least one matrix"):
         contract(basis, x, theta, "label_mixing")
@@ -152,7 +152,7 @@ def test_parts_that_do_not_fit_are_refused(coefficient, error, rule):
     basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
     for order in (None, "label_mixing"):
         with pytest.raises(error, match=rule):
-            contract(basis, x, Mixture(coefficient, torch.randn(2, 1, 4, 2)), order)
+            contract(basis, x, Theta(torch.randn(2, 1, 4, 2), coefficient), order)
 
 
 def test_a_problem_tells_a_mixture_from_a_tensor():

@@ -9,7 +9,7 @@ from pyg_outerconv import record
 from pyg_outerconv.basis import CHEBYSHEV, MONOMIAL, Polynomial
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 MIXED = ("recurrence_forward_mixed", "recurrence_clenshaw_mixed")
 NODES, TERMS = 12, 5
@@ -40,7 +40,7 @@ def test_both_ways_equal_the_dense_oracle(recurrence, matrices, groups, batch):
 def test_a_unit_matrix_multiplies_nothing(order):
     basis, x = polynomial(), normal(NODES, 2, 4)
     coefficient = normal(TERMS, 1)
-    theta = Mixture(coefficient, torch.ones(1, 4, 1, 1).double(), is_unit=True)
+    theta = Theta(torch.ones(1, 4, 1, 1).double(), coefficient, is_unit=True)
     assert flops(lambda: contract(basis, x, theta, order)) == 0
     assert ORDERS[order].cost(Problem(basis, x, theta)).forward.dense_flops == 0
     expected = sum(
@@ -102,7 +102,7 @@ def test_a_tensor_and_an_empty_mixture_are_refused(order):
     basis, x = polynomial(), normal(NODES, 4)
     with pytest.raises(ValueError, match="needs Θ as a mixture"):
         contract(basis, x, parameter(TERMS, 1, 4, 2), order)
-    empty = Mixture(torch.zeros(TERMS, 0).double(), torch.zeros(0, 1, 4, 2).double())
+    empty = Theta(torch.zeros(0, 1, 4, 2).double(), torch.zeros(TERMS, 0).double())
     with pytest.raises(ValueError, match="a mixture of at least one matrix"):
         contract(basis, x, empty, order)
     assert not contract(basis, x, empty).any()

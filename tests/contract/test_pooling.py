@@ -12,7 +12,7 @@ from torch.func import grad, vmap
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.testing.reference import derivatives
-from pyg_outerconv.theta import Mixture, scaled
+from pyg_outerconv.theta import Theta, scaled
 
 POOLING = ORDERS["pooling"]
 WINDOWS = [
@@ -26,7 +26,7 @@ WINDOWS = [
 
 def identity(basis, channels=2, constant=1.0):
     like = torch.zeros(1, dtype=torch.float64)
-    return scaled(Mixture.identity(basis.num_bases, channels, like), constant)
+    return scaled(Theta.identity(basis.num_bases, channels, like), constant)
 
 
 def truth(basis, x, label_aggr, constant=1.0):
@@ -93,7 +93,7 @@ def test_the_transpose_of_windows_side_by_side_repeats_cells(shape):
 def test_lowered_by_choice_without_making_edges():
     basis = box((64, 64), 2, stride=2)
     x = torch.zeros(4096, 8, 32, requires_grad=True)
-    theta = Mixture.identity(4, 32, x)
+    theta = Theta.identity(4, 32, x)
     for label_aggr in ("sum", "max", "min"):
         path = contraction_path(basis, x, theta, label_aggr=label_aggr)
         assert path.chosen == ["pooling"]
@@ -128,7 +128,7 @@ def test_reasons_name_what_torch_lacks():
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (4, 2, 6)], ids=str)
 def test_short_types(shape, label_aggr, dtype):
     basis, x = box(shape, 2, stride=2), torch.randn(2 * 2 * 12, 3)[: math.prod(shape)]
-    theta = Mixture.identity(basis.num_bases, 3, x.to(dtype))
+    theta = Theta.identity(basis.num_bases, 3, x.to(dtype))
     out = contract(basis, x.to(dtype), theta, label_aggr=label_aggr)
     assert_near(out, truth(basis, x, label_aggr).to(dtype))
     why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_aggr=label_aggr))

@@ -8,7 +8,7 @@ from pyg_outerconv.basis import Pattern, Transposed
 from pyg_outerconv.contract import choose, contract, contraction_path
 from pyg_outerconv.families import GCN, Chebyshev, Compose, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, assert_near, awkward_structures, legal_orders
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 STRUCTURES = awkward_structures()
 MULTI, OBLONG, LOOP = (STRUCTURES[name] for name in ("multi-edge", "rectangular", "one loop"))
@@ -64,7 +64,7 @@ def test_every_kind_of_features_and_parameter_with_second_derivatives(name, kind
 def test_theta_that_is_the_identity_passes_through(name):
     basis = bases()[name]
     x = normal(basis.size[0], 3)
-    assert_contraction(basis, x, Mixture.identity(basis.num_bases, 3, x), WEIGHTS)
+    assert_contraction(basis, x, Theta.identity(basis.num_bases, 3, x), WEIGHTS)
 
 
 @pytest.mark.parametrize("name", ["edges, polynomial", "kronecker", "nested right"])

@@ -22,7 +22,7 @@ from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import TOLERANCE, assert_near, awkward_structures, legal_orders
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 each_order = pytest.mark.parametrize("order", GENERAL)
 
@@ -39,7 +39,7 @@ class Case:
 
     def __call__(self, x, *rest):
         held = len(tensors_of(self.theta))
-        theta = Mixture(*rest[:held]) if held == 2 else rest[0]
+        theta = Theta(*rest[:held]) if held == 2 else rest[0]
         return contract(with_values(self.basis, *rest[held:]), x, theta, self.order)
 
     def detached(self):

@@ -9,7 +9,7 @@ from shifts import draw_shifts
 
 from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.families import Grid
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 
 def drawn_offsets(seed):
@@ -25,7 +25,7 @@ def drawn_offsets(seed):
 
 def assert_seen_alone(basis, order=None, **how):
     seen = basis.support().any(0)  # (M, N)
-    unit = Mixture.identity(basis.num_bases, 2, torch.empty(0, dtype=torch.float64))
+    unit = Theta.identity(basis.num_bases, 2, torch.empty(0, dtype=torch.float64))
     full = torch.rand(basis.num_bases, 1, 2, 2, dtype=torch.float64) + 0.5
     x = torch.rand(basis.size[0], 2, dtype=torch.float64)
     for theta in (full, unit):

@@ -14,7 +14,7 @@ from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import Diffusion, Walk, parse_family
 from pyg_outerconv.graph import edge_list
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 NODES = 20
 PAIRS = {(n, (n * step + 1) % NODES) for n in range(NODES) for step in (1, 3, 7)}
@@ -128,7 +128,7 @@ def test_no_power_is_made_and_theta_multiplies_once():
         contract(basis, x, theta)
     assert [call.request.channels for call in calls] == [2] * 7
     assert {call.request.num_entries for call in calls} == {basis.base.operator.num_edges}
-    unit = Mixture.identity(1, 4, x)
+    unit = Theta.identity(1, 4, x)
     assert "mixed" in contraction_path(basis, x, unit).chosen[0]
 
 

@@ -18,7 +18,7 @@ from pyg_outerconv.testing import (
     assert_stack,
     assert_transpose,
 )
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 SIZES = [(3, 2), (2, 3), (1, 4), (4, 1), (0, 3), (3, 0)]
 CPU = torch.device("cpu")
@@ -98,7 +98,7 @@ def test_other_bases_and_features_are_refused_by_name():
     with pytest.raises(ValueError, match="needs dense node features to propagate"):
         contract(basis, indices, theta, "fully_connected")
     assert_contraction(basis, indices, theta)
-    assert_contraction(basis, indices, Mixture(torch.randn(6, 2), torch.randn(2, 1, 4, 2)))
+    assert_contraction(basis, indices, Theta(torch.randn(2, 1, 4, 2), torch.randn(6, 2)))
 
 
 def test_more_parameters_than_the_limit_are_refused_before_they_are_made():

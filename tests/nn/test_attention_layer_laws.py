@@ -23,7 +23,7 @@ from pyg_outerconv.families import (
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
-from pyg_outerconv.theta import ValueOutput
+from pyg_outerconv.theta import Theta
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
 KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
@@ -56,9 +56,8 @@ def truth(conv, x, basis):
     first = x if x.dim() == 2 else x.movedim(-2, 0)
     theta = conv.theta.parameter()
     heads = conv.heads
-    if not isinstance(theta, ValueOutput):
-        theta = ValueOutput(theta.squeeze(1), adds=True)
-    theta = ValueOutput(theta.value, theta.output, conv.value_bias, theta.adds)
+    theta = Theta(theta, heads="sum") if isinstance(theta, torch.Tensor) else theta
+    theta = theta.but(bias=conv.value_bias, factor=1.0)
     out = dense_truth(basis, first, theta)
     out = out / heads if conv.label_aggr == "mean" else out
     return out if x.dim() == 2 else out.movedim(0, -2)

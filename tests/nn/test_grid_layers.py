@@ -17,7 +17,7 @@ from pyg_outerconv.nn import GridConv, GridPool, GridUnpool, OuterConv
 from pyg_outerconv.nn.convert.torch_layers import from_torch
 from pyg_outerconv.nn.grid_images import GRIDS
 from pyg_outerconv.testing import assert_near, dense_contraction
-from pyg_outerconv.theta import Mixture
+from pyg_outerconv.theta import Theta
 
 SHAPES = [(6,), (5, 6), (3, 4, 5), (2, 3, 2, 3)]
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -371,7 +371,7 @@ def test_unfold_selects_labels_and_fold_is_its_transpose(options, order):
     back = contract(basis.transpose(), y.movedim(-1, 0), theta.transpose(-1, -2), order)
     assert_near(back.movedim(0, -1).unflatten(-1, (6, 7)), folded)
     # The columns alone, without Θ: what propagating first holds.
-    wide = contract(basis, nodes(x, 2).movedim(-2, 0), Mixture.identity(basis.num_bases, 3, x))
+    wide = contract(basis, nodes(x, 2).movedim(-2, 0), Theta.identity(basis.num_bases, 3, x))
     assert_near(wide.movedim(0, -1), expected.unflatten(1, (3, -1)).sum(2))
 
 

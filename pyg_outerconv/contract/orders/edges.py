@@ -16,7 +16,7 @@ from ...graph.sparse_matrix import SparseMatrix
 from ...kernels import REDUCTIONS
 from ...kernels.dispatch import forced, get_backend
 from ...kernels.grouped import known_groups
-from ...theta.theta import autocast_pair
+from ...theta import autocast_pair
 from ..cost import (
     Cost,
     Operations,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...basis.feature_product import FeatureProduct, divided
 from ...kernels.linear_attention import collect, scan, scan_exponentials, spread
-from ...theta.theta import autocast_pair
+from ...theta import autocast_pair
 from ..cost import Cost, Operations, moving
 from ..heads import collect_values, making_values, needs_batch, value_width, values
 from ..order import Order, needs_features
@@ -153,7 +153,7 @@ class Latent(Order):
 
     def run(self, problem: Problem) -> Tensor:
         theta, x = problem.of_heads, problem.features
-        matrix = theta.value.unsqueeze(1) if theta and _concatenates(problem) else problem.theta
+        matrix = theta.inner if theta and _concatenates(problem) else problem.theta
         with _at_full_precision(problem):
             out = _through(problem, x, matrix)
         like, _ = autocast_pair(x, matrix)
@@ -198,4 +198,4 @@ def _transformed(problem: Problem, latent: Tensor, total: Tensor, matrix: Tensor
 def _concatenates(problem: Problem) -> bool:
     """Whether heads are concatenated: Θ_h as a matrix of Q columns would be mostly zeros."""
     theta = problem.of_heads
-    return theta is not None and theta.output is None and not theta.adds
+    return theta is not None and theta.heads == "concat"

@@ -17,7 +17,7 @@ from ...kernels.primitive import Primitive
 from ...kernels.products import product, sample
 from ...kernels.sparsity import View
 from ...kernels.spmm import fused_request, spmm_theta
-from ...theta.theta import autocast_pair
+from ...theta import autocast_pair
 from ..cost import Cost, dense_product, sparse_product
 from ..order import EdgeOrder, needs_features
 from ..problem import Problem

@@ -10,8 +10,7 @@ from ...basis.pattern_matrices import LabelBlock
 from ...graph.sparse_matrix import SparseMatrix
 from ...kernels import REDUCTIONS
 from ...kernels.products import mixed_product
-from ...theta import DenseTheta
-from ...theta.theta import autocast_pair
+from ...theta import Theta, autocast_pair
 from ..cost import Cost, Operations, dense_product, moving, sparse_product, transform
 from ..order import EdgeOrder, needs_features, needs_mixture
 from ..problem import LINEAR, Problem
@@ -220,15 +219,14 @@ class LabelMixing(EdgeOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """M·B·P·Q dense, B·E·min(P, Q) sparse, M·min(P, Q) for each b, and E numbers."""
-        assert problem.mixture is not None  # it needs one
-        count = problem.mixture.num_matrices
+        count = problem.parameter.num_matrices
         of_x, of_theta, of_basis = problem.gradients
         wanted, first = of_x or of_theta, problem.narrows
         width = problem.out_channels if first else problem.in_channels
         rows = problem.basis.size[0 if first else 1]
         rows_of_all = float(rows * problem.num_columns)
         if first:
-            one = Problem(problem.basis, problem.x, DenseTheta(problem.mixture.matrices[:1]))
+            one = Problem(problem.basis, problem.x, Theta(problem.parameter.inner[:1]))
             dense = transform(one, rows_of_all)
         else:
             dense = dense_product(problem, rows_of_all, wanted or of_basis)
@@ -245,13 +243,13 @@ class LabelMixing(EdgeOrder):
         return one_matrix * count + Cost.of(memory=2.0 * edges + between * (count if learns else 1))
 
     def run(self, problem: Problem) -> Tensor:
-        mixture, edges = problem.mixture, problem.edges
-        assert mixture is not None  # it needs one
+        mixture, edges = problem.parameter, problem.edges
+        assert mixture.coefficient is not None  # it needs a mixture
         pattern, out = edges.pattern, None
         entries = pattern.ends, pattern.label, pattern.by_label, edges.value
         for number in range(mixture.num_matrices):
             coefficient = mixture.coefficient[:, number]
-            matrix = DenseTheta(mixture.matrices[number : number + 1])
+            matrix = Theta(mixture.inner[number : number + 1])
             one = Problem(problem.basis, problem.x, matrix)
             if problem.narrows:
                 part = mixed_product(*entries, coefficient, one.transform().squeeze(1))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...basis.polynomial import Polynomial, Step
-from ...theta import DenseTheta, Mixture
+from ...theta import Theta
 from ..cost import Cost, Operations, dense_product, moving, sparse_product, transform
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
@@ -158,19 +158,20 @@ class Clenshaw(RecurrenceOrder):
 # Mixtures ----------------------------------------------------------------------------------------
 
 
-def _mixture(problem: Problem) -> Mixture:
-    assert problem.mixture is not None  # these orders need one
-    return problem.mixture
+def _coefficient(problem: Problem) -> Tensor:
+    """c (K, B)."""
+    assert problem.parameter.coefficient is not None  # these orders need a mixture
+    return problem.parameter.coefficient
 
 
 def _of_matrices(problem: Problem) -> Problem:
     """The problem with the matrices V_b as Θ."""
-    return Problem(problem.basis, problem.x, DenseTheta(_mixture(problem).matrices))
+    return Problem(problem.basis, problem.x, Theta(problem.parameter.inner))
 
 
 def _is_free(problem: Problem) -> bool:
     """Whether products with V_b can be skipped: V = I, and X is dense."""
-    return _mixture(problem).is_unit and problem.has_features
+    return problem.parameter.is_unit and problem.has_features
 
 
 class MixedRecurrence(RecurrenceOrder):
@@ -180,10 +181,10 @@ class MixedRecurrence(RecurrenceOrder):
 
     def cost(self, problem: Problem) -> Cost:
         """(K − 1)·E sparse, N·B·P·Q dense, K·B·N sums, at width P or Q."""
-        mixture, (of_x, of_theta, of_basis) = _mixture(problem), problem.gradients
-        count, products = mixture.num_matrices, Cost.of()
+        of_x, of_theta, of_basis = problem.gradients
+        count, products = problem.parameter.num_matrices, Cost.of()
         rows = float(problem.basis.size[0] * problem.num_columns * count)
-        of_c = mixture.coefficient.requires_grad and torch.is_grad_enabled()
+        of_c = _coefficient(problem).requires_grad and torch.is_grad_enabled()
         keeps = of_basis or (of_c and not self.transforms)
         wanted = of_x or (of_theta if self.transforms else keeps)
         if not _is_free(problem) and self.transforms:
@@ -207,7 +208,7 @@ class ForwardMixed(MixedRecurrence):
 
     def run(self, problem: Problem) -> Tensor:
         total: Tensor | None = None  # (N, B, *batch, P)
-        coefficient = _mixture(problem).coefficient
+        coefficient = _coefficient(problem)
         for k, h in enumerate(_polynomial(problem).terms(problem.features, _step(problem))):
             weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
             h = h.unsqueeze(1)
@@ -231,7 +232,7 @@ class ClenshawMixed(MixedRecurrence):
             z = problem.features.unsqueeze(1)
         else:
             z = _of_matrices(problem).transform()  # (M, B, *batch, Q)
-        coefficient = _mixture(problem).coefficient.to(z.dtype)
+        coefficient = _coefficient(problem).to(z.dtype)
 
         def term(k: int) -> Tensor:
             total = z[:, 0] * coefficient[k, 0]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels import spmm
-from ...theta.theta import autocast_pair
+from ...theta import autocast_pair
 from ..sparse_features import SparseFeatures, features_of
 from ..sparse_patterns import row_of_each, transposed
 from .table import getter, rule_for

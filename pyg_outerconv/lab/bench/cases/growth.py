@@ -15,7 +15,7 @@ from ....basis.band import Band
 from ....contract import contract
 from ....families import Grid, Relation
 from ....nn import OuterConv
-from ....theta import ValueOutput
+from ....theta import Theta
 from ..case import FORWARD, OURS, TRAINING, Contender, Context, Point, Setup, case
 from ..memory import free_memory
 from ..roofline import convolution
@@ -131,12 +131,12 @@ def _attention(x: Tensor, context: Context) -> Layer:
     """Queries, keys and values are x itself."""
     length, channels = x.shape
     over = Band(length, length, on=x.device)
-    eye = torch.eye(channels, dtype=x.dtype, device=x.device).unsqueeze(0)
+    eye = torch.eye(channels, dtype=x.dtype, device=x.device)[None, None]
     head = x.unsqueeze(1)
 
     def forward() -> Tensor:
         basis = AttentionBasis(over, head, head, Softmax(), channels**-0.5)
-        return contract(basis, x, ValueOutput(eye, adds=True), values=head)
+        return contract(basis, x, Theta(eye, heads="sum"), values=head)
 
     return forward, []
 
