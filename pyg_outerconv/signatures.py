@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -59,6 +59,24 @@ def check_type(what: str, name: str, value: Any, hint: Any) -> None:
     if not fits(value, hint):
         got = value if isinstance(value, Tensor) else repr(value)
         raise RefusedType(f"{what}'s {name} has a type", describe(hint), got)
+
+
+def types_of(kind: type[Any]) -> dict[str, Any]:
+    """The type of each argument of a class; the name of one that takes any number has a ``*``."""
+    hints = {**_hints(kind), **_hints(kind.__init__)}  # type: ignore[arg-type, misc]
+    return {
+        f"*{name}" if one.kind is one.VAR_POSITIONAL else name: hints.get(name, Any)
+        for name, one in inspect.signature(kind).parameters.items()
+    }
+
+
+def why_not(kind: type[Any], arguments: Iterable[Any], options: dict[str, Any]) -> str | None:
+    """Why the arguments of a class cannot be these; None if they can."""
+    try:
+        inspect.signature(kind).bind(*arguments, **options)
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def fits(value: Any, hint: Any) -> bool:

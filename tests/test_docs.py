@@ -41,12 +41,14 @@ def commands(text):
 
 
 @pytest.fixture
-def registries(monkeypatch):
+def registries():
     """Registries that forget what a page defines."""
-    monkeypatch.setattr(families.family, "FAMILIES", dict(families.FAMILIES))
-    monkeypatch.setattr(families.registry, "FAMILIES", families.family.FAMILIES)
-    monkeypatch.setattr(attention.score, "SCORES", dict(attention.SCORES))
-    monkeypatch.setattr(attention.spec, "SCORES", attention.score.SCORES)
+    both = families.FAMILIES, attention.SCORES
+    before = [dict(names) for names in both]
+    yield
+    for names, entries in zip(both, before, strict=True):
+        names.clear()
+        names.update(entries)
 
 
 @pytest.mark.parametrize("name", with_fences("python"))

@@ -25,13 +25,10 @@ WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, ORDER, BACKEND = range(7)
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run a block with registries of its own, and return what it defined."""
-    monkeypatch.setattr(families.family, "FAMILIES", dict(families.FAMILIES))
-    monkeypatch.setattr(families.registry, "FAMILIES", families.family.FAMILIES)
-    monkeypatch.setattr(attention.score, "SCORES", dict(attention.SCORES))
-    monkeypatch.setattr(attention.spec, "SCORES", attention.score.SCORES)
+    """Run a block whose names are forgotten afterwards, and return what it defined."""
     monkeypatch.setattr(order, "_of_kind", {})
-    held = [(names, dict(names)) for names in (order.ORDERS, BACKENDS)]
+    registries = families.FAMILIES, attention.SCORES, order.ORDERS, BACKENDS
+    before = [dict(names) for names in registries]
 
     def run_block(number):
         namespace = {"__name__": "recipe"}
@@ -39,9 +36,9 @@ def run(monkeypatch):
         return namespace
 
     yield run_block
-    for names, before in held:  # which other modules hold by themselves
+    for names, entries in zip(registries, before, strict=True):
         names.clear()
-        names.update(before)
+        names.update(entries)
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -180,7 +180,7 @@ REFUSED = {
     "a family that is a list": (
         lambda: parse_family(["gcn"]),
         TypeError,
-        ("an expression is text", "expected str", "got list"),
+        ("a family is an object or text", "expected a Family or its name", "got list"),
     ),
     **{
         f"a score written as {name}": (
@@ -197,8 +197,8 @@ REFUSED = {
     },
     "a complex factor of a score": (
         lambda: AttentionConv(4, 4, score="cosine(beta=1j)"),
-        TypeError,
-        ("Cosine's beta has a type", "expected number", "got 1j"),
+        ValueError,
+        ("cosine refuses its options: Cosine's beta has a type", "expected number", "got 1j"),
     ),
     "a complex factor of a score in Python": (
         lambda: Cosine(2, beta=1j),

@@ -17,7 +17,7 @@ import pyg_outerconv.nn.recurrent
 from pyg_outerconv.attention import FEATURE_MAPS, NORMALISERS, SCORES
 from pyg_outerconv.equations import ROWS
 from pyg_outerconv.families import FAMILIES
-from pyg_outerconv.registration import import_files
+from pyg_outerconv.registry import import_files
 
 FILE = Path(__file__).resolve().parents[1] / "EQUATIONS.md"
 

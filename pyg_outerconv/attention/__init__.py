@@ -4,7 +4,7 @@ A subclass of :class:`Score`, :class:`Normaliser` or :class:`FeatureMap` in a fi
 its ``name``, and by the tests under ``tests/attention``.
 """
 
-from ..registration import import_files
+from ..registry import import_files
 from .added_positions import AddedPositions, LearnedPositions
 from .additive import Additive
 from .edge_context import EdgeContext
@@ -12,14 +12,22 @@ from .edge_features import EdgeFeatures
 from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRandom
 from .graph_positions import GraphPositions
 from .neurons import Bahdanau, GATv2
-from .normalise import L1, NORMALISERS, Normaliser, Sigmoid, Softmax, SoftmaxPlusOne, Unnormalised
+from .normalise import (
+    L1,
+    NORMALISERS,
+    Normaliser,
+    Sigmoid,
+    Softmax,
+    SoftmaxPlusOne,
+    Unnormalised,
+    make_normaliser,
+)
 from .products import Bilinear, DotProduct, EmbeddedGaussian, KeyQuery
 from .projection import PerHead, Projection
 from .queries import LearnedQueries, QueryModule
-from .score import SCORES, Dot, Score
+from .score import SCORES, Dot, Score, make_score
 from .similarity import Cosine, GaussianDistance
 from .sinusoidal import Rotary, SinusoidalPositions, sinusoidal
-from .spec import make_normaliser, make_score
 from .super_gat import SuperGAT, SuperGATMixed
 from .terms import ALiBi, IndexTerm, RelativeBias
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue, unknown
+from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..kernels.index_checks import can_read
 from ..kernels.tiles import exact
+from ..registry import Named, Registry
 from .edge_context import EdgeContext
 from .projection import Projection, Queries, both_ends, check_queries
 from .score import Dot, Score
 
-FEATURE_MAPS: dict[str, type[FeatureMap]] = {}
+FEATURE_MAPS: Registry[type[FeatureMap]] = Registry("feature map")
+"""All feature maps by name."""
 
 
-class FeatureMap(torch.nn.Module):
+class FeatureMap(Named, torch.nn.Module, registry=FEATURE_MAPS):
     """φ of keys and queries, (..., D) to (..., D').
 
     The weight of a pair is ⟨φ(k), φ(q)⟩. To add a feature map, define a subclass with a ``name``,
@@ -35,11 +37,6 @@ class FeatureMap(torch.nn.Module):
 
     name: ClassVar[str]
     is_positive: ClassVar[bool] = True
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            FEATURE_MAPS[cls.name] = cls
 
 
 class Exponential(FeatureMap):
@@ -187,19 +184,14 @@ def _within(x: Tensor, bound: float) -> bool:
 
 
 def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
-    """The feature map of a name; a module is returned as it is.
+    """The feature map of a text, as :func:`make_score`; a module is returned as it is.
 
     Raises:
-        TypeError: the argument is neither a name nor a module.
-        ValueError: the name is unknown.
+        TypeError: the argument is neither text nor a module.
+        ValueError: the name is unknown, or the feature map refuses its options.
     """
-    if isinstance(name, torch.nn.Module):
-        return name
-    if not isinstance(name, str):
-        raise RefusedType("feature_map makes features", "a name or a module", repr(name))
-    if name not in FEATURE_MAPS:
-        raise RefusedValue(unknown("feature map", name, FEATURE_MAPS))
-    return FEATURE_MAPS[name]()
+    phi: torch.nn.Module = name if isinstance(name, torch.nn.Module) else FEATURE_MAPS.make(name)
+    return phi
 
 
 class FeatureMapped(Score):

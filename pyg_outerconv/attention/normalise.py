@@ -13,11 +13,13 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, sddmm, segment_softmax, spmm
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
+from ..registry import Named, Registry
 
-NORMALISERS: dict[str, type[Normaliser]] = {}
+NORMALISERS: Registry[type[Normaliser]] = Registry("normaliser")
+"""All normalisers by name."""
 
 
-class Normaliser(torch.nn.Module):
+class Normaliser(Named, torch.nn.Module, registry=NORMALISERS):
     """f of A_h = f(scores), over the edges that reach a target, for each head.
 
     If no edge reaches a target, or all its scores are -inf, its values are zeros.
@@ -52,11 +54,6 @@ class Normaliser(torch.nn.Module):
         if not 0 <= dropout < 1:
             raise RefusedValue("dropout is a share of values", "in [0, 1)", dropout)
         self.temperature, self.dropout = float(temperature), float(dropout)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            NORMALISERS[cls.name] = cls
 
     @property
     def dropped(self) -> float:
@@ -143,6 +140,12 @@ class SoftmaxPlusOne(Normaliser):
         raised = (wide - _of_row(sparsity, highest)).exp()
         total = _row_sums(sparsity, raised) + (-highest).exp()
         return (raised * _of_row(sparsity, total.reciprocal())).to(score.dtype)
+
+
+def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
+    """The normaliser that a text names, as :func:`make_score`: ``"softmax(temperature=2.0)"``."""
+    normaliser: Normaliser = NORMALISERS.make(spec, **options)
+    return normaliser
 
 
 def _without_absent(score: Tensor) -> Tensor:

@@ -16,11 +16,13 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
+from ..registry import Named, Registry
 from ..signatures import typed
 from .edge_context import EdgeContext
 from .projection import Queries
 
-SCORES: dict[str, type[Score]] = {}
+SCORES: Registry[type[Score]] = Registry("score")
+"""All scores by name."""
 SIZES = ("heads", "channels", "in_channels")
 
 
@@ -50,7 +52,7 @@ class Dot:
     value_type: torch.dtype | None = None
 
 
-class Score(torch.nn.Module):
+class Score(Named, torch.nn.Module, registry=SCORES):
     """A function from features to scores (section 4 of *Convolution is outer product*).
 
     To add a score, define a subclass with a ``name``, which registers it, and :meth:`forward`.
@@ -91,8 +93,12 @@ class Score(torch.nn.Module):
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = typed(cls.__init__, but=SIZES)  # type: ignore[method-assign]
-        if "name" in vars(cls):
-            SCORES[cls.name] = cls
+
+    @classmethod
+    def types_in_text(cls) -> dict[str, Any]:
+        """All options but the sizes that a layer knows; ``channels`` are those of the text."""
+        types = {"channels": int, **super().types_in_text()}
+        return {name: hint for name, hint in types.items() if name not in ("heads", "in_channels")}
 
     def reset_parameters(self) -> None:
         """Draw new initial values for all parameters."""
@@ -163,3 +169,38 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
     shape = scores.shape
     if len(shape) < 2 or (shape[0], shape[-1]) != (edges, columns):
         raise RefusedValue(rule, f"shape ({edges}, *batch, {columns})", tuple(shape))
+
+
+def make_score(
+    spec: Score | str,
+    heads: int,
+    channels: int | None = None,
+    in_channels: int | tuple[int, int] = -1,
+    value_channels: int | None = None,
+    **options: Any,
+) -> Score:
+    """The score that a text names, with its options; a score is returned as it is.
+
+    ``"key-query"``, ``"key-query(bias=True)"``, ``"cosine(learned=False, beta=2.0)"``.
+
+    Args:
+        spec: the text, or a score.
+        heads: H.
+        channels: D of each head, unless the text has ``channels=...``.
+        in_channels: P of the sources, or a pair (P, P_q), -1 to learn it from the first input.
+        value_channels: D, in place of ``channels``, for scores that read the values X Θ.
+        **options: further options; options in the text take precedence.
+
+    Raises:
+        TypeError: ``spec`` is neither a score nor text.
+        ValueError: the text is not a name with named options, the score is unknown, or it has no
+            such option.
+    """
+    if isinstance(spec, Score):
+        return spec
+    kind, _, written = SCORES.read(spec)
+    if kind.uses_theta and not written.get("own", False):
+        channels = value_channels or channels
+    channels = written.pop("channels", channels)
+    score: Score = SCORES.build(kind, (heads, channels, in_channels), {**options, **written})
+    return score

@@ -4,7 +4,7 @@ Each kind of basis is a subclass of :class:`Basis`; ``base.py`` says which metho
 must define, and which it may override.
 """
 
-from ..registration import import_files
+from ..registry import import_files
 from .band import Band
 from .base import Basis
 from .compound import Stacked

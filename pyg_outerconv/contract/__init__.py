@@ -4,7 +4,7 @@ To add an order, put a subclass of :class:`Order` with a name into a file of ``o
 in ``tests/contract`` run over every order.
 """
 
-from ..registration import import_files
+from ..registry import import_files
 from . import orders
 from .cost import Cost
 from .order import ORDERS, Order

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..cache import use_last
-from ..errors import RefusedValue, unknown
+from ..errors import RefusedValue
 from ..kernels.dispatch import forced
 from .cost import Cost, constants
 from .heads import value_width
@@ -98,8 +98,8 @@ def known_order(problem: Problem) -> Order | None:
 
 def check_order(order: str | None) -> None:
     """Raise ValueError if no order has this name."""
-    if order is not None and order not in [*ORDERS]:
-        raise RefusedValue(unknown("contraction order", order, ORDERS))
+    if order is not None:
+        ORDERS.require(order)
 
 
 def check_memory(max_memory: int | None) -> None:

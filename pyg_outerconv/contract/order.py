@@ -11,13 +11,14 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
+from ..registry import Named, Registry
 from .cost import Cost
 from .problem import Problem
 
 EXPLICIT = (EdgeBasis, ImplicitEdges)
 """The kinds of basis with explicit edges, or with edges that are made on demand."""
 
-ORDERS: dict[str, Order] = {}
+ORDERS: Registry[Order] = Registry("contraction order", objects=True)
 """All contraction orders by name."""
 
 Need = Callable[[Problem], list[str]]
@@ -26,7 +27,7 @@ Need = Callable[[Problem], list[str]]
 _of_kind: dict[type[Basis], list[Order]] = {}
 
 
-class Order(ABC):
+class Order(Named, ABC, registry=ORDERS):
     """A way to contract a leaf: which product comes first, and in which compact form.
 
     Defining a subclass with a ``name`` registers an instance of it in :data:`ORDERS`.
@@ -55,9 +56,7 @@ class Order(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            ORDERS[cls.name] = cls()
-            _of_kind.clear()
+        _of_kind.clear()
 
     def why_not(self, problem: Problem) -> list[str]:
         """The reasons why this order cannot solve ``problem``; empty if it can."""

@@ -3,7 +3,7 @@
 To add a family: one file here, or in ``support/``; by its name it is known at once.
 """
 
-from ..registration import import_files
+from ..registry import import_files
 from . import support
 from .attention import Attention
 from .chebyshev import Chebyshev
@@ -11,7 +11,7 @@ from .cluster import Cluster
 from .combinators import Compose, Stack, Union
 from .content_family import ContentFamily
 from .diffusion import Diffusion
-from .family import FAMILIES, Family
+from .family import Family
 from .gcn import GCN
 from .grid import Grid, Pool
 from .high_pass import HighPass
@@ -19,7 +19,7 @@ from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
 from .multi_head import GAT, GATv2, MultiHead, Transformer
 from .nodes import Full, Identity, Part
-from .registry import parse_family
+from .registry import FAMILIES, parse_family
 from .relation import Relation, edge_basis
 from .sums import Add, Scale, Select, Sub
 from .support.bands import Causal, Complete, SlidingWindow, Strided

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -22,14 +21,15 @@ from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure, require_kind
+from ..registry import Named
 from .options import RENAMED, check_options, refuse_unknown
+from .registry import FAMILIES
 from .stored import check_storable, store, stored
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Channels = int | tuple[int, int]
-FAMILIES: dict[str, type[Family]] = {}
 DEEPEST = 16
 """The largest depth of nested families; labels of some double with each level."""
 
@@ -42,16 +42,6 @@ _READERS = {
 }
 
 
-def find_family(name: str) -> type[Family] | None:
-    """The family of this name, in any case, with or without underscores; None if there is none."""
-    return FAMILIES.get(name.strip().lower().replace("_", ""))
-
-
-def text_name(family: type[Family]) -> str:
-    """The name of a family in text: ``'high_pass'`` for ``HighPass``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", family.__name__).lower()
-
-
 class _Signature:
     """The signature of a family's constructor, which ``inspect`` would read from ``__new__``."""
 
@@ -62,7 +52,7 @@ class _Signature:
         return found.replace(parameters=list(found.parameters.values())[1:])
 
 
-class Family(BaseTransform):
+class Family(Named, BaseTransform, registry=FAMILIES):
     """A recipe for a basis. Subclasses are frozen dataclasses whose fields are the options.
 
     A family reads one kind of structure, and makes its basis by one method, :meth:`basis_on`. A
@@ -118,11 +108,6 @@ class Family(BaseTransform):
     def __setstate__(self, state: dict[str, Any]) -> None:
         refuse_unknown(type(self), [name for name in state if name in RENAMED])
         self.__dict__.update(state)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "equation" in vars(cls):
-            FAMILIES[cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check_options(self)

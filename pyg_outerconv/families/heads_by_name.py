@@ -124,8 +124,7 @@ class HeadsByName(ContentFamily):
             raise RefusedValue(rule, expected, out_channels)
         value = out_channels // self.heads if self.combine == "concat" else out_channels
         name, options = self.scored_by()
-        kind = SCORES.get(name.split("(")[0].strip())
-        if kind is not None and kind.uses_theta and not (shares and self.combine != "sum"):
+        if SCORES.kind_in(name).uses_theta and not (shares and self.combine != "sum"):
             options = {"own": True, **options}
         return make_score(name, self.heads, self.width or value, in_channels, value, **options)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..attention import NORMALISERS, SCORES
 from ..equations import row
-from ..errors import RefusedValue, unknown
+from ..errors import RefusedValue
 from ..graph.checks import check_positive
 from .family import Family
 from .heads_by_name import HeadsByName
@@ -174,13 +174,8 @@ class MultiHead(HeadsByName):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for what, text, known in (
-            ("score", self.score, SCORES),
-            ("normaliser", self.normalise, NORMALISERS),
-        ):
-            name = text.split("(")[0].strip()
-            if name not in known:
-                raise RefusedValue(unknown(what, name, known))
+        SCORES.read(self.score)
+        NORMALISERS.read(self.normalise)
         if self.channels is not None:
             check_positive(type(self).__name__, channels=self.channels)
         if self.heads % self.support.num_bases:

@@ -1,19 +1,17 @@
-"""Families by name, the text that describes one, and the names of well-known layers."""
+"""The registry of families, and what the names of well-known layers mean here."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-from collections.abc import Collection
-from itertools import zip_longest
-from typing import Any, get_args, get_type_hints
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
-from ..expressions import expression, plain_value
-from ..signatures import fits
-from .family import FAMILIES, Family, find_family, text_name
+from ..registry import Registry
 from .options import refuse_unknown
+
+if TYPE_CHECKING:
+    from .family import Family
 
 _ATTENTION = "{} of pyg_outerconv.nn.attention"
 _RECIPE = "{} of pyg_outerconv.nn.recipes"
@@ -56,87 +54,48 @@ def well_known(name: str, families: Collection[str]) -> str | None:
     return refusal(f"unknown family {name!r}, a well-known layer", meant, repr(name))
 
 
-_WORD = re.compile(r"[A-Za-z][\w-]*\s*(\([^()]*\))?")
+class Families(Registry["type[Family]"]):
+    """The families, by their names in lower case without underscores."""
+
+    def name_of(self, kind: Any) -> str:
+        """The name of a family in text: ``'high_pass'`` for ``HighPass``."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+    def add(self, kind: type[Any]) -> None:
+        """Register a family."""
+        self[kind.__name__.lower()] = kind
+
+    def find(self, name: str) -> type[Family] | None:
+        """The family of a name in any case, with or without underscores; None if there is none."""
+        return self.get(name.strip().lower().replace("_", ""))
+
+    def unknown(self, name: Any) -> str:
+        """The message for the name of no family: the nearest, or what a well-known layer is."""
+        names = [self.name_of(family) for family in self.values()]
+        return well_known(name, names) or unknown(self.what, name, names)
+
+    def check_options(self, kind: Any, names: Iterable[str]) -> None:
+        """Refuse options that a family does not have, old names with their new ones."""
+        try:
+            refuse_unknown(kind, names)
+        except RefusedType as error:
+            raise RefusedValue(str(error)) from error
 
 
-def parse_family(text: str) -> Family:
+FAMILIES = Families("family", "walk(length=2)", in_order=True, mark="equation")
+"""All families by name."""
+
+
+def parse_family(text: Family | str) -> Family:
     """The family that a line of text describes, as ``repr`` prints it or in lower case.
 
     ``"gcn"``, ``"walk(2)"``, ``"Walk(length=2, norm='target')"``, ``"stack(gcn, identity)"``.
-    A string among the options needs no quotes: ``"walk(2, norm=target)"``.
+    A string among the options needs no quotes: ``"walk(2, norm=target)"``. A family is returned as
+    it is.
 
     Raises:
+        TypeError: it is neither text nor a family.
         ValueError: the text is no such expression, the name of a family is unknown, or the family
             refuses its options.
     """
-    rule = "a family is a name with options"
-    refused = RefusedValue(rule, "such as walk(length=2)", repr(text))
-    made = _evaluate(expression(text, refused), text)
-    if not isinstance(made, Family):
-        raise refused
-    return made
-
-
-def check_family(family: Any) -> Family:
-    """A family, parsed if it is given as text. Raises ValueError or TypeError."""
-    family = parse_family(family) if isinstance(family, str) else family
-    if not isinstance(family, Family):
-        raise RefusedType(
-            "family must be a recipe for a basis", "a Family or its name", type(family).__name__
-        )
-    return family
-
-
-def unknown_family(name: str) -> str:
-    """One line for the name of no family: the nearest name, or what a well-known layer is here."""
-    known = [text_name(family) for family in FAMILIES.values()]
-    return well_known(name, known) or unknown("family", name, known)
-
-
-def _evaluate(node: ast.expr, text: str, hint: Any = None) -> Any:
-    """The value of an expression, for an option of type ``hint`` where that is known."""
-    if isinstance(node, ast.Name):
-        if hint is not None and (fits(node.id, hint) or not holds_family(hint)):
-            return node.id  # a string without its quotes; what it means is checked by its family
-        return _make(node.id, [], [], text)
-    if hint is str and not isinstance(node, ast.Constant):  # such as key-query, cosine(beta=2.0)
-        written = ast.get_source_segment(text.strip(), node) or ""
-        if _WORD.fullmatch(written):
-            return written
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if any(kw.arg is None for kw in node.keywords):
-            raise RefusedValue("options of a family are named", "name=value", repr(text))
-        return _make(node.func.id, node.args, node.keywords, text)
-    rule = "a family is made of names, options and plain values"
-    return plain_value(node, RefusedValue(rule, "such as stack(gcn, walk(2))", repr(text)))
-
-
-def holds_family(hint: Any) -> bool:
-    """Whether a value of an option may be a family, or may hold one."""
-    if isinstance(hint, type) and not get_args(hint):
-        return issubclass(hint, Family)
-    return any(holds_family(argument) for argument in get_args(hint))
-
-
-def _make(name: str, positional: list[ast.expr], named: list[ast.keyword], text: str) -> Family:
-    cls = find_family(name)
-    if cls is None:
-        raise RefusedValue(unknown_family(name))
-    given = [str(kw.arg) for kw in named]
-    if double := next((option for option in given if given.count(option) > 1), None):
-        raise RefusedValue(f"an option of {name} has one value", f"{double} once", repr(text))
-    try:
-        refuse_unknown(cls, given)
-    except TypeError as error:
-        raise RefusedValue(str(error)) from error
-    hints = get_type_hints(cls)
-    options = [hints.get(option) for option in inspect.signature(cls).parameters]
-    values = [
-        _evaluate(value, text, hint)
-        for value, hint in zip_longest(positional, options[: len(positional)])
-    ]
-    chosen = {str(kw.arg): _evaluate(kw.value, text, hints.get(str(kw.arg))) for kw in named}
-    try:
-        return cls(*values, **chosen)
-    except TypeError as error:
-        raise RefusedValue(f"{name} refuses its options: {error}") from error
+    return FAMILIES.make(text)  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """Structures that a basis is built from, sparse features, positions, and readers of graphs."""
 
-from ..registration import import_files
+from ..registry import import_files
 from . import sparse_functions
 from .assignment import Assignment
 from .cells import Cells

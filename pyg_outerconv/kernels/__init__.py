@@ -4,7 +4,7 @@ A backend is added as one file in ``backends/`` with a subclass of :class:`Backe
 ``tests/kernels`` run over every backend.
 """
 
-from ..registration import import_files
+from ..registry import import_files
 from . import backends
 from .additive import additive
 from .attend import attend

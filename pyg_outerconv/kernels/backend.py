@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..registry import Named, Registry
 from .tiles import accumulator
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -49,11 +50,11 @@ class Request:
         )
 
 
-BACKENDS: dict[str, Backend] = {}
+BACKENDS: Registry[Backend] = Registry("backend", objects=True)
 """The backends, by name."""
 
 
-class Backend:
+class Backend(Named, registry=BACKENDS):
     """An implementation of the primitives.
 
     A subclass with a ``name`` is registered in :data:`BACKENDS`.
@@ -91,13 +92,11 @@ class Backend:
     tolerance: ClassVar[float]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        for name in cls.primitives if "name" in vars(cls) else ():
+            for method in (name, *_INCLUDED.get(name, ())):
+                if getattr(cls, method) is getattr(Backend, method):
+                    raise TypeError(f"the backend {cls.name!r} does not define {method}")
         super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            for name in cls.primitives:
-                for method in (name, *_INCLUDED.get(name, ())):
-                    if getattr(cls, method) is getattr(Backend, method):
-                        raise TypeError(f"the backend {cls.name!r} does not define {method}")
-            BACKENDS[cls.name] = cls()
 
     def missing(self) -> list[str]:
         """Names of what has to be installed or built before this backend can run; else empty."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import RefusedValue, unknown
+from ..errors import RefusedValue
 from ..signatures import typed
 from .backend import BACKENDS, Backend, Request
 from .sparsity import View
@@ -45,9 +45,7 @@ def get_backend(name: str) -> Backend:
     Raises:
         ValueError: no backend has that name, or a package that it needs is not installed.
     """
-    if name not in BACKENDS:
-        raise RefusedValue(unknown("backend", name, BACKENDS))
-    backend = BACKENDS[name]
+    backend = BACKENDS.require(name)
     if missing := backend.missing():
         raise RefusedValue(f"backend {name!r} cannot run here: {'; '.join(missing)}")
     return backend

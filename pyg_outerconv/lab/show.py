@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..errors import RefusedValue
-from ..families import Family
-from ..families.family import find_family
+from ..families import FAMILIES, Family
 from ..files import as_path
 from ..graph import Cells, EdgeList, edge_list_of
 from ..plot.frames import frames
@@ -76,7 +75,7 @@ def _on_grid(
 ) -> tuple[Family, Basis, str]:
     """A family, its basis on a grid, and the grid in words."""
     chosen = _with_shifts(text, shifts)
-    known = find_family(text)
+    known = FAMILIES.find(text)
     if known is not None and "dim" in options(known):
         chosen["dim"] = len(shape)
     family = any_family(text, chosen)
@@ -88,7 +87,7 @@ def _on_graph(
     text: str, shifts: tuple[tuple[int, ...], ...], dataset: str | None, root: str | None
 ) -> tuple[Family, Basis, str, Tensor]:
     """A family, its basis on a dataset, the name of the dataset, and the classes of its nodes."""
-    known = find_family(text)
+    known = FAMILIES.find(text)
     if known is not None and known.reads is Cells:  # before its options are asked for
         raise RefusedValue(f"{text} is drawn on a grid", "--shape such as 8x10", "none")
     loaded = data.load(dataset or data.EMBEDDED, root)

@@ -7,9 +7,8 @@ from typing import Any
 from torch_geometric.data import Data
 
 from ..attention import make_normaliser
-from ..families import Family
+from ..families import Family, parse_family
 from ..families.heads_by_name import HeadsByName
-from ..families.registry import check_family
 from .attention_conv import AttentionConv
 from .outer_conv import OuterConv
 from .theta_parts import check_reduction, glorot_of_heads, theta_of
@@ -33,7 +32,7 @@ def layer_of(
     Raises:
         TypeError, ValueError: see :class:`OuterConv`.
     """
-    recipe = check_family(family)
+    recipe = parse_family(family)
     theta = options.get("theta", "full")
     if not isinstance(recipe, HeadsByName) or recipe.combine == "sum":
         return OuterConv(in_channels, out_channels, recipe, **options)

@@ -13,9 +13,8 @@ from ..basis import Basis
 from ..contract import ContractionPath, contract, contraction_path
 from ..contract.choose import check_memory, check_order
 from ..errors import RefusedValue
-from ..families import Family
+from ..families import Family, parse_family
 from ..families.options import functions_of, nested
-from ..families.registry import check_family
 from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
 from ..theta import ThetaValue, add_bias, scaled
@@ -144,7 +143,7 @@ class OuterConv(DenseForms, MessageHooks):
         self.reduce, self.label_reduce = reduce, label_aggr if compares else "sum"
         self.folds_mean = aggr == "mean" and not compares
         check_ends(in_channels, out_channels, theta)
-        recipe = check_family(family)
+        recipe = parse_family(family)
         check_reduction(recipe, label_aggr)
         self.family = recipe.sized(in_channels, out_channels, shares=True)
         self.in_channels = in_channels

@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..errors import RefusedValue
+from ..registry import Named, Registry
 from ..theta import ThetaValue, full
 
-FORMS: dict[str, type[ThetaModule]] = {}
+FORMS: Registry[type[ThetaModule]] = Registry("form of theta", "low-rank(rank=8)", in_order=True)
+"""All forms of Θ by name."""
 
 
 def view_of(parameter: Tensor) -> Tensor:
@@ -26,7 +28,7 @@ def view_of(parameter: Tensor) -> Tensor:
     return parameter.view_as(parameter)
 
 
-class ThetaModule(torch.nn.Module):
+class ThetaModule(Named, torch.nn.Module, registry=FORMS):
     """K matrices Θ_k of size P × Q; called, it returns them as a (K, G, P/G, Q/G) tensor.
 
     Θ_k is block-diagonal with G blocks, G = 1 being a full matrix.
@@ -72,10 +74,10 @@ class ThetaModule(torch.nn.Module):
         if in_channels >= 0:
             self.materialize(in_channels)
 
-    def __init_subclass__(cls, by_name: bool = True, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if by_name and "name" in vars(cls):  # torch's parametrizations derive classes of their own
-            FORMS[cls.name] = cls
+    @classmethod
+    def types_in_text(cls) -> dict[str, Any]:
+        """The option of the form, an integer."""
+        return {} if cls.argument is None else {cls.argument: int}
 
     def check(self) -> None:
         """Raise ValueError if the option does not fit the channels; P may still be -1."""

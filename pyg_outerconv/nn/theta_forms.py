@@ -8,7 +8,7 @@ import re
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, unknown
+from ..errors import RefusedValue
 from ..theta import Theta, ThetaValue
 from .theta import FORMS, ThetaModule, view_of
 
@@ -213,7 +213,7 @@ class IdentityTheta(ThetaModule):
         return Theta.identity(self.num_labels, self.in_channels, like)
 
 
-_SPEC = re.compile(r"([a-z-]+)(?::(\d{1,9})|\((?:(\w+)\s*=\s*)?(\d{1,9})\))?")
+_SHORT = re.compile(r":(\d+)\s*$")
 
 
 def make_theta(
@@ -231,18 +231,20 @@ def make_theta(
         ValueError: the form is unknown, its option is missing, superfluous, or does not fit; or it
             would have more than ``max_parameters``.
     """
-    match = _SPEC.fullmatch(str(spec).strip())
-    name = match[1] if match else re.split(r"[:(]", str(spec))[0]
-    if name not in FORMS:
-        raise RefusedValue(unknown("form of theta", name, FORMS))
-    form, number = FORMS[name], (match[2] or match[4]) if match else None
-    fits = match is not None and (form.argument is None) == (number is None)
-    if not fits or (match is not None and match[3] not in (None, form.argument)):
-        wanted = name if form.argument is None else f"{name}({form.argument}=...)"
-        raise RefusedValue(
-            f"theta {name!r} is written with its option and no other", repr(wanted), repr(spec)
-        )
-    return form(num_labels, in_channels, out_channels, int(number or 1), max_parameters)
+    form = FORMS.kind_in(str(spec))
+    name, option = form.name, form.argument
+    wanted = name if option is None else f"{name}({option}=...)"
+    rule = f"theta {name!r} is written with its option and no other"
+    refused = RefusedValue(rule, repr(wanted), repr(spec))
+    try:
+        _, numbers, named = FORMS.read(_SHORT.sub(r"(\1)", str(spec)))
+    except RefusedValue as error:
+        raise refused from error
+    numbers += named.values()
+    if len(numbers) != (option is not None) or not all(0 <= number < 10**9 for number in numbers):
+        raise refused
+    number = numbers[0] if numbers else 1
+    return form(num_labels, in_channels, out_channels, number, max_parameters)
 
 
 class ColumnsTheta(ThetaModule):

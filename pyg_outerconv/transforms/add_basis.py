@@ -11,7 +11,6 @@ from torch_geometric.transforms import BaseTransform
 from ..basis import Basis
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Family, parse_family
-from ..families.registry import check_family
 from ..families.stored import check_storable
 from ..graph.edge_index import require_data
 
@@ -51,7 +50,7 @@ class AddBasis(BaseTransform):
     """
 
     def __init__(self, family: Family | str, name: str = "basis") -> None:
-        self.family, self.name = check_family(family), name
+        self.family, self.name = parse_family(family), name
         check_storable(self.family)
         _check_text(self.family)
         if not isinstance(name, str):

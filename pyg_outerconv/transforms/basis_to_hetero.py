@@ -10,8 +10,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
 from ..errors import RefusedType, RefusedValue
-from ..families import Family
-from ..families.registry import check_family
+from ..families import Family, parse_family
 from ..families.stored import check_storable, is_stored
 from ..graph.edge_index import require_data
 from .add_basis import is_entry
@@ -56,7 +55,7 @@ class BasisToHetero(BaseTransform):
     def __init__(
         self, family: Family | str, labels: Sequence[str] | None = None, node_type: str = "node"
     ) -> None:
-        self.family, self.node_type = check_family(family), node_type
+        self.family, self.node_type = parse_family(family), node_type
         check_storable(self.family)
         count = self.family.num_bases
         if isinstance(labels, str):

@@ -59,7 +59,7 @@ def test_what_is_made_already_is_taken():
         ("key-query(bais=True)", "did you mean 'bias'"),
         ("key-query(3)", "a name with named options"),
         ("key-query(bias=True", "a name with named options"),
-        ("key-query(bias=print)", "a name with named options"),
+        ("key-query(bias=print)", "bias has a type: expected switch, got 'print'"),
         ("key-query(**{})", "a name with named options"),
         ("", "a name with named options"),
     ],

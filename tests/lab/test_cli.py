@@ -27,7 +27,6 @@ from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import files
 from pyg_outerconv.families import FAMILIES, parse_family
-from pyg_outerconv.families.family import text_name
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.bench.command import QUICK_REPEATS, REPEATS, TYPES
 from pyg_outerconv.lab.cli import main, outerconv
@@ -296,7 +295,7 @@ def test_families_lists_equations_and_options(capsys: pytest.CaptureFixture[str]
     assert main(["families"]) == 0
     said = capsys.readouterr().out
     for family in FAMILIES.values():
-        assert text_name(family) in said
+        assert FAMILIES.name_of(family) in said
         assert family.equation in said
     assert "length=2, norm='source'" in said
 

@@ -421,11 +421,11 @@ MAKING = {
     ),
     "a family of another class": (
         lambda: OuterConv(4, 6, 7),
-        (TypeError, "family must be a recipe for a basis", "a Family or its name", "int"),
+        (TypeError, "a family is an object or text", "a Family or its name", "int"),
     ),
     "a family that is not made": (
         lambda: OuterConv(4, 6, GCN),
-        (TypeError, "family must be a recipe for a basis", "a Family or its name", ""),
+        (TypeError, "a family is an object or text", "a Family or its name", ""),
     ),
     "text that is no family": (
         lambda: OuterConv(4, 6, "3 +"),

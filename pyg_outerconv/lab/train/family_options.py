@@ -10,8 +10,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ...errors import RefusedValue
 from ...families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
-from ...families.family import find_family, text_name
-from ...families.registry import holds_family, unknown_family
 from ...graph import EdgeList
 from ...signatures import describe
 
@@ -21,7 +19,7 @@ def options(family: type[Family]) -> dict[str, Any]:
     hints = get_type_hints(family)
     plain = {option.name: hints[option.name] for option in _fields(family)}
     return {
-        name: hint for name, hint in plain.items() if not holds_family(hint) and _is_written(hint)
+        name: hint for name, hint in plain.items() if not FAMILIES.holds(hint) and _is_written(hint)
     }
 
 
@@ -29,7 +27,7 @@ def needs_python(family: type[Family]) -> bool:
     """Whether a family needs a function or a module, which text cannot give."""
     hints = get_type_hints(family)
     needed = [hints[option.name] for option in _needed(family)]
-    return not all(holds_family(hint) or _is_written(hint) for hint in needed)
+    return not all(FAMILIES.holds(hint) or _is_written(hint) for hint in needed)
 
 
 def defaults(family: type[Family]) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def defaults(family: type[Family]) -> dict[str, Any]:
 
 def short_name(family: Family) -> str:
     """A family as text, with integer options and options that differ from their defaults."""
-    name = text_name(type(family))
+    name = FAMILIES.name_of(type(family))
     if isinstance(family, Stack | Union):
         return f"{name}({', '.join(map(short_name, family.families))})"
     said = []
@@ -124,7 +122,7 @@ def _parsed(text: str, chosen: dict[str, Any], num_relations: int | None) -> Fam
 
 def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
     """The family of this name, with the chosen options."""
-    family = _registered(name)
+    family = FAMILIES.named(name)
     if needs_python(family):
         raise RefusedValue(
             f"family {name!r} is made of functions or modules",
@@ -146,14 +144,6 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
     return family(**values)
 
 
-def _registered(name: str) -> type[Family]:
-    """The family of this name. Raises ValueError if there is none."""
-    family = find_family(name)
-    if family is None:
-        raise RefusedValue(unknown_family(name))
-    return family
-
-
 # Listing and describing ---------------------------------------------------------------------------
 
 
@@ -166,7 +156,7 @@ def list_families() -> list[tuple[str, str, str]]:
             for option, default in defaults(family).items()
         ]
         listed = "in Python" if needs_python(family) else ", ".join(known) or "-"
-        rows.append((text_name(family), family.equation, listed))
+        rows.append((FAMILIES.name_of(family), family.equation, listed))
     return rows
 
 
@@ -176,14 +166,14 @@ def describe_family(name: str) -> str:
     Raises:
         ValueError: there is no family of this name.
     """
-    family = _registered(name)
+    family = FAMILIES.named(name)
     hints = get_type_hints(family)
     text = inspect.getdoc(family) or ""
     lines = [f"{family.__name__}: {_plain(text.split(chr(10), 1)[0])}", "", family.equation, ""]
     for option in _fields(family):
         hint, default = hints[option.name], _default(option)
         kind = describe(hint) if _is_written(hint) else "a Python object"
-        if holds_family(hint):
+        if FAMILIES.holds(hint):
             kind = "families with commas" if get_args(hint) else "a family"
         told = "required" if default is MISSING else f"default {short_value(default)}"
         lines.append(f"  {option.name}: {kind}, {told}")
@@ -201,7 +191,7 @@ def short_value(value: Any) -> str:
 
 def example(family: type[Family]) -> str:
     """How the command line names a family, with the options that it needs, or else its first."""
-    name, hints = text_name(family), get_type_hints(family)
+    name, hints = FAMILIES.name_of(family), get_type_hints(family)
     if needs_python(family):
         return f"{family.__name__}(...) in Python"
     if family in (Stack, Union):
@@ -215,7 +205,7 @@ def example(family: type[Family]) -> str:
 
 def _sample(hint: Any) -> str:
     """A value of a type, as text."""
-    if holds_family(hint):
+    if FAMILIES.holds(hint):
         return "gcn"
     if bool in (hint, *get_args(hint)):
         return "True"
