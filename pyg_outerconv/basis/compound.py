@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -18,7 +18,7 @@ from ..theta import Theta
 from .base import Basis, Leaf, Shape
 from .edges import EdgeBasis
 from .pattern import Pattern
-from .registry import makes
+from .registry import make, makes
 
 if TYPE_CHECKING:
     from .label_maps import Scaled
@@ -274,11 +274,14 @@ class Stacked(Compound):
 
     def picked(self, labels: Sequence[int]) -> Basis:
         """A stack of the selected labels of the parts, in the order of ``labels``."""
-        part_of = [part for part, start, end in self._ranges() for _ in range(start, end)]
-        start_of = [start for _, start, end in self._ranges() for _ in range(start, end)]
-        runs = groupby(labels, lambda label: start_of[label])
-        picked = [(start, [label - start for label in run]) for start, run in runs]
-        return Stacked(tuple(part_of[start].select(own) for start, own in picked))
+        runs: list[tuple[int, Basis, list[int]]] = []  # a loop, because compilers trace no groupby
+        place = [(start, part) for part, start, end in self._ranges() for _ in range(start, end)]
+        for label in labels:
+            start, part = place[label]
+            if not runs or runs[-1][0] != start:
+                runs.append((start, part, []))
+            runs[-1][2].append(label - start)
+        return Stacked(tuple([make("keep", part, own) for _, part, own in runs]))
 
     def absorb_scaled(self, scaled: Scaled, theta: Theta, aggr: str) -> list[Leaf]:
         """The leaves of the parts, each scaled by its own factors."""

@@ -157,10 +157,15 @@ class Selected(LabelMap):
         for label in found:
             if not -count <= label < count:
                 raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
-        found = [label % count for label in found]
+        return Selected.kept(base, [label % count for label in found])
+
+    @staticmethod
+    @makes("keep")
+    def kept(base: Basis, labels: Sequence[int]) -> Selected:
+        """The selection of labels that are in range, which a compiler can trace."""
         if isinstance(base, Selected):
-            return Selected(base.base, tuple(base.labels[label] for label in found))
-        return Selected(base, tuple(found))
+            return Selected(base.base, tuple([base.labels[label] for label in labels]))
+        return Selected(base, tuple(labels))
 
     @property
     def num_bases(self) -> int:
