@@ -156,7 +156,7 @@ def expected_output(conv, edges, x, q, present, size, eps=0.0):
     out = torch.einsum("h...mn,...mp,hpq->...nq", a, rows, dense)
     bias = getattr(theta, "bias", None)
     if bias is not None:
-        out = out + torch.einsum("h...mn,hv,hvq->...nq", a, bias, theta.outputs())
+        out = out + torch.einsum("h...mn,hv,hvq->...nq", a, bias, theta.outer_matrices())
     out = out / conv.heads if conv.combine == "mean" else out
     return out if conv.bias is None else out + conv.bias
 
