@@ -130,7 +130,7 @@ class Unregistered(Walk, Family):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: AddBasis(3), TypeError, "family must be a recipe"),
+        (lambda: AddBasis(3), TypeError, "a family is an object or text"),
         (lambda: AddBasis("gat"), ValueError, "a family without parameters"),
         (lambda: AddBasis("gcn", name=3), TypeError, "under a name: expected text, got int"),
         (lambda: AddBasis("gcn", name="a b"), ValueError, "expected an identifier .* got 'a b'"),

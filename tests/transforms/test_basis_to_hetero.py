@@ -174,7 +174,7 @@ def test_repr_and_functional_name():
         (lambda: BasisToHetero("walk(2)", labels="abc"), TypeError, "a list of them, got 'abc'"),
         (lambda: BasisToHetero("walk(1)", labels=[1, 2]), TypeError, "expected text, got 1"),
         (lambda: BasisToHetero("gcn", node_type=None), TypeError, "expected text, got None"),
-        (lambda: BasisToHetero(3), TypeError, "family must be a recipe"),
+        (lambda: BasisToHetero(3), TypeError, "a family is an object or text"),
         (lambda: BasisToHetero("gcn")(HeteroData()), TypeError, "from_hetero"),
     ],
 )
