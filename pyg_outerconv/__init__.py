@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .basis import Basis, EdgeBasis, Pattern
-    from .cache import clear_caches
     from .families import Grid, Pool, parse_family
     from .graph import Cells, flatten_grid, unflatten_grid
     from .kernels import record, use_backend
     from .kernels.backend_table import backends
+    from .memo import clear_caches
     from .nn import AttentionConv, OuterConv, share_bases
     from .nn.compose import compose
     from .transforms import ToSparseFeatures
@@ -41,11 +41,11 @@ __all__ = [
 # Names are imported when they are first used, so that `outerconv --help` does not wait for torch.
 _NAMES = {
     "basis": ("Basis", "EdgeBasis", "Pattern"),
-    "cache": ("clear_caches",),
     "families": ("Grid", "Pool", "parse_family"),
     "graph": ("Cells", "flatten_grid", "unflatten_grid"),
     "kernels": ("record", "use_backend"),
     "kernels.backend_table": ("backends",),
+    "memo": ("clear_caches",),
     "transforms": ("ToSparseFeatures",),
     "nn": ("AttentionConv", "OuterConv", "compose", "share_bases"),
 }

@@ -78,9 +78,9 @@ def repeatable():
 
     from pyg_outerconv.contract import choose
     from pyg_outerconv.kernels.dispatch import CHOSEN
-    from pyg_outerconv.nn.cache import recent
+    from pyg_outerconv.nn.bases import recent
 
-    choose._choices.clear()
+    choose.PLANS.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)

@@ -13,15 +13,15 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..basis.multi_head_edges import MultiHeadEdges, by_label, listed_edges
 from ..basis.pattern import Pattern
-from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features, positions_of
 from ..graph.structure import Structure
 from ..kernels import Sparsity, sddmm
 from ..kernels.edge_sums import Listed
 from ..kernels.lasting import lasting
+from ..memo import Memo
 
-_parts = IdentityCache()
+_parts = Memo()
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class EdgeContext:
         if self.num_labels == 1:
             return [(self.sparsity, None)]
         pattern = self.pattern
-        return _parts.get(pattern.source, (), "parts", lambda: _label_parts(pattern))  # type: ignore[no-any-return]
+        return _parts.get("parts", lambda: _label_parts(pattern), pattern.source)  # type: ignore[no-any-return]
 
     def join_labels(self, scores: list[Tensor]) -> Tensor:
         """Scores (E_l, C) of each of :meth:`label_parts`, joined to (E, C)."""

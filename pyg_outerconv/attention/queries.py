@@ -16,7 +16,6 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..basis.subpattern import as_list
-from ..cache import EACH, IdentityCache, recall
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph import positions_of
@@ -25,9 +24,10 @@ from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure
+from ..memo import Memo
 from .projection import PerHead, Queries
 
-_graphs = IdentityCache()
+_graphs = Memo()
 
 
 class QueryModule(torch.nn.Module):
@@ -103,7 +103,7 @@ class LearnedQueries(QueryModule):
         def make() -> Tensor:
             return torch.arange(_num_graphs(graph), device=graph.device).repeat_interleave(each)
 
-        return _graphs.get(graph, (), each, make)  # type: ignore[no-any-return]
+        return _graphs.get(each, make, graph)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """The shape of the queries."""
@@ -116,7 +116,7 @@ def _num_graphs(graph: Tensor) -> int:
     def make() -> int:
         return int(graph.max()) + 1 if graph.numel() else 0
 
-    return _graphs.get(graph, (), "count", make)  # type: ignore[no-any-return]
+    return _graphs.get("count", make, graph)  # type: ignore[no-any-return]
 
 
 Places = Union[range, Tensor]  # noqa: UP007
@@ -214,6 +214,6 @@ def narrowed(over: Edges, place: Places) -> Edges:
     """The edges of a square support that reach the targets at ``place`` (N,), in that order."""
     if not isinstance(place, range) or torch.compiler.is_compiling():
         return over.narrowed(place)
-    known = _narrowed.setdefault(over, {})
-    edges: Edges = recall(known, place, lambda: over.narrowed(place), EACH)
+    narrower = _narrowed.setdefault(over, Memo())
+    edges: Edges = narrower.get(place, lambda: over.narrowed(place))
     return edges

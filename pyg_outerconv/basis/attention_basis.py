@@ -9,11 +9,11 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedValue
 from ..kernels import Sparsity, attend, sddmm
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
+from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges

@@ -112,6 +112,10 @@ class Basis(Operations, ABC):
         """
         return ref(self)
 
+    def plan_key(self) -> tuple[Hashable, ...]:
+        """What the plan of a contraction depends on."""
+        return self.shape_class(), self.dtype, self.device, self.learns
+
     @property
     def is_identity(self) -> bool:
         """Whether all matrices are multiples of identities, with at most one entry per row."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from ..theta import Theta
 from .base import Basis, Leaf, Shape
 from .edges import EdgeBasis

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
 from ..kernels import Sparsity, sddmm, spmm
-from ..kernels.edge_sums import edge_sums, is_small
+from ..kernels.edge_sums import edge_sums, most
+from ..kernels.mode import mode
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
 from .pattern import KEEP_UNSORTED, Pattern
@@ -41,12 +42,12 @@ class EdgeBasis(InSomeOrder, Basis):
     is_leaf: ClassVar[bool] = True
 
     pattern: Pattern
-    value: Tensor | None
+    value: Tensor | None = field()  # type: ignore[misc]
 
     def __init__(self, pattern: Pattern, value: Tensor | None = None) -> None:
         if value is not None:
             check_values(value, pattern)
-        vars(self).update(pattern=pattern, value=value)
+        vars(self).update(pattern=pattern, in_order=value)
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
@@ -57,9 +58,9 @@ class EdgeBasis(InSomeOrder, Basis):
         if value is None or pattern.given is None or value.numel() > KEEP_UNSORTED:
             return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
         check_values(value, pattern)
-        made = object.__new__(EdgeBasis)
-        vars(made).update(pattern=pattern, given=value)
-        return made
+        basis = object.__new__(EdgeBasis)
+        vars(basis).update(pattern=pattern, listed=value)
+        return basis
 
     @property
     def num_bases(self) -> int:
@@ -71,6 +72,11 @@ class EdgeBasis(InSomeOrder, Basis):
 
     def shape_class(self) -> tuple[int, ...]:
         return self.pattern.shape_class
+
+    def plan_key(self) -> tuple[Hashable, ...]:
+        pattern, value = self.pattern, self.listed if self.in_order is None else self.in_order
+        of_values = (None, False) if value is None else (value.dtype, value.requires_grad)
+        return pattern.shape_class, pattern.device, *of_values
 
     @property
     def device(self) -> torch.device:
@@ -219,34 +225,47 @@ class EdgeBasis(InSomeOrder, Basis):
         """H_k = A_kᵀ X, (N, K, *batch, P), in one sparse product; or another reduction."""
         return self.propagate_rows(x, aggr).view(self.size[1], self.num_bases, *x.shape[1:])
 
-    def propagate_rows(self, x: Tensor, aggr: str = "sum") -> Tensor:
-        """:meth:`propagate` as (N·K, *batch, P), with row n·K + k."""
-        pattern, num_labels = self.pattern, self.num_bases
-        given, num_targets = pattern.given, pattern.size[1]
-        if given is not None and aggr == "sum" and is_small(given.source.numel(), x):
-            row = given.under_label(given.target, num_labels)
+    def propagate_rows(self, x: Tensor, aggr: str = "sum", few: int | None = None) -> Tensor:
+        """:meth:`propagate` as (N·K, *batch, P), with row n·K + k.
+
+        Args:
+            x: X (M, *batch, P).
+            aggr: the reduction.
+            few: up to so many edges times channels, edges are summed as they were listed; by
+                default as :func:`.edge_sums.most` says.
+        """
+        pattern, edges = self.pattern, self.pattern.given
+        num_labels, num_rows = pattern.num_labels, pattern.size[1] * pattern.num_labels
+        if edges is not None and aggr == "sum":
             wide = x if x.dim() == 2 else x.flatten(1)
-            out = edge_sums(given.source, row, self._given(x), wide, num_targets * num_labels)
-            return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])
+            if edges.source.numel() * wide.size(1) <= (most(x, mode()) if few is None else few):
+                row = edges.target
+                row = row if num_labels == 1 else edges.under_label(row, num_labels)
+                out = edge_sums(edges.source, row, self._values_as_listed(x), wide, num_rows)
+                return out if x.dim() == 2 else out.view(num_rows, *x.shape[1:])
         return multiply(pattern.by_target_label, self, x, aggr=aggr)
 
-    def gather(self, z: Tensor) -> Tensor:
-        """Σ_k A_kᵀ z_k, (N, *batch, Q), for z (M, K, *batch, Q), features under each label."""
-        pattern, wide = self.pattern, z.flatten(0, 1).flatten(1)
-        given, num_targets = pattern.given, pattern.size[1]
-        if given is not None and is_small(given.source.numel(), wide):
-            row = given.under_label(given.source, self.num_bases)
-            out = edge_sums(row, given.target, self._given(wide), wide, num_targets)
+    def gather(self, z: Tensor, few: int | None = None) -> Tensor:
+        """Σ_k A_kᵀ z_k, (N, *batch, Q), for z (M, K, *batch, Q), features under each label.
+
+        ``few``: see :meth:`propagate_rows`.
+        """
+        pattern, edges, wide = self.pattern, self.pattern.given, z.flatten(0, 1).flatten(1)
+        num_labels, num_targets = pattern.num_labels, pattern.size[1]
+        few = most(wide, mode()) if few is None else few
+        if edges is not None and edges.source.numel() * wide.size(1) <= few:
+            row = edges.source if num_labels == 1 else edges.under_label(edges.source, num_labels)
+            out = edge_sums(row, edges.target, self._values_as_listed(wide), wide, num_targets)
         else:
             out = multiply(pattern.by_target, self, wide)
         return out.view(num_targets, *z.shape[2:])
 
-    def _given(self, x: Tensor) -> Tensor | None:
+    def _values_as_listed(self, x: Tensor) -> Tensor | None:
         """(E,) the values in the dtype of ``x``, in the input order of the edges."""
-        value = self._listed
-        if value is None and self.value is not None:  # from the pattern's order
+        value, in_order = self.listed, self.in_order
+        if in_order is not None and (value is None or in_order.requires_grad):
             order = self.pattern.order.long()
-            value = self.value.new_empty(self.value.shape).index_copy(0, order, self.value)
+            value = in_order.new_empty(in_order.shape).index_copy(0, order, in_order)
         return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
 
     def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedValue
+from ..memo import cached_property
 from .base import Basis, Sender, Shape
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges

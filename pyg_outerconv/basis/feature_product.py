@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue, unknown
 from ..kernels import sddmm, spmm
 from ..kernels.linear_attention import Chunks, collect, of_all, on_edges, spread
+from ..memo import cached_property
 from ..theta import Theta
 from .band import Band, band_within, places
 from .base import Basis, Leaf

@@ -9,8 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedValue, unknown
+from ..memo import cached_property
 from .conv_geometry import ConvGeometry
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..cache import cached_property
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
 from .pattern import Pattern

@@ -10,10 +10,10 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.choice import Labels, chosen
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from ..theta import Theta
 from .base import Basis, Leaf, Shape
 from .compound import Derived

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..errors import RefusedValue
 from ..kernels import Sparsity, spmm
 from ..kernels.dispatch import recording
 from ..kernels.edge_sums import Listed, is_small
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from .base import Basis, TensorMap
 from .edges import EdgeBasis, check_values
 from .pattern import KEEP_UNSORTED, Pattern
@@ -43,7 +43,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
     has_heads: ClassVar[bool] = True
 
     pattern: Pattern
-    value: Tensor
+    value: Tensor = field()  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         value = self.value
@@ -58,9 +58,9 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
         The pattern has one label; sorting is deferred until the sorted order is needed.
         """
-        made = object.__new__(MultiHeadEdges)
-        vars(made).update(pattern=pattern, given=value)
-        return made
+        basis = object.__new__(MultiHeadEdges)
+        vars(basis).update(pattern=pattern, listed=value)
+        return basis
 
     @property
     def num_bases(self) -> int:

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from .base import Basis, Shape
 from .compound import Derived
 from .edges import EdgeBasis

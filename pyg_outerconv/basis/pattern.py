@@ -6,18 +6,18 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..cache import cached_property
 from ..errors import RefusedValue
 from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
 from ..kernels.index_checks import can_read, check_integers, has_numbers, surely
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
 from .unsorted import UnsortedEdges, check_range, index_type
@@ -32,7 +32,29 @@ KEEP_UNSORTED = 2**15
 """Up to this number of edges a pattern keeps its unsorted edges, for products that sort nothing."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+class _Part:
+    """An attribute of a pattern that is computed when it is asked for, and then kept in it."""
+
+    def __init__(self, make: str) -> None:
+        self._make = make  # the name of the method that computes it, and perhaps others
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, pattern: Pattern | None, owner: type | None = None) -> Any:
+        if pattern is None:
+            return self
+        parts = getattr(pattern, self._make)(self._name)
+        pattern._keep(parts)
+        return parts[self._name]
+
+
+def _part(make: str) -> Any:
+    """A :class:`_Part`, which stands where a tensor is declared."""
+    return _Part(make)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Pattern(PatternMatrices):
     """E edges from M sources to N targets, each with one of K labels; no values, no gradient.
 
@@ -60,19 +82,42 @@ class Pattern(PatternMatrices):
 
     size: tuple[int, int]
     num_labels: int
-    source: Tensor
-    target: Tensor
-    label: Tensor
-    order: Tensor
-    origin: Tensor | None
-    target_ptr: Tensor
-    source_ptr: Tensor
-    by_source: Tensor
-    _is_known: InitVar[bool] = False  # set where the parts fit by the way they are made
+    source: Tensor = _part("_sorted_by_target")
+    target: Tensor = _part("_expand")
+    label: Tensor = _part("_expand")
+    order: Tensor = _part("_sorted_by_target")
+    origin: Tensor | None = _part("_expand")
+    target_ptr: Tensor = _part("_sorted_by_target")
+    source_ptr: Tensor = _part("_sorted_by_source")
+    by_source: Tensor = _part("_sorted_by_source")
 
-    def __post_init__(self, _is_known: bool) -> None:
-        if not _is_known:
-            _check(self)
+    label_ptr: ClassVar[Tensor] = _part("_expand")
+    given: ClassVar[UnsortedEdges | None] = None
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        num_labels: int,
+        source: Tensor,
+        target: Tensor,
+        label: Tensor,
+        order: Tensor,
+        origin: Tensor | None,
+        target_ptr: Tensor,
+        source_ptr: Tensor,
+        by_source: Tensor,
+    ) -> None:
+        vars(self).update(size=size, num_labels=num_labels, source=source, target=target)
+        vars(self).update(label=label, order=order, origin=origin, target_ptr=target_ptr)
+        vars(self).update(source_ptr=source_ptr, by_source=by_source)
+        _check(self)
+
+    @staticmethod
+    def of_parts(**parts: Any) -> Pattern:
+        """The pattern of attributes that fit by the way they were computed."""
+        pattern = object.__new__(Pattern)
+        vars(pattern).update(parts)
+        return pattern
 
     @staticmethod
     def build(
@@ -137,13 +182,12 @@ class Pattern(PatternMatrices):
             edge_index = edge_index.clone()
         source, target = edge_index.unbind(0)
         label = None if label is None else label.to(kept, copy=True)
-        given = UnsortedEdges(source, target, label, origin, dtype)
-        made = object.__new__(Pattern)
-        vars(made).update(size=size, num_labels=num_labels, given=given)
+        listed = UnsortedEdges(source, target, label, origin, dtype)
+        pattern = Pattern.of_parts(size=size, num_labels=num_labels, given=listed)
         if compiles:  # a traced graph cannot defer the sort
-            made._keep(made._sorted_by_target())
-            made._keep(made._sorted_by_source())
-        return made
+            pattern._keep(pattern._sorted_by_target())
+            pattern._keep(pattern._sorted_by_source())
+        return pattern
 
     @staticmethod
     def of_sorted(
@@ -154,8 +198,7 @@ class Pattern(PatternMatrices):
         Indices have the dtype of :func:`.index_type`. There is no origin.
         """
         order = torch.arange(source.numel(), dtype=source.dtype, device=source.device)
-        made = object.__new__(Pattern)
-        vars(made).update(
+        return Pattern.of_parts(
             size=size,
             num_labels=num_labels,
             source=source,
@@ -165,29 +208,10 @@ class Pattern(PatternMatrices):
             origin=None,
             target_ptr=pointers(target, size[1]),
         )
-        return made
 
     # Sorting, deferred to the first use ----------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        # Called for missing attributes only: a pattern of a list starts without its sorted edges.
-        if "size" not in vars(self):  # it is being copied, or unpickled
-            raise AttributeError(name)
-        if name == "given":
-            return None  # only the sorted edges are stored
-        made = {}
-        if name in _BY_SOURCE:
-            made = self._sorted_by_source()
-        elif name in _BY_TARGET:
-            made = self._sorted_by_target()
-        elif name in _EXPANDED:
-            made = {name: self._expand(name)}
-        if name not in made:
-            raise AttributeError(f"a pattern has no {name!r}")
-        self._keep(made)
-        return made[name]
-
-    def _sorted_by_target(self) -> dict[str, Any]:
+    def _sorted_by_target(self, name: str = "source") -> dict[str, Any]:
         given = self.given
         if given is None:
             return dict(vars(self))  # another thread has sorted them
@@ -212,28 +236,32 @@ class Pattern(PatternMatrices):
                 made["given"] = None
             return made
 
-    def _expand(self, name: str) -> Tensor | None:
+    def _expand(self, name: str) -> dict[str, Tensor | None]:
         """Compute an attribute from the pointers and the order of the sorted edges."""
         order = self.order
         if name in vars(self):  # set while the edges were sorted
-            return vars(self)[name]  # type: ignore[no-any-return]
+            return {name: vars(self)[name]}
         with lasting(order):
+            part: Tensor | None
             if name == "label":
-                return order.new_zeros(order.numel())
-            if name == "target":
+                part = order.new_zeros(order.numel())
+            elif name == "target":
                 nodes = torch.arange(self.size[1], dtype=order.dtype, device=order.device)
-                return spread(nodes, self.target_ptr, order.numel())
-            if name == "label_ptr":  # (N·K + 1,) row pointers by target and label
-                if self.num_labels == 1:
-                    return self.target_ptr
+                part = spread(nodes, self.target_ptr, order.numel())
+            elif name == "label_ptr":  # (N·K + 1,) row pointers by target and label
                 count = self.size[1] * self.num_labels
-                return pointers(self.target * self.num_labels + self.label, count)
-            added = vars(self)["num_given"]
-            if added is None or added == order.numel():
-                return None if added is None else order
-            return torch.where(order < added, order, -1)
+                part = self.target_ptr
+                if self.num_labels != 1:
+                    part = pointers(self.target * self.num_labels + self.label, count)
+            else:  # the origin
+                part, count = order, vars(self)["num_given"]
+                if count is None:
+                    part = None
+                elif count != order.numel():
+                    part = torch.where(order < count, order, -1)
+        return {name: part}
 
-    def _sorted_by_source(self) -> dict[str, Any]:
+    def _sorted_by_source(self, name: str = "by_source") -> dict[str, Any]:
         with lasting(self.source):
             count = self.size[0]
             label = None if self.num_labels == 1 else self.label
@@ -250,17 +278,15 @@ class Pattern(PatternMatrices):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def num_edges(self) -> int:
         """Number of edges E, parallel edges included."""
-        given = self.given
-        return self.source.numel() if given is None else given.source.numel()
+        return self.source.numel() if self.given is None else self.given.source.numel()
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         """The device of the edges."""
-        given = self.given
-        return self.source.device if given is None else given.source.device
+        return self.source.device if self.given is None else self.given.source.device
 
     @property
     def index(self) -> Tensor:
@@ -317,7 +343,7 @@ class Pattern(PatternMatrices):
         def by_source(edges: Tensor) -> Tensor:
             return edges.index_select(0, self.by_source)
 
-        return Pattern(
+        return Pattern.of_parts(
             size=self.size[::-1],
             num_labels=self.num_labels,
             source=by_source(self.target),
@@ -328,7 +354,6 @@ class Pattern(PatternMatrices):
             target_ptr=self.source_ptr,
             source_ptr=self.target_ptr,
             by_source=inverse,
-            _is_known=True,
         )
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
@@ -343,8 +368,7 @@ class Pattern(PatternMatrices):
         moved = {n: fn(part) if isinstance(part, Tensor) else part for n, part in parts.items()}
         if all(moved[name] is part for name, part in parts.items()):
             return self
-        new = object.__new__(Pattern)
-        vars(new).update(size=self.size, num_labels=self.num_labels)
+        new = Pattern.of_parts(size=self.size, num_labels=self.num_labels)
         if "num_given" in made:
             vars(new)["num_given"] = made["num_given"]
         if given is not None:

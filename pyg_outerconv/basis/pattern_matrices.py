@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ..cache import cached_property
 from ..kernels.edge_lists import counting_sort
 from ..kernels.head_copies import HeadCopies
 from ..kernels.lasting import lasting
 from ..kernels.sparsity import Sparsity, known_rows, known_sparsity
+from ..memo import cached_property
 
 
 class Pairs(NamedTuple):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue
 from ..kernels.lasting import lasting
+from ..memo import cached_property
 from .edges import EdgeBasis
 from .implicit_edges import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts, unlabelled_edges
 from .subpattern import as_list, spread_runs

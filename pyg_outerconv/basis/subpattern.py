@@ -90,11 +90,9 @@ def of_rows(
         size: (M, N).
         num_labels: K.
     """
-    made = object.__new__(Pattern)
-    held = {"source": source, "target_ptr": ptr, "origin": None}
-    held |= {} if label is None else {"label": label}
-    vars(made).update(size=size, num_labels=num_labels, **held)
-    return made
+    parts = {"source": source, "target_ptr": ptr, "origin": None}
+    parts |= {} if label is None else {"label": label}
+    return Pattern.of_parts(size=size, num_labels=num_labels, **parts)
 
 
 def subset(

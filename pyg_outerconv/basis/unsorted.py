@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,37 +88,43 @@ class InSomeOrder:
 
     Attributes:
         pattern: the edges.
-        value: (E, *) in the pattern's order, or None for ones; computed from ``given`` when needed.
-        given: (E, *) in the input order of the edges, if stored.
+        in_order: (E, *) the values in the pattern's order, if they are stored so.
+        listed: (E, *) the values in the input order of the edges, if they are stored so.
     """
 
     if TYPE_CHECKING:
         pattern: Pattern
 
-    def __getattr__(self, name: str) -> Any:
-        # Called for missing attributes only: values in input order are sorted here.
-        if name != "value" or "given" not in vars(self):
-            raise AttributeError(name)
-        given = vars(self)["given"]
-        value = given.index_select(0, self.pattern.order)
+    listed: ClassVar[Tensor | None] = None
+    in_order: ClassVar[Tensor | None] = None
+
+    @property
+    def value(self) -> Tensor | None:
+        """(E, *) the values in the pattern's order, None for ones."""
+        listed = self.listed
+        if self.in_order is not None or listed is None:
+            return self.in_order
+        value = listed.index_select(0, self.pattern.order)
         if torch.compiler.is_compiling():  # a traced tensor must not be cached
             return value
-        lasts = value.requires_grad == given.requires_grad and not torch.is_inference_mode_enabled()
+        lasts = value.requires_grad == listed.requires_grad
+        lasts = lasts and not torch.is_inference_mode_enabled()
         if lasts and not torch._C._are_functorch_transforms_active():
             # Cached: later products use this tensor, so that gradients reach it.
-            object.__setattr__(self, "value", value)
+            vars(self)["in_order"] = value
         return value
+
+    @value.setter
+    def value(self, value: Tensor | None) -> None:  # by constructors alone: bases are frozen
+        vars(self)["in_order"] = value
 
     @property
     def _listed(self) -> Tensor | None:
         """The values in input order; None if there are none, or sorted ones require gradients."""
-        held = vars(self)
-        value: Tensor | None = held.get("value")
-        return None if value is not None and value.requires_grad else held.get("given")
+        in_order = self.in_order
+        return None if in_order is not None and in_order.requires_grad else self.listed
 
     @property
     def _in_some_order(self) -> Tensor | None:
         """The values, sorted or in input order."""
-        held = vars(self)
-        found: Tensor | None = held["value"] if "value" in held else held["given"]
-        return found
+        return self.listed if self.in_order is None else self.in_order

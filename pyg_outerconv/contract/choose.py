@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
-from ..cache import use_last
 from ..errors import RefusedValue
-from ..kernels.dispatch import forced
+from ..kernels import edge_sums
+from ..memo import Memo
+from .arguments import check_shapes
 from .cost import Cost, constants
 from .heads import value_width
 from .order import EXPLICIT, ORDERS, Order, orders_of
 from .problem import Problem
 
-MAX_CHOICES = 512  # shape classes whose order is cached
+MOST_PLANS = 512
+PLANS = Memo(MOST_PLANS)
+"""The plan of each key, see :func:`plan_key`."""
 
-_choices: dict[tuple[object, ...], Order] = {}  # the order of each shape class, last used last
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided for all problems with one key; it refers to no tensor, graph or layer.
+
+    Attributes:
+        order: the contraction order.
+        few: up to so many edges times channels, sums are taken over edges as they were listed; -1
+            where they never are.
+    """
+
+    order: Order
+    few: int
+
+    def __str__(self) -> str:
+        unsorted = f", edges unsorted up to E x C = {self.few}" if self.few >= 0 else ""
+        return f"{self.order.name}{unsorted}"
 
 
 @dataclass(frozen=True)
@@ -57,8 +77,8 @@ def choose_order(
 ) -> Order:
     """The order for one leaf: ``wanted`` if it can solve the problem, else the best-ranked one.
 
-    The choice is cached for all problems of its shape class: graphs of about the same size, with
-    equal channels, dtypes, devices and reductions.
+    The choice is cached for all problems with one key: graphs of about the same size, with equal
+    channels, dtypes, devices and reductions.
 
     Raises:
         ValueError: ``wanted`` would allocate more than ``max_memory``, or no order can solve the
@@ -72,28 +92,30 @@ def choose_order(
         return _choose_to_compile(problem, max_memory)
     if max_memory is not None:  # the bound is for this graph, not for its shape class
         return _best(_legal(problem), problem, max_memory)
-    key = _shape_class(problem)
-    found = _choices.get(key)
-    if found is None:
-        found = _best(_legal(problem), problem)
-        use_last(_choices, key, found, MAX_CHOICES)
-    return found
+    plan: Plan = PLANS.get(plan_key(problem), partial(_make_plan, problem, checked=True))
+    return plan.order
 
 
-def known_order(problem: Problem) -> Order | None:
-    """The cached order of a problem whose basis is a single leaf, or None.
+def plan_of(problem: Problem) -> Plan:
+    """The plan of a problem, looked up by its key or, after a check of its shapes, made.
 
-    The cache key contains all shapes, dtypes and devices but the number of nodes, which is compared
-    here. So the shapes of a problem with a cached order need no further check.
+    The key contains all shapes, dtypes and devices but the number of nodes, so that shapes of a
+    problem with a plan need no further check.
+
+    Raises:
+        TypeError, ValueError: as :func:`.check_shapes`.
+        ValueError: no order can solve the problem; the message lists every reason.
     """
+    plan: Plan = PLANS.get(plan_key(problem), partial(_make_plan, problem, checked=False))
+    return plan
+
+
+def _make_plan(problem: Problem, checked: bool) -> Plan:
     x = problem.x
-    if type(x) is not Tensor or not x.is_floating_point() or x.dim() < 2:
-        return None
-    if x.size(0) != problem.basis.size[0] or problem.parameter.bias is not None:
-        return None
-    if x.is_meta or torch.compiler.is_compiling():
-        return None
-    return _choices.get(_shape_class(problem))
+    if not checked:
+        check_shapes(problem.basis, x, problem.parameter)
+    few = edge_sums.most(x, problem.mode) if isinstance(x, Tensor) else -1
+    return Plan(_best(_legal(problem), problem), few)
 
 
 def check_order(order: str | None) -> None:
@@ -181,32 +203,33 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
     ]
 
 
-def _shape_class(problem: Problem) -> tuple[object, ...]:
-    """The shape class: all that the choice depends on, with numbers of nodes and edges rounded.
+def plan_key(problem: Problem) -> tuple[object, ...]:
+    """All that a plan depends on, with numbers of nodes and edges rounded.
 
-    It contains all that :func:`check_shapes` compares, but for M.
+    It contains all that :func:`.check_shapes` compares, but for M, and all that surrounds the call.
     """
     basis, theta, x = problem.basis, problem.parameter, problem.x
     one_each = problem.aggr != problem.label_aggr and isinstance(basis, EXPLICIT)
     device = theta.device
     of_x: tuple[object, ...] = ("none",)
     if isinstance(x, Tensor):
-        of_x = (x.dtype, x.device, x.shape[1:]) if x.is_floating_point() else ("indices",)
+        of_x = ("indices",)
+        if x.is_floating_point():
+            of_x = type(x), x.dtype, x.device, x.shape[1:], x.requires_grad
     elif x is not None:
-        of_x = "sparse", x.num_entries.bit_length()
+        of_x = "sparse", x.num_entries.bit_length(), x.value.requires_grad
     return (
         type(basis),
-        basis.shape_class(),
-        basis.dtype,
-        basis.device,
+        *basis.plan_key(),
         theta.form(),
         theta.dtype,
         device,
+        theta.requires_grad,
         *of_x,
-        problem.gradients,
         problem.aggr,
         problem.label_aggr,
         one_each and problem.factor is not None and problem.is_one_each,
-        forced(),
+        problem.mode,
         device.type != "meta" and torch.is_autocast_enabled(device.type),
+        edge_sums.MOST,
     )

@@ -11,7 +11,7 @@ from ..errors import RefusedValue
 from ..graph.sparse_matrix import Features
 from ..theta import ThetaValue, add_bias
 from .arguments import check_inputs, check_shapes, problems
-from .choose import Candidate, candidates, check_memory, check_order, choose_order, known_order
+from .choose import Candidate, candidates, check_memory, check_order, choose_order, plan_of
 from .order import ORDERS, Order
 from .problem import Problem
 
@@ -60,15 +60,12 @@ def contract(
     if order is not None or max_memory is not None:
         check_order(order)
         check_memory(max_memory)
-    elif (
-        basis.is_leaf
-        and aggr == label_aggr == "sum"
-        and (isinstance(theta, Tensor) or theta.coefficient is None)
-    ):
-        problem = Problem(basis, x, theta, aggr, "sum", bias, values)
-        known = known_order(problem)
-        if known is not None:
-            return _run(known, problem)
+    elif basis.is_leaf and aggr == label_aggr == "sum":
+        problem = Problem(basis, x, theta, "sum", "sum", bias, values)
+        if problem.is_one_step:
+            plan = plan_of(problem)
+            problem.few = plan.few
+            return _run(plan.order, problem)
     check_shapes(basis, x, theta)
     parts = problems(basis, x, theta, aggr, label_aggr, bias, values)
     chosen = _choose(parts, order, max_memory)

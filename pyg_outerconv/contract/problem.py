@@ -14,8 +14,8 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels.index_checks import has_numbers
-from ..kernels.primitive import wants_gradients
-from ..theta import Theta, ThetaValue, as_theta
+from ..kernels.mode import mode
+from ..theta import Theta, ThetaValue
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
 
@@ -37,7 +37,11 @@ class Problem:
         bias: (Q,) to be added to every row of Y, by orders with ``adds_bias``, else by
             :func:`.contract`.
         values: (M, *batch, H, V) the values X V_h + b_h, if Θ is of heads and they are computed.
+        mode: what surrounds the call.
+        few: see :class:`.Plan`; None where each order asks by itself.
     """
+
+    few: int | None = None
 
     def __init__(
         self,
@@ -49,9 +53,29 @@ class Problem:
         bias: Tensor | None = None,
         values: Tensor | None = None,
     ) -> None:
-        self.basis, self.x, self.parameter = basis, as_matrix(x), as_theta(parameter)
+        self.basis, self.mode = basis, mode()
+        self.x = x if type(x) is Tensor else as_matrix(x)
+        self.parameter = Theta(parameter) if isinstance(parameter, Tensor) else parameter
         self.aggr, self.label_aggr = aggr, label_aggr
         self.bias, self.values = bias, values
+
+    @property
+    def is_one_step(self) -> bool:
+        """Whether nothing is split off a leaf: features are dense, and Θ is no mixture.
+
+        Its number of sources is compared here, because no key of a plan contains it.
+        """
+        x, theta = self.x, self.parameter
+        return (
+            type(x) is Tensor
+            and not self.mode.compiles
+            and theta.coefficient is None
+            and theta.bias is None
+            and x.is_floating_point()
+            and x.dim() > 1
+            and x.size(0) == self.basis.size[0]
+            and not x.is_meta
+        )
 
     def of(self, kind: type[AnyBasis]) -> AnyBasis:
         """The basis, with its type narrowed to ``kind``."""
@@ -164,7 +188,7 @@ class Problem:
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
         """Whether gradients are required of X, of Θ, and of the values of the basis."""
-        if not wants_gradients():
+        if not self.mode.wants_gradients:
             return _NONE
         x = self.x.value if isinstance(self.x, SparseMatrix) else self.x
         of_x = x is not None and x.requires_grad

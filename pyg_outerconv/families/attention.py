@@ -19,12 +19,12 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..basis.multi_head_edges import are_few, can_list, is_listed
-from ..cache import ValueCache
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.edge_list import EdgeList
 from ..graph.structure import Content, Structure
+from ..memo import Memo
 from .content_family import (
     ContentFamily,
     check_heads,
@@ -91,9 +91,7 @@ class Attention(ContentFamily):
     align: Family | torch.nn.Module | None = None
     terms: tuple[Any, ...] = ()
 
-    held: ValueCache = field(
-        default_factory=lambda: ValueCache(4), init=False, repr=False, compare=False
-    )
+    held: Memo = field(default_factory=lambda: Memo(4), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         kinds = {
@@ -149,10 +147,6 @@ class Attention(ContentFamily):
             check_heads("an alignment", align.num_bases, self.score.heads)
         elif align is not None and not isinstance(align, torch.nn.Module):
             raise RefusedType("an alignment makes queries", "a Family or a module", repr(align))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle or copy, without cached supports."""
-        return {**vars(self), "held": ValueCache(4)}
 
     @property
     def num_bases(self) -> int:

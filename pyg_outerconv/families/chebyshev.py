@@ -9,17 +9,17 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
-from ..cache import IdentityCache
 from ..errors import RefusedValue
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
+from ..memo import Memo
 from .family import Family
 from .options import check_least, check_powers
 from .relation import edge_basis
 
-_eigenvalues = IdentityCache()
+_eigenvalues = Memo()
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Chebyshev(Family):
     - ``'bound'``: 2 for the normalised Laplacians, an upper bound of their eigenvalues, as in PyG's
       ``ChebConv``; for D − W twice the largest degree, of each graph of a batch.
     - ``'exact'``: the largest eigenvalue, of each graph of a batch, computed once for an
-      unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.cache`). On a
+      unmodified ``edge_index`` and ``edge_weight`` (see :mod:`pyg_outerconv.memo`). On a
       directed graph eigenvalues may be complex: λ_max is then the largest modulus.
 
     λ_max of each graph needs ``batch``. Without it all nodes count as one graph, and the results
@@ -173,10 +173,9 @@ class Chebyshev(Family):
             found = torch.tensor([float(self.lambda_max)], dtype=torch.float64)
         elif self.lambda_max == "exact":
             found = _eigenvalues.get(
-                edges.edge_index,
-                (edges.edge_weight, edges.batch),
                 (self.norm, edges.size),
                 lambda: self._exact_lambda(edges),
+                *(edges.edge_index, edges.edge_weight, edges.batch),
             )
         elif self.norm is None:
             found = 2.0 * self._largest_degree(edges, laplacian)

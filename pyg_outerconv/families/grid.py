@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from ..basis.grid_shift import PADDING_MODES
-from ..cache import cached_property
 from ..errors import RefusedValue, unknown
+from ..memo import cached_property
 from .options import check_least, check_places, settle, spread
 from .window_family import Window, Windows
 

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
-from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.checks import check_positions
 from ..graph.edge_list import EdgeList
+from ..memo import Memo
 from .family import Family
 
-_patterns = IdentityCache()
+_patterns = Memo()
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class Kernel(Family):
     It is differentiable in attributes, positions and the parameters of ``fn``, which are parameters
     of the layer if ``fn`` is a module (layers with one module share it). So values are computed at
     every call. The sorted edges are cached, if ``cached``, as long as the same unmodified
-    ``edge_index`` comes back (see :mod:`pyg_outerconv.cache`).
+    ``edge_index`` comes back (see :mod:`pyg_outerconv.memo`).
 
     Args:
         fn (callable): from (E, D) to (E, K).
@@ -117,7 +117,7 @@ class Kernel(Family):
         if not self.cached or edges.origin is not None:
             return self._make_pattern(edges)
         key = (self.num_bases, edges.size)
-        made: Pattern = _patterns.get(edges.edge_index, (), key, lambda: self._make_pattern(edges))
+        made: Pattern = _patterns.get(key, lambda: self._make_pattern(edges), edges.edge_index)
         return made
 
     def _make_pattern(self, edges: EdgeList) -> Pattern:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from ..cache import cached_property
 from ..errors import RefusedType, RefusedValue
+from ..memo import cached_property
 from .checks import check_batch, is_integer
 from .edge_index import require_data
 from .structure import Structure, refuse_beside

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from ..cache import IdentityCache
 from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity
 from ..kernels.edge_lists import pointers
 from ..kernels.sparsity import known_rows
+from ..memo import Memo
 from .sparse_matrix import SparseMatrix, index_dtype
 
-_known = IdentityCache()
+_known = Memo()
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -102,7 +102,7 @@ def read_sparse(x: Tensor) -> SparseMatrix:
 
 def _read(x: Tensor) -> SparseMatrix:
     anchor, x = x, coalesced(x)
-    prepared: Prepared = _known.get(anchor, (), "pattern", lambda: prepare(x))
+    prepared: Prepared = _known.get("pattern", lambda: prepare(x), anchor)
     if x.requires_grad and not prepared.regular:
         # torch's gradient of values() sorts the entries first, so it would be in another order.
         raise RefusedValue(
@@ -130,7 +130,7 @@ def coalesced(x: Tensor) -> Tensor:
         return x
     if x.requires_grad:
         return x.coalesce()
-    out: Tensor = _known.get(x, (), "coalesced", x.coalesce)
+    out: Tensor = _known.get("coalesced", x.coalesce, x)
     return out
 
 
@@ -152,6 +152,6 @@ def replace_values(x: Tensor, value: Tensor) -> Tensor:
         out = torch.sparse_csc_tensor(
             x.ccol_indices(), x.row_indices(), value, x.shape, check_invariants=False
         )
-    prepared = _known.get(x, (), "pattern", lambda: prepare(x))
-    _known.get(out, (), "pattern", lambda: prepared)
+    prepared = _known.get("pattern", lambda: prepare(x), x)
+    _known.get("pattern", lambda: prepared, out)
     return out

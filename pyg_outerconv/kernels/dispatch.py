@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,19 +10,13 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
+from . import mode
 from .backend import BACKENDS, Backend, Request
 from .sparsity import View
-
-ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
-# Read once, because reading the environment at each call takes as long as a small product.
-OF_PROCESS = os.environ.get(ENVIRONMENT_VARIABLE) or None
 
 # Cached names of backends, by the properties of a call on which the choice depends.
 CHOSEN: dict[tuple[object, ...], str] = {}
 
-# The innermost ``use_backend`` of each thread. The threads of autograd do not need it: a backward
-# pass uses the backend of its forward pass.
-_forced = threading.local()
 # Shared by all threads, so that calls in the threads of autograd are recorded too.
 RECORDERS: list[list[Call]] = []
 
@@ -62,11 +54,11 @@ def use_backend(name: str) -> Iterator[None]:
         ValueError: no backend has that name, or a package that it needs is not installed.
     """
     get_backend(name)
-    before, _forced.name = getattr(_forced, "name", None), name
+    before, mode.asked.backend = getattr(mode.asked, "backend", None), name
     try:
         yield
     finally:
-        _forced.name = before
+        mode.asked.backend = before
 
 
 @contextmanager
@@ -94,7 +86,7 @@ def recording() -> bool:
 
 def forced() -> str | None:
     """The backend named by this thread's ``use_backend``, else by the environment variable."""
-    return getattr(_forced, "name", None) or OF_PROCESS
+    return getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
 
 
 def by_priority() -> list[Backend]:

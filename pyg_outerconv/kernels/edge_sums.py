@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
-from torch.autograd import Function, forward_ad
-from torch.utils._python_dispatch import _len_torch_dispatch_stack
+from torch.autograd import Function
 
 from .backend import BACKENDS, Request
-from .dispatch import RECORDERS, forced, log_call
+from .dispatch import RECORDERS, log_call
 from .edge_lists import scipy_tools
 from .index_checks import PLAIN
+from .mode import Mode, mode
 from .primitive import is_plain
 
 MOST = 2**22
@@ -33,33 +33,27 @@ TILE = 2**18
 _EXACT = (torch.float32, torch.float64)  # in 16-bit dtypes sums would be rounded at every step
 
 
-def most(held: bool) -> int:
-    """The largest number of edges times channels, if messages are held, or if they are not."""
+def most(x: Tensor, here: Mode, held: bool = False) -> int:
+    """The largest number of edges times channels for :func:`edge_sums`; -1 where it may not run.
+
+    It runs on a CPU and by plain autograd: a trace, for one, would store the edges of this graph.
+
+    Args:
+        x: the features that are propagated, or others of their class, dtype and device.
+        here: what surrounds the call.
+        held: whether the messages of all edges are held.
+    """
+    may_run = here.is_plain and here.backend is None
+    if not (may_run and x.is_cpu and x.dtype in _EXACT and type(x) in PLAIN):
+        return -1
     if held or _coo_product() is None:
         return min(HELD, MOST)
-    return MOST // torch.get_num_threads()
+    return MOST // here.threads
 
 
 def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
-    """Whether :func:`edge_sums` may run: on a CPU, with few messages, by plain autograd.
-
-    Args:
-        num_edges: E.
-        x: (rows, *) the features that are propagated.
-        held: whether the messages of all edges are held.
-    """
-    return (
-        not torch.compiler.is_compiling()
-        and num_edges * (x.numel() // max(1, x.size(0))) <= most(held)
-        and x.is_cpu
-        and x.dtype in _EXACT
-        and type(x) in PLAIN
-        and forced() is None
-        and not torch._C._are_functorch_transforms_active()
-        and not torch._C._is_tracing()  # a trace would store the edges of this graph
-        and forward_ad._current_level < 0
-        and _len_torch_dispatch_stack() == 0
-    )
+    """Whether :func:`edge_sums` may run for so many edges and features x (rows, *)."""
+    return num_edges * (x.numel() // max(1, x.size(0))) <= most(x, mode(), held)
 
 
 def edge_sums(
@@ -75,7 +69,7 @@ def edge_sums(
         source: (E,) integers.
         target: (E,) integers of the same dtype.
         value: (E,) of the dtype of ``x``, or None for ones.
-        x: (rows, channels), for which :func:`is_small` holds.
+        x: (rows, channels), few enough (see :func:`most`).
         num_rows: N.
 
     Returns:

@@ -8,7 +8,7 @@ from .attention.local_blocks import long_sequence_block, windowed_block
 from .attention.multi_head import linear_attention, multi_head_attention, set_pooling
 from .attention.transformer_conv import TransformerConv, transformer_conv
 from .attention_conv import AttentionConv
-from .cache import share_bases
+from .bases import share_bases
 from .compose import ComposedConv, compose
 from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture

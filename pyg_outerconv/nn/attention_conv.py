@@ -38,17 +38,9 @@ from .attention_support import (
     only_sums,
     require_edges,
 )
+from .call import Call, check_devices, checked_mask, nodes_first, without_absent
 from .checks import check_channels
 from .fold_output import FoldOutput
-from .inputs import (
-    Given,
-    Inputs,
-    check_devices,
-    checked_mask,
-    nodes_first,
-    split_input,
-    without_absent,
-)
 from .outer_conv import OuterConv
 from .shares import showing_shares, values_of_edges
 from .theta import view_of
@@ -228,44 +220,44 @@ class AttentionConv(FoldOutput, OuterConv):
                 part of the layer reads.
             TypeError: an argument has the wrong type, or the support reads another structure.
         """
-        inputs = split_input(x, self.flow)
+        arguments = edge_index, edge_weight, edge_type, size, batch, edge_attr, pos
+        call = Call(x, *arguments, flow=self.flow)
         if source_mask is not None:
-            source_mask = checked_mask(source_mask, inputs)
-            inputs = without_absent(inputs, source_mask)
+            source_mask = checked_mask(source_mask, call)
+            call = without_absent(call, source_mask)
         sums = source_mask is None and not return_attention_weights and only_sums(self)
-        content = self._content(inputs, source_mask, alignment, sums)
-        waiting = self._waiting(inputs) if content.theta is None else []
-        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        basis = self._basis(inputs, given, content)
+        content = self._content(call, source_mask, alignment, sums)
+        waiting = self._waiting(call) if content.theta is None else []
+        basis = self._basis(call, content)
         needs_shares = return_attention_weights or self.edge_dim is not None
         if needs_shares:
             basis = basis.shares() or basis
         theta = content.theta
         if theta is None:
             self._materialize(waiting)
-            theta = self._parameter(inputs)
+            theta = self._parameter(call)
         if self._message_forward_hooks:
             with showing_shares(self, basis, edge_index):
-                out = self._convolve(inputs, basis, theta)
+                out = self._convolve(call, basis, theta)
         else:
-            out = self._convolve(inputs, basis, theta, content.values)
+            out = self._convolve(call, basis, theta, content.values)
         if self.edge_dim is not None:
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
 
-    def _basis(self, inputs: Inputs, given: Given, content: Content | None = None) -> Basis:
+    def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
-        content = self._content(inputs) if content is None else content
-        edge_index = given.edge_index
+        content = self._content(call) if content is None else content
+        edge_index = call.edge_index
         if isinstance(edge_index, Basis):
-            check_beside(given, content)
+            check_beside(call, content)
         if is_support(edge_index):
-            check_devices(self, edge_index, inputs.source, inputs.target, *given.beside())
-            basis = basis_on_support(self.family, given, content)
+            check_devices(self, call)
+            basis = basis_on_support(self.family, call, content)
             return basis.mean(basis.dtype) if self.folds_mean else basis
         require_edges(self._family, edge_index)
-        make = partial(super()._basis, inputs, given, content)
-        return on_cached_support(self, given, content, make)
+        make = partial(super()._basis, call, content)
+        return on_cached_support(self, call, content, make)
 
     def __repr__(self) -> str:
         family = self.family
@@ -277,13 +269,13 @@ class AttentionConv(FoldOutput, OuterConv):
 
     def _content(
         self,
-        inputs: Inputs,
+        call: Call,
         source_mask: OptTensor = None,
         alignment: Any = None,
         sums: bool = False,
     ) -> Content:
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
-        content = super()._content(inputs)
+        content = super()._content(call)
         if sums and alignment is None and self._family.sums_at_once(content):
             return replace(content, only_sums=True)
         values = None

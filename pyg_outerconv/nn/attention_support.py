@@ -18,8 +18,8 @@ from ..graph import EdgeList, NodeSet
 from ..graph.checks import holds
 from ..graph.edge_list import completed
 from ..graph.structure import Content, Structure
-from .cache import bases
-from .inputs import Given
+from .bases import bases
+from .call import Call
 
 if TYPE_CHECKING:
     from .attention_conv import AttentionConv
@@ -37,40 +37,41 @@ def require_edges(family: Attention, given: Any) -> None:
         raise RefusedType(f"{family.support} reads {reads.noun}", wanted, given)
 
 
-def check_beside(given: Given, content: Content) -> None:
+def check_beside(call: Call, content: Content) -> None:
     """Check the arguments beside a basis.
 
     Raises:
         ValueError: the size differs from that of the basis, weights or types of edges are passed,
             or a mask or an alignment is passed beside a basis with values.
     """
-    own, size = given.edge_index.size, given.size
+    own, size = call.edge_index.size, call.size
     ends = zip(size or (), own, strict=False)
     if any(count is not None and count != end for count, end in ends):
         raise RefusedValue("a basis has a size of its own", own, size)
-    known = {"edge_weight": given.edge_weight, "edge_type": given.edge_type}
-    if not is_support(given.edge_index):
-        known |= {"source_mask": content.present, "alignment": content.alignment}
-    for name, part in known.items():
+    beside = {name: call.beside.get(name) for name in ("edge_weight", "edge_type")}
+    if not is_support(call.edge_index):
+        beside |= {"source_mask": content.present, "alignment": content.alignment}
+    for name, part in beside.items():
         if part is not None:
             raise RefusedValue(
                 f"a basis that is given was made before {name}", "none beside it", name
             )
 
 
-def basis_on_support(family: Attention, given: Given, content: Content) -> Basis:
+def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
     """The attention matrices on the edges of a support.
 
     Args:
         family: the attention family.
-        given: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
+        call: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
             made from, and positions and graphs of the nodes, which do not change its edges.
         content: the features of the nodes.
 
     Raises:
         ValueError: the support does not fit the heads or the nodes.
     """
-    support, edge_attr, pos, batch = given.edge_index, given.edge_attr, given.pos, given.batch
+    support = call.edge_index
+    edge_attr, pos, batch = (call.beside.get(name) for name in ("edge_attr", "pos", "batch"))
     over = support if isinstance(support, ImplicitEdges) else support.edges()
     for name, part in (("edge_attr", edge_attr), ("pos", pos)):
         if part is not None and not family.makes_use_of(name):
@@ -110,19 +111,19 @@ def only_sums(conv: AttentionConv) -> bool:
 
 
 def on_cached_support(
-    conv: AttentionConv, given: Given, content: Content, make: Callable[[], Basis]
+    conv: AttentionConv, call: Call, content: Content, make: Callable[[], Basis]
 ) -> Basis:
     """The basis of ``make()``; if the layer is ``cached``, on the cached edges of its support."""
-    edge_index, nodes = given.edge_index, None if content.source is None else content.source.size(0)
+    edge_index, nodes = call.edge_index, None if content.source is None else content.source.size(0)
     is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
-    if not (conv.cached and content.only_sums and is_list) or given.size or given.beside():
+    if not (conv.cached and content.only_sums and is_list) or call.size or call.beside:
         return make()
 
     def support() -> EdgeBasis | None:
-        made = make()
-        return made.over if isinstance(made, AdditiveAttentionBasis) else None
+        basis = make()
+        return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
 
     key = "support", conv._family.support, conv.flow, conv.root is None, nodes
-    over = bases.get(edge_index, (), key, support)
+    over = bases.get(key, support, edge_index)
     found = None if over is None else conv._family.at_once(over, content)
     return make() if found is None else found

@@ -15,9 +15,9 @@ from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
 from ..theta import add_product
+from .call import Call
 from .dense import full_matrices
 from .grid_conv import GridConv
-from .inputs import split_input
 from .outer_conv import OuterConv
 
 _column_sums: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()
@@ -71,7 +71,7 @@ class ComposedConv(OuterConv):
 
     def forward(self, x: Any, edge_index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
         r"""Runs the layer; see :class:`OuterConv`."""
-        if not split_input(x, self.flow).is_single:
+        if not Call(x, flow=self.flow).is_single:
             raise RefusedValue(
                 "a composition reads nodes that are sources and targets", "one x", "a pair"
             )

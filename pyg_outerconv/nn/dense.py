@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..theta import full
+from .call import Call
 from .checks import COMPARISONS
-from .inputs import Inputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ class DenseForms:
                     "testing.dense_contraction"
                 )
                 raise RefusedValue(rule, f"{name} 'sum' or 'mean'", repr(aggr))
-        basis = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs)
+        basis = conv._basis(Call.without_x(edge_index, *args, **kwargs))
         theta = full(conv.theta.parameter(torch.empty(0, dtype=basis.dtype, device=basis.device)))
         if conv.label_aggr == "mean":
             theta = theta / conv.family.num_bases
@@ -100,7 +100,7 @@ class DenseForms:
         if path is not None:
             check_format(path)
         conv = cast("OuterConv", self)
-        size = conv.basis(Inputs(None, None, None, None), edge_index, *args, **kwargs).size
+        size = conv._basis(Call.without_x(edge_index, *args, **kwargs)).size
         channels = conv.theta.in_channels, conv.theta.out_channels
         check_flattenings(size, channels)
         hat, check = (

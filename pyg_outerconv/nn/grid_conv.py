@@ -14,8 +14,9 @@ from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contract
 from ..errors import RefusedType, RefusedValue
 from ..families import Grid
-from .grid_images import ShiftCache, as_cells, as_images, shape_of
-from .inputs import check_devices
+from ..memo import Memo
+from .call import check_parameters
+from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 from .outer_conv import OuterConv
 from .theta_forms import GroupedTheta
 
@@ -56,7 +57,7 @@ class GridConv(OuterConv):
     """
 
     family: Grid
-    _rules: ShiftCache
+    _rules: Memo
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class GridConv(OuterConv):
         with torch.random.fork_rng(devices=[]):
             super().__init__(in_channels, out_channels, family, bias, **kwargs)
         self.groups = groups
-        self._rules = ShiftCache()
+        self._rules = Memo(GRIDS)
         self._lay_out()
         self.reset_parameters()
 
@@ -164,8 +165,9 @@ class GridConv(OuterConv):
                 is too small for the kernel.
         """
         shape = shape_of(images, len(self.family.windows), self.theta.in_channels)
-        check_devices(self, None, images)
-        return self._rules.get(self.family, shape, images.device)
+        check_parameters(self, images.device)
+        key = self.family, shape, images.device
+        return self._rules.get(key, lambda: shifts_of(*key))  # type: ignore[no-any-return]
 
     def contraction_path(
         self, x: Any, edge_index: Any = None, *args: Any, **options: Any

@@ -1,15 +1,13 @@
-"""Images as nodes of a grid and back, and a cache of the shifts of their grids."""
+"""Images as nodes of a grid and back, and the shifts of their grids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..basis.grid_shift import GridShift
-from ..cache import use_last
 from ..errors import RefusedType, RefusedValue
 from ..families.window_family import Windows
 from ..graph.cells import Cells
@@ -17,33 +15,9 @@ from ..graph.cells import Cells
 GRIDS = 8  # grids of which a layer caches the shifts
 
 
-class ShiftCache:
-    """The shifts of the last grids of a layer; copies and checkpoints of a layer start empty."""
-
-    def __init__(self) -> None:
-        self.kept: dict[Any, GridShift] = {}
-
-    def get(
-        self,
-        family: Windows,
-        shape: tuple[int, ...],
-        device: torch.device,
-        change: Callable[[GridShift], GridShift] | None = None,
-    ) -> GridShift:
-        """The shifts of a family on a grid of a shape, after ``change``, the same at every call."""
-        key = (family, shape, device)
-        found = self.kept.get(key)
-        if found is None:
-            rule = family.rule(Cells.of_shape(shape, device))
-            found = rule if change is None else change(rule)
-            use_last(self.kept, key, found, GRIDS)
-        return found
-
-    def __deepcopy__(self, memo: Any) -> ShiftCache:
-        return ShiftCache()
-
-    def __reduce__(self) -> Any:
-        return ShiftCache, ()
+def shifts_of(family: Windows, shape: tuple[int, ...], device: torch.device) -> GridShift:
+    """The shifts of a family on a grid of a shape."""
+    return family.rule(Cells.of_shape(shape, device))
 
 
 def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:

@@ -16,10 +16,11 @@ from ..contract.choose import check_memory, check_order
 from ..errors import RefusedType, RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
+from ..memo import Memo
 from ..theta import Theta, ThetaValue, scaled
+from .call import check_given
 from .checks import COMPARISONS, aggregation
-from .grid_images import ShiftCache, as_cells, as_images, shape_of
-from .inputs import check_given
+from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 
 Sizes = int | tuple[int, ...]
 
@@ -34,7 +35,7 @@ class _Clusters(torch.nn.Module):
         self.family = family
         _ = family.taps  # cached now, because a compiler could not compute it
         self.order, self.max_memory = order, max_memory
-        self._rules = ShiftCache()
+        self._rules = Memo(GRIDS)
 
     @abstractmethod
     def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
@@ -140,7 +141,8 @@ class GridPool(_Clusters):
             ValueError: they have too few dimensions, or the grid is too small for a cluster.
         """
         shape = shape_of(images, len(self.family.windows))
-        return self._rules.get(self.family, shape, images.device, _from_the_first)
+        key = self.family, shape, images.device
+        return self._rules.get(key, lambda: _from_the_first(shifts_of(*key)))  # type: ignore[no-any-return]
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
         check_given(cells, x.device)
@@ -284,7 +286,8 @@ class GridUnpool(_Clusters):
             if output_size is None
             else check_shape(output_size)
         )
-        rule = self._rules.get(self.family, wanted, images.device, GridShift.transpose)
+        key = self.family, wanted, images.device
+        rule: GridShift = self._rules.get(key, lambda: shifts_of(*key).transpose())
         if rule.input_shape != shape:
             wrong = "the output's clusters must be the cells of the input"
             raise RefusedValue(wrong, shape, rule.input_shape)

@@ -14,8 +14,8 @@ from ..errors import RefusedIndex, RefusedValue
 from ..graph import Features
 from ..theta import Theta, as_theta
 from .attention_conv import AttentionConv
+from .call import Call, nodes_first
 from .checks import COMPARISONS
-from .inputs import nodes_first, split_input
 from .outer_conv import OuterConv
 
 
@@ -129,6 +129,6 @@ def label_terms(conv: OuterConv, x: Any, *args: Any, **kwargs: Any) -> LabelTerm
         _, basis = conv.forward(x, *args, **shown)  # past the hooks of the caller
     else:
         basis = conv.basis(x, *args, **kwargs)
-    inputs = split_input(x, conv.flow)
-    theta = as_theta(conv._parameter(inputs))
-    return LabelTerms(conv, basis, nodes_first(inputs.source), theta)
+    call = Call(x, flow=conv.flow)
+    theta = as_theta(conv._parameter(call))
+    return LabelTerms(conv, basis, nodes_first(call.source), theta)

@@ -22,8 +22,8 @@ from ..contract.problem import LINEAR
 from ..errors import RefusedValue
 from ..graph import Features
 from ..theta import ThetaValue
+from .call import nodes_first
 from .checks import COMPARISONS
-from .inputs import nodes_first
 
 if TYPE_CHECKING:
     from .outer_conv import OuterConv

@@ -15,9 +15,11 @@ from ..contract.choose import check_memory, check_order
 from ..errors import RefusedValue
 from ..families import Family, parse_family
 from ..families.options import functions_of, nested
-from ..graph import Features, SparseMatrix
+from ..graph import Features
 from ..graph.structure import Content
 from ..theta import ThetaValue, add_bias, scaled
+from .bases import basis_of
+from .call import Call, check_devices, checked_mask, nodes_first, without_absent
 from .checks import (
     COMPARISONS,
     aggregation,
@@ -28,17 +30,7 @@ from .checks import (
 )
 from .dense import DenseForms
 from .hooks import MessageHooks
-from .inputs import (
-    Given,
-    Inputs,
-    check_devices,
-    checked_mask,
-    nodes_first,
-    split_input,
-    without_absent,
-)
 from .messages import FirstOfEqual, convolve_by_messages
-from .prepare import prepare_basis
 from .root import add_root
 from .theta import ThetaModule
 from .theta_forms import make_theta
@@ -81,7 +73,7 @@ class OuterConv(DenseForms, MessageHooks):
             lowest. (default: :obj:`"sum"`)
         cached (bool, optional): If set to :obj:`True`, the basis is cached for an unmodified
             :obj:`edge_index` (with the same weights and types) and shared by all layers with an
-            equal family; see :mod:`pyg_outerconv.cache` for the changes that are noticed. If
+            equal family; see :mod:`pyg_outerconv.memo` for the changes that are noticed. If
             :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so that
             the layers of a model share them (on CUDA, use :func:`~pyg_outerconv.share_bases`);
             :obj:`False` caches nothing. Under :meth:`torch.compile` and :meth:`torch.export` the
@@ -247,42 +239,40 @@ class OuterConv(DenseForms, MessageHooks):
                 edges of absent sources, as in :class:`AttentionConv`; matrices of the graph beside
                 them keep their values, and what absent sources send is zero.
         """
-        inputs, content = split_input(x, self.flow), None
+        arguments = edge_index, edge_weight, edge_type, size, batch, edge_attr, pos
+        call, content = Call(x, *arguments, flow=self.flow), None
         if source_mask is not None:
-            inputs, content = self._masked(inputs, source_mask, edge_index)
+            call, content = self._masked(call, source_mask)
         root = self.root
         is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
-        waiting = self._waiting(inputs) if is_lazy else []
-        given = Given(edge_index, edge_weight, edge_type, size, batch, edge_attr, pos)
-        basis = self._basis(inputs, given, content)
+        waiting = self._waiting(call) if is_lazy else []
+        basis = self._basis(call, content)
         if is_lazy:
             self._materialize(waiting)
         if source_mask is not None:
-            inputs = without_absent(inputs, source_mask, wholly=True)
-        return self._convolve(inputs, basis, self._parameter(inputs))
+            call = without_absent(call, source_mask, wholly=True)
+        return self._convolve(call, basis, self._parameter(call))
 
-    def _masked(
-        self, inputs: Inputs, source_mask: Tensor, edge_index: Any
-    ) -> tuple[Inputs, Content]:
-        """The inputs without NaN and inf of absent sources, and the content, which says who is.
+    def _masked(self, call: Call, source_mask: Tensor) -> tuple[Call, Content]:
+        """The call without NaN and inf of absent sources, and the content, which says who is.
 
         Raises:
             ValueError: nothing reads the mask, or inputs are not summed.
             TypeError: the mask is not of booleans.
         """
-        source_mask = checked_mask(source_mask, inputs)
-        if not self._reads_content or isinstance(edge_index, Basis):
+        source_mask = checked_mask(source_mask, call)
+        if not self._reads_content or isinstance(call.edge_index, Basis):
             rule = "source_mask says which sources heads of attention may attend to"
-            got = edge_index if self._reads_content else self.family
+            got = call.edge_index if self._reads_content else self.family
             raise RefusedValue(rule, "such heads in the family, and no basis given", got)
         if self.aggr != "sum" or self.label_reduce != "sum":
             rule = "sources that source_mask leaves out add nothing to a sum"
             raise RefusedValue(rule, "aggr='sum'", f"{self.aggr!r}, {self.label_aggr!r}")
-        inputs = without_absent(inputs, source_mask)
-        return inputs, replace(self._content(inputs), present=source_mask.movedim(-1, 0))
+        call = without_absent(call, source_mask)
+        return call, replace(self._content(call), present=source_mask.movedim(-1, 0))
 
     def _convolve(
-        self, inputs: Inputs, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None
+        self, call: Call, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None
     ) -> Tensor:
         """Y (*batch, N, Q) for a basis: by the contraction or by messages, with root and bias.
 
@@ -291,14 +281,14 @@ class OuterConv(DenseForms, MessageHooks):
         bias, root = self.bias, self.root
         by_messages = self._runs_by_messages()
         if own := not (by_messages or self._calls_fused_step()):
-            out, bias = self._contract(basis, inputs.source, theta, bias, values), None
+            out, bias = self._contract(basis, call.source, theta, bias, values), None
         elif by_messages:
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
-            out = convolve_by_messages(self, basis, inputs.source, theta)
+            out = convolve_by_messages(self, basis, call.source, theta)
         else:
-            out = self._call_fused_step(basis, inputs.source, theta)
+            out = self._call_fused_step(basis, call.source, theta)
         if root is not None:
-            out = add_root(out, inputs, root().flatten(0, 2), own)
+            out = add_root(out, call, root().flatten(0, 2), own)
         return out if bias is None else add_bias(out, bias, own)
 
     def basis(
@@ -312,14 +302,13 @@ class OuterConv(DenseForms, MessageHooks):
 
         With ``aggr='mean'`` its values are divided by the number of edges of target and label.
         """
-        inputs = x if isinstance(x, Inputs) else split_input(x, self.flow)
-        return self._basis(inputs, Given(edge_index, edge_weight, **beside))
+        return self._basis(Call(x, edge_index, edge_weight, flow=self.flow, **beside))
 
-    def _basis(self, inputs: Inputs, given: Given, content: Optional[Content] = None) -> Basis:
-        check_devices(self, given.edge_index, inputs.source, inputs.target, *given.beside())
+    def _basis(self, call: Call, content: Optional[Content] = None) -> Basis:
+        check_devices(self, call)
         if content is None and self._reads_content:
-            content = self._content(inputs)
-        return prepare_basis(self, inputs, given, content)
+            content = self._content(call)
+        return basis_of(self, call, content)
 
     def contraction_path(
         self,
@@ -336,12 +325,12 @@ class OuterConv(DenseForms, MessageHooks):
         Printed, it is a table of the legal orders, cheapest first; ``verbose`` adds the others with
         their reasons.
         """
-        inputs = split_input(x, self.flow)
-        basis = self._basis(inputs, Given(edge_index, edge_weight, **beside))
+        call = Call(x, edge_index, edge_weight, flow=self.flow, **beside)
+        basis = self._basis(call)
         return contraction_path(
             basis,
-            nodes_first(inputs.source),
-            self._parameter(inputs),
+            nodes_first(call.source),
+            self._parameter(call),
             self.order,
             aggr=self.reduce,
             label_aggr=self.label_reduce,
@@ -374,29 +363,24 @@ class OuterConv(DenseForms, MessageHooks):
         )
         return out if out.dim() == 2 else out.movedim(0, -2).contiguous()  # users call `view`
 
-    def _content(self, inputs: Inputs) -> Content:
+    def _content(self, call: Call) -> Content:
         """The features, and Θ if the family reads it, for families whose values depend on them."""
         theta = None
         if self._reads_theta:
-            if waiting := self._waiting(inputs):
+            if waiting := self._waiting(call):
                 self._materialize(waiting)
-            theta = self._parameter(inputs)
-        source = nodes_first(inputs.source)
-        target = source if inputs.is_single else nodes_first(inputs.target)
+            theta = self._parameter(call)
+        source = nodes_first(call.source)
+        target = source if call.is_single else nodes_first(call.target)
         return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ before the mean over labels; see :meth:`ThetaModule.parameter`."""
         return self.theta.parameter(like)
 
-    def _parameter(self, inputs: Inputs) -> ThetaValue:
+    def _parameter(self, call: Call) -> ThetaValue:
         """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``."""
-        like = inputs.source
-        if isinstance(like, SparseMatrix):
-            like = like.value
-        if like is not None and not like.is_floating_point():
-            like = None
-        theta = self.theta_value(like)
+        theta = self.theta_value(call.like)
         return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
 
     def _materialize(self, waiting: list[tuple[ThetaModule, int]]) -> None:
@@ -405,13 +389,13 @@ class OuterConv(DenseForms, MessageHooks):
                 lazy.materialize(channels)
             self.out_channels = self.theta.out_channels
 
-    def _waiting(self, inputs: Inputs) -> list[tuple[ThetaModule, int]]:
+    def _waiting(self, call: Call) -> list[tuple[ThetaModule, int]]:
         """The parameters without shapes, with the P that the input gives them."""
         waiting = []
         if self.theta.in_channels < 0:
-            waiting.append((self.theta, inputs.channels(inputs.source)))
-        if self.root is not None and self.root.in_channels < 0 and inputs.target is not None:
-            waiting.append((self.root, inputs.channels(inputs.target)))
+            waiting.append((self.theta, call.channels(call.source)))
+        if self.root is not None and self.root.in_channels < 0 and call.target is not None:
+            waiting.append((self.root, call.channels(call.target)))
         return waiting
 
     def __repr__(self) -> str:

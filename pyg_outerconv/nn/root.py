@@ -8,15 +8,15 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseMatrix
 from ..theta import add_product
-from .inputs import Inputs
+from .call import Call
 
 
-def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
+def add_root(out: Tensor, call: Call, weight: Tensor, own: bool) -> Tensor:
     """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
     Args:
         out: Y (*batch, N, Q).
-        inputs: the features; without any, target n adds row n of W, and indices pick rows.
+        call: the features; without any, target n adds row n of W, and indices pick rows.
         weight: W (P_t, Q).
         own: whether ``out`` may be changed in place.
 
@@ -24,8 +24,8 @@ def add_root(out: Tensor, inputs: Inputs, weight: Tensor, own: bool) -> Tensor:
         TypeError: the dtypes of target features and weight differ.
         ValueError: the weight does not fit the targets.
     """
-    target, rows = inputs.target, weight.size(0)
-    if target is None and not inputs.targets_featureless:
+    target, rows = call.target, weight.size(0)
+    if target is None and not call.targets_featureless:
         return out
     if target is None:
         if out.size(-2) != rows:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cache import cached_property
 from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.cells import Cells
+from ..memo import cached_property
 
 if TYPE_CHECKING:
     from ..basis.base import Basis

@@ -11,17 +11,17 @@ from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, Size
 
-from ..cache import IdentityCache
 from ..families import Relation
 from ..kernels.edge_lists import counting_sort
 from ..kernels.grouped import known_groups
+from ..memo import Memo
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
 from .propagation import Propagation
 from .reductions import check_reduction, reduction
 from .tie import linear
 
-_kept = IdentityCache()
+_kept = Memo()
 
 
 class MFConv(DropIn, theirs.MFConv):
@@ -108,4 +108,4 @@ def _degrees(edge_index: Tensor, count: int, most: int, flow: str) -> Degrees:
         ptr, nodes = counting_sort(degree, most + 1)
         return Degrees(degree, nodes, ptr)
 
-    return _kept.get(edge_index, (), (count, most, flow), make)  # type: ignore[no-any-return]
+    return _kept.get((count, most, flow), make, edge_index)  # type: ignore[no-any-return]

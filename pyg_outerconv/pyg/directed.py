@@ -7,12 +7,12 @@ from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.nn import MessagePassing
 
-from ..cache import IdentityCache
 from ..errors import RefusedValue
+from ..memo import Memo
 from ..nn import OuterConv
 from .layer import OURS, DropIn, Recipe, register
 
-_flipped = IdentityCache()
+_flipped = Memo()
 _NAMES = ("conv_in", "conv_out")
 
 
@@ -80,7 +80,7 @@ class DirGNNConv(theirs.DirGNNConv):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Y (N, Q) for features (N, P) and edges (2, E)."""
         # The same tensor at each call, by which layers know their edges again.
-        against = _flipped.get(edge_index, (), None, lambda: edge_index.flip([0]))
+        against = _flipped.get(None, lambda: edge_index.flip([0]), edge_index)
         along = self.conv_in(x, edge_index)
         out = self.alpha * self.conv_out(x, against) + (1 - self.alpha) * along
         return out if self.lin is None or not self.root_weight else out + self.lin(x)

@@ -15,14 +15,14 @@ from torch_geometric.utils import softmax
 
 from ..basis import Basis, EdgeBasis, Pattern
 from ..basis.multi_head_edges import MultiHeadEdges
-from ..cache import IdentityCache
 from ..families import Compose, Relation
+from ..memo import Memo
 from ..nn import OuterConv
 from .layer import DropIn, Recipe
 from .reductions import check_reduction
 from .tie import linear, same
 
-_incidences = IdentityCache()
+_incidences = Memo()
 
 
 class HypergraphConv(DropIn, theirs.HypergraphConv):
@@ -134,7 +134,7 @@ def _incidence(index: Tensor, num_nodes: int, num_edges: Optional[int]) -> tuple
         there = Pattern.build(index, size=(num_nodes, count))
         return there, Pattern.build(index.flip(0), size=(count, num_nodes))
 
-    return _incidences.get(index, (), (num_nodes, num_edges), make)  # type: ignore[no-any-return]
+    return _incidences.get((num_nodes, num_edges), make, index)  # type: ignore[no-any-return]
 
 
 def _composed(
@@ -151,10 +151,9 @@ def _composed(
 
     if weight is None:
         made: Basis = _incidences.get(
-            index,
-            (),
             (to_edges.size, dtype),
             lambda: first().compose(EdgeBasis(to_nodes).mean(dtype)),
+            index,
         )
         return made
     value = _inverse_degrees(index[0], to_nodes.size[1], weight[index[1]], dtype)

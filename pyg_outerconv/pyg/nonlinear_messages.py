@@ -12,12 +12,12 @@ from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
-from ..cache import IdentityCache
+from ..memo import Memo
 from .layer import DropIn, Recipe
 from .reductions import check_reduction, reduction
 from .tiles import Message, Operands, message_sums, sorted_by_target
 
-_sorted = IdentityCache()
+_sorted = Memo()
 
 
 class SumInTiles(DropIn):
@@ -245,7 +245,7 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
             return [sorted_by_target(one, num_targets) for one in each]
 
         key = (self.num_relations, num_targets, self.flow)
-        return _sorted.get(edge_index, (edge_type,), key, make)  # type: ignore[no-any-return]
+        return _sorted.get(key, make, edge_index, edge_type)  # type: ignore[no-any-return]
 
     def _modulated(self, x: Tensor, film: Tensor) -> Tensor:
         beta, gamma = film.chunk(2, dim=-1)

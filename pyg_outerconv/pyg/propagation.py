@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..families import Family
-from ..graph import SparseMatrix
 from ..nn import OuterConv
-from ..nn.inputs import Inputs
+from ..nn.call import Call
 from ..nn.theta import ThetaModule
 from ..theta import Theta, ThetaValue
 
@@ -22,14 +21,12 @@ class Propagation(OuterConv):
     def __init__(self, family: Family, aggr: str = "sum", flow: str = "source_to_target") -> None:
         super().__init__(-1, -1, family, bias=False, theta="identity", aggr=aggr, flow=flow)
 
-    def _waiting(self, inputs: Inputs) -> list[tuple[ThetaModule, int]]:
+    def _waiting(self, call: Call) -> list[tuple[ThetaModule, int]]:
         """None: P stays open."""
         return []
 
-    def _parameter(self, inputs: Inputs) -> ThetaValue:
+    def _parameter(self, call: Call) -> ThetaValue:
         """The identity, of the width of the sources."""
-        x = inputs.source
-        like = x.value if isinstance(x, SparseMatrix) else x
-        assert x is not None
-        assert like is not None
-        return Theta.identity(self.family.num_bases, x.size(-1), like)
+        assert call.source is not None
+        assert call.like is not None
+        return Theta.identity(self.family.num_bases, call.source.size(-1), call.like)

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
-from ..cache import IdentityCache
 from ..families import Relation
+from ..memo import Memo
 from ..nn import OuterConv
 from .layer import DropIn, Recipe, as_linear
 from .reductions import check_reduction, reduction
 from .tie import Source, linear, same, viewed
 
-_joined = IdentityCache()
+_joined = Memo()
 
 
 class RGCNConv(DropIn, theirs.RGCNConv):
@@ -198,4 +198,4 @@ def _join(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
         kind[positive.size(1) :] = 1
         return both, kind
 
-    return _joined.get(positive, (negative,), None, make)  # type: ignore[no-any-return]
+    return _joined.get(None, make, positive, negative)  # type: ignore[no-any-return]

@@ -15,17 +15,17 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils.repeat import repeat
 
 from ..basis import EdgeBasis, Pattern
-from ..cache import IdentityCache
 from ..errors import RefusedValue
 from ..families import Kernel
 from ..graph.edge_list import EdgeList
+from ..memo import Memo
 from ..nn import OuterConv
 from ..nn.edge_functions import BSpline
 from .layer import DropIn, Recipe
 from .reductions import check_reduction, reduction
 from .tie import linear, same
 
-_patterns = IdentityCache()
+_patterns = Memo()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LocalSplines(Kernel):
             )
 
         key = (self.fn.kernel_size, self.fn.degree, self.fn.is_open_spline, edges.size)
-        pattern: Pattern = _patterns.get(edges.edge_index, (given,), key, make)
+        pattern: Pattern = _patterns.get(key, make, edges.edge_index, given)
         return pattern.with_values(pattern.sort_values(value.flatten()))
 
 

@@ -12,7 +12,7 @@ from ..basis.polynomial import Polynomial
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
-from ..nn.inputs import split_input
+from ..nn.call import Call
 from ..theta import Theta, ThetaValue, add_bias, as_theta
 from .chunks import MOST_EDGES, check_features, chunks, reaching, rows_of
 from .scratch import Scratch
@@ -139,7 +139,7 @@ def _parameter(conv: OuterConv, x: Tensor | None) -> ThetaValue:
     like = (
         None if x is None else x.new_empty(0, x.size(1), dtype=_dtype(conv), layout=torch.strided)
     )
-    return conv._parameter(split_input(like))
+    return conv._parameter(Call(like))
 
 
 def _dtype(conv: OuterConv) -> torch.dtype:

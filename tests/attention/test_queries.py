@@ -16,7 +16,6 @@ from pyg_outerconv.attention import (
     Rotary,
 )
 from pyg_outerconv.attention.queries import _narrowed, narrowed
-from pyg_outerconv.cache import EACH
 from pyg_outerconv.families import (
     GCN,
     Blocks,
@@ -34,6 +33,7 @@ from pyg_outerconv.families import (
     Union,
 )
 from pyg_outerconv.graph import Cells
+from pyg_outerconv.memo import EACH
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 

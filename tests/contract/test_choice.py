@@ -21,12 +21,12 @@ from sparsities import backends_on
 
 from pyg_outerconv import record
 from pyg_outerconv.basis import MONOMIAL, Polynomial
-from pyg_outerconv.cache import clear_caches
 from pyg_outerconv.contract import ORDERS, Order, Problem, choose, contract, contraction_path
 from pyg_outerconv.contract.choose import candidates, choose_order
 from pyg_outerconv.contract.order import orders_of
 from pyg_outerconv.families import Chebyshev, Grid, Identity, Relation, Stack, Walk
 from pyg_outerconv.kernels import use_backend
+from pyg_outerconv.memo import clear_caches
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
 
 EDGES = awkward_structures()["multi-edge"]
@@ -146,7 +146,7 @@ def test_a_small_or_large_graph_of_edges_or_of_a_polynomial_is_chosen_for_withou
 ):
     for order in ORDERS.values():
         monkeypatch.setattr(order, "cost", None)
-    choose._choices.clear()
+    choose.PLANS.clear()
     for nodes, edges, labels in ((5, 9, 3), (2000, 30_000, 40), (2000, 30_000, 1)):
         for rows, columns, matrices in ((4, 2, None), (2, 4, None), (3, 3, 1)):
             basis = random_edges(nodes, edges, labels)
@@ -413,7 +413,7 @@ def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():
         for edges in (189, 191, 192, 195)
     }
     assert set(names.values()) == {"transform_first", "transform_first_compact"}
-    choose._choices.clear()
+    choose.PLANS.clear()
     for edges in (195, 192, 191, 189):
         found = choose_order(Problem(random_edges(64, edges, 3), x, theta)).name
         assert found == names[edges], "whichever graph came first"
@@ -421,9 +421,9 @@ def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():
 
 def test_choices_are_bounded_and_keep_no_graph_alive():
     basis, theta = random_edges(5, 9, 1), parameter(1, 1, 3, 2, dtype=torch.float32)
-    for copies in range(choose.MAX_CHOICES + 9):
+    for copies in range(choose.MOST_PLANS + 9):
         choose_order(Problem(basis, torch.zeros(5, copies, 3), theta))
-    assert len(choose._choices) == choose.MAX_CHOICES
+    assert len(choose.PLANS) == choose.MOST_PLANS
     rule = Grid((3,), padding=1).basis((4,))
     choose_order(problem(rule, 3, 2))
     gone = weakref.ref(rule)

@@ -11,12 +11,12 @@ from torch_geometric.data import Batch, Data
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import Pattern, Polynomial, drop_edges
-from pyg_outerconv.cache import IdentityCache
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
 from pyg_outerconv.families.kernel import _patterns
 from pyg_outerconv.families.options import functions_of, nested
 from pyg_outerconv.graph import edge_list
+from pyg_outerconv.memo import Memo
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (
     assert_adjoint,
@@ -390,7 +390,7 @@ def test_whole_edges_must_stem_from_a_list():
 
 
 def test_kept_patterns_die_with_their_edges():
-    assert isinstance(_patterns, IdentityCache)
+    assert isinstance(_patterns, Memo)
     before = len(_patterns)
     edge_index = EDGE_INDEX.clone()
     Kernel(powers, 3).basis(edge_index, edge_attr=torch.rand(5))

@@ -12,8 +12,8 @@ from torch_geometric.loader import DataLoader
 
 from pyg_outerconv import OuterConv, testing
 from pyg_outerconv.basis.edge_sets import differ_in_edges, edge_sets
-from pyg_outerconv.cache import IdentityCache
 from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
+from pyg_outerconv.memo import Memo
 
 # Cells of a graph are its positions, without bounds; targets are stored if they are its nodes.
 STORED = CASES + [case for case in CELL_CASES if case.keeps_nodes and fits_cells(case, "unbounded")]
@@ -129,22 +129,22 @@ def test_repr_is_the_recipe():
     assert repr(T.Compose([GCN()])).count("GCN(norm='sym'") == 1
 
 
-def test_identity_cache_knows_objects_not_contents():
-    cache, made = IdentityCache(), []
+def test_a_memo_knows_objects_not_contents():
+    cache, made = Memo(), []
 
     def make():
         made.append(None)
         return object()
 
     anchor, other = torch.ones(2), torch.ones(2)
-    first = cache.get(anchor, (other, None), "key", make)
-    assert cache.get(anchor, (other, None), "key", make) is first
-    cache.get(anchor, (other, None), "another key", make)
-    cache.get(anchor, (other.clone(), None), "another key", make)
-    cache.get(anchor.clone(), (other, None), "key", make)
+    first = cache.get("key", make, anchor, other, None)
+    assert cache.get("key", make, anchor, other, None) is first
+    cache.get("another key", make, anchor, other, None)
+    cache.get("another key", make, anchor, other.clone(), None)
+    cache.get("key", make, anchor.clone(), other, None)
     assert len(made) == 4
     anchor.add_(1)
-    assert cache.get(anchor, (other, None), "key", make) is not first
+    assert cache.get("key", make, anchor, other, None) is not first
     del anchor
     assert len(cache) == 0, "entries die with their tensors"
     with torch.inference_mode():

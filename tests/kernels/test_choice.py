@@ -12,9 +12,9 @@ from pyg_outerconv.kernels import (
     BACKENDS,
     Request,
     attend,
-    dispatch,
     get_backend,
     grouped_matmul,
+    mode,
     record,
     sddmm,
     segment_softmax,
@@ -70,7 +70,7 @@ def test_inner_choice_wins_and_ends(monkeypatch):
         with record() as calls:
             spmm(sparsity, None, x)
         assert calls[0].backend == "reference"
-    monkeypatch.setattr(dispatch, "OF_PROCESS", "reference")
+    monkeypatch.setattr(mode, "BACKEND_OF_PROCESS", "reference")
     with record() as calls:
         spmm(sparsity, None, x)
     assert calls[0].backend == "reference"
@@ -96,7 +96,7 @@ def test_a_backward_pass_outside_the_block_uses_the_backend_of_its_forward_pass(
 def test_unknown_backend_names_the_nearest(monkeypatch):
     with pytest.raises(ValueError, match=r"unknown backend 'nativ' \(did you mean 'native'\?\)"):
         use_backend("nativ").__enter__()
-    monkeypatch.setattr(dispatch, "OF_PROCESS", "cuda")
+    monkeypatch.setattr(mode, "BACKEND_OF_PROCESS", "cuda")
     with pytest.raises(ValueError, match="unknown backend 'cuda'.*one of .*native, .*reference"):
         spmm(sparsity_of("square"), None, torch.randn(7, 3))
 

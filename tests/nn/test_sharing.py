@@ -6,7 +6,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import OuterConv, clear_caches, share_bases
 from pyg_outerconv.families import GCN, Relation
-from pyg_outerconv.nn.cache import recent, shares_here
+from pyg_outerconv.kernels.mode import mode
+from pyg_outerconv.nn.bases import recent, shares_here
 from pyg_outerconv.testing import assert_near
 
 
@@ -105,10 +106,10 @@ def test_tracers_and_inference_share_nothing(monkeypatch):
     with torch.inference_mode():
         conv(torch.randn(9, 4), graph())
     with FakeTensorMode(allow_non_fake_inputs=True):
-        assert not shares_here(edge_index)
+        assert not shares_here(edge_index, mode())
     assert len(recent) == 0
     monkeypatch.setattr(torch.jit, "is_tracing", lambda: True)
-    assert not shares_here(edge_index)
+    assert not shares_here(edge_index, mode())
 
 
 def test_a_basis_made_without_gradients_serves_training():
@@ -125,10 +126,10 @@ def test_a_basis_made_without_gradients_serves_training():
 
 def test_no_device_but_the_cpu_shares_by_itself():
     elsewhere = torch.zeros(2, 3, dtype=torch.long, device="meta")
-    assert not shares_here(elsewhere)
+    assert not shares_here(elsewhere, mode())
     with share_bases():
-        assert shares_here(elsewhere)
+        assert shares_here(elsewhere, mode())
         with share_bases():
             pass
-        assert shares_here(elsewhere)
-    assert not shares_here(elsewhere)
+        assert shares_here(elsewhere, mode())
+    assert not shares_here(elsewhere, mode())

@@ -7,9 +7,9 @@ import torch
 
 from pyg_outerconv import Cells, Grid, OuterConv, Pool
 from pyg_outerconv.basis.grid_shift import GridShift
-from pyg_outerconv.cache import ValueCache
 from pyg_outerconv.families import GCN, Identity, Stack
-from pyg_outerconv.nn import cache
+from pyg_outerconv.memo import Memo
+from pyg_outerconv.nn import bases as cache
 from pyg_outerconv.testing import assert_near
 
 RING = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -103,7 +103,7 @@ def test_kept_rules_are_known_by_value_and_keep_their_edges():
 
 
 def test_few_rules_are_kept():
-    cache = ValueCache(2)
+    cache = Memo(2)
     for key in ("a", "b", "a", "c"):
         assert cache.get(key, lambda key=key: key.upper()) == key.upper()
     assert len(cache) == 2

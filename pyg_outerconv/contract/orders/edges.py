@@ -52,7 +52,7 @@ class PropagateFirst(EdgeOrder):
     def run(self, problem: Problem) -> Tensor:
         assert isinstance(problem.x, Tensor)  # it needs features
         basis = problem.basis.edges()
-        h = basis.propagate_rows(problem.x, problem.aggr)
+        h = basis.propagate_rows(problem.x, problem.aggr, problem.few)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
 
 
@@ -83,7 +83,7 @@ class TransformFirst(EdgeOrder):
         return _transforming(problem, float(problem.basis.size[0] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
-        return problem.basis.edges().gather(problem.transform())
+        return problem.basis.edges().gather(problem.transform(), problem.few)
 
 
 def _transforming(problem: Problem, pairs: float, copies: int = 1) -> Cost:

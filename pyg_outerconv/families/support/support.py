@@ -13,10 +13,10 @@ from ...attention.queries import Placed, narrowed
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import ImplicitEdges
-from ...cache import IdentityCache, ValueCache
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ...kernels.lasting import lasting
+from ...memo import Memo
 from ..family import Family
 from ..options import settle
 
@@ -62,12 +62,12 @@ class SupportOfAxes(Support):
 
 Edges = EdgeBasis | ImplicitEdges
 
-_of_tensors = IdentityCache()
-_kept = IdentityCache()
+_of_tensors = Memo()
+_kept = Memo()
 _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
-def cached_support(family: Family, structure: Structure, held: ValueCache) -> Edges:
+def cached_support(family: Family, structure: Structure, held: Memo) -> Edges:
     """The basis of a support, cached for all layers on the same structure.
 
     Bases of tensors are cached as long as these exist, unmodified; bases of numbers alone as long
@@ -83,13 +83,11 @@ def cached_support(family: Family, structure: Structure, held: ValueCache) -> Ed
     if known is None:
         return make()
     tensors, key = known
-    made_of = [tensor for tensor in tensors if tensor is not None]
-    if not made_of:
-        found = held.get((family, key), lambda: _shared((family, key), make))
+    if all(tensor is None for tensor in tensors):
+        support = held.get((family, key), lambda: _shared((family, key), make))
     else:
-        which = tuple([tensor is not None for tensor in tensors])
-        found = _of_tensors.get(made_of[0], tuple(made_of[1:]), (family, which, key), make)
-    return found  # type: ignore[no-any-return]
+        support = _of_tensors.get((family, key), make, *tensors)
+    return support  # type: ignore[no-any-return]
 
 
 def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) -> Basis:
@@ -106,9 +104,8 @@ def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) 
     made_of = [tensor for tensor in tensors if tensor is not None]
     if not made_of or any(tensor.requires_grad for tensor in made_of):
         return make()
-    which = tuple([tensor is not None for tensor in tensors])
-    key = (family, which, key, dtype, torch.get_default_dtype())
-    return _kept.get(made_of[0], tuple(made_of[1:]), key, make)  # type: ignore[no-any-return]
+    key = (family, key, dtype, torch.get_default_dtype())
+    return _kept.get(key, make, *tensors)  # type: ignore[no-any-return]
 
 
 def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:

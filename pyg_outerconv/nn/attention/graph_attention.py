@@ -14,7 +14,7 @@ from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
 from ..attention_conv import AttentionConv
-from ..inputs import split_input
+from ..call import Call
 from ..theta import ThetaModule
 from .initial import as_glorot, as_glorot_and_bias, linear_bias
 
@@ -84,8 +84,8 @@ class GraphAttention(AttentionConv):
         has_loops = isinstance(edge_index, Basis)  # a support has the edges that it has
         if self.fill_value is None or not self._fills or has_loops:
             return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
-        inputs = split_input(x, self.flow)
-        ends = [count for count in (inputs.num_sources, inputs.num_targets) if count is not None]
+        call = Call(x, flow=self.flow)
+        ends = [count for count in (call.num_sources, call.num_targets) if count is not None]
         count = min(beside.get("size") or ends)
         edge_index, edge_attr, origin = _with_loops(edge_index, edge_attr, self.fill_value, count)
         if self.explain:  # masks of explainers are of the user's edges; other calls write nothing

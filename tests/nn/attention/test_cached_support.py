@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
-from pyg_outerconv.nn.cache import bases
+from pyg_outerconv.nn.bases import bases
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 0, 4], [1, 2, 3, 0, 1, 2, 4]])

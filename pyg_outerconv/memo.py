@@ -1,4 +1,4 @@
-"""Caches: by the identity of tensors, by value, and in the attributes of an object.
+"""What is made once: by the identity of tensors, by a key, and in the attributes of an object.
 
 A result is cached for a tensor as long as that tensor is the same object and shows no change:
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from itertools import count
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -41,134 +42,145 @@ LINES, LINE = 512, 64  # blocks of a large tensor that are compared, and bytes i
 TENSORS = 1024  # tensors for which one cache holds results, at most
 EACH = 16  # results that are cached for one tensor, at most
 
-_caches: weakref.WeakSet[Any] = weakref.WeakSet()
+_memos: weakref.WeakSet[Memo] = weakref.WeakSet()
+_clock = count()  # of uses, to tell which was the last
 
 
 def clear_caches() -> None:
-    """Empty all caches: of bases, supports, eigenvalues and sorted feature matrices.
+    """Empty all caches: of bases, supports, eigenvalues, sorted feature matrices and plans.
 
     Results in use stay valid. Caches are bounded, and entries are removed with their tensors, so
     call this only to free memory at once, or after changes that go unnoticed (see
-    :mod:`pyg_outerconv.cache`).
+    :mod:`pyg_outerconv.memo`).
     """
-    for cache in list(_caches):
-        cache.clear()
+    for memo in list(_memos):
+        memo.clear()
 
 
-def recall(entries: dict[Any, Any], key: Hashable, make: Callable[[], Any], limit: int) -> Any:
-    """``entries[key]``; where it is missing, the result of ``make()``, which is then stored.
+class _Entry:
+    """A result, the states of its tensors, references to them, and its last use."""
 
-    Beyond ``limit`` entries the least recently used one, the first of the dict, is removed. Other
-    threads may change the dict between two steps of this function.
-    """
-    cached = entries.get(key, _MISSING)
-    result = make() if cached is _MISSING else cached
-    use_last(entries, key, result, limit)
-    return result
+    __slots__ = "references", "result", "states", "used"
+
+    def __init__(self, result: Any, states: Any, references: list[Any]) -> None:
+        self.result, self.states, self.references = result, states, references
+        self.used = next(_clock)
 
 
-def use_last(entries: dict[Any, Any], key: Hashable, value: Any, limit: int | None = None) -> None:
-    """Move an entry to the end of a dict; beyond ``limit`` entries the first ones are removed."""
-    entries.pop(key, None)
-    entries[key] = value
-    if limit is not None and len(entries) > limit:
-        for oldest in list(entries)[: max(0, len(entries) - limit)]:
-            entries.pop(oldest, None)
+class _Shelf:
+    """The results for one tensor, by key, and its last use."""
+
+    __slots__ = "anchor", "entries", "used"
+
+    def __init__(self, anchor: Callable[[], Tensor | None]) -> None:
+        self.anchor, self.used = anchor, next(_clock)
+        self.entries: dict[Hashable, _Entry] = {}
 
 
-_MISSING = object()
+class Memo:
+    """Results that are made once: by a key, and by the identity of tensors.
 
+    A cached result is returned for an equal key and the same tensor objects, none of them changed
+    since (see :mod:`pyg_outerconv.memo`). A result must not refer to these tensors, or they are
+    never freed. Entries are removed with the first of their tensors. Other threads may use a memo
+    between any two steps of it.
 
-class ValueCache:
-    """The most recently used results by a hashable key, for results that depend on no tensor."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._entries: dict[Hashable, Any] = {}
-        _caches.add(self)
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The cached result; where it is missing, the result of ``make()``, which is cached."""
-        return recall(self._entries, key, make, self._limit)
-
-    def clear(self) -> None:
-        """Remove all results."""
-        self._entries.clear()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-class IdentityCache:
-    """Results by the identity of a first tensor (the anchor), of other tensors, and by a key.
-
-    A cached result is returned for the same tensor objects, none of them changed since (see
-    :mod:`pyg_outerconv.cache`), and an equal key. A result must not refer to these tensors, or they
-    are never freed.
-
-    Entries are removed with their anchor. At most ``each`` results are cached for an anchor, and
-    results for at most ``tensors`` anchors; the least recently used are removed first.
+    Args:
+        each: the number of results that are cached for a first tensor, or without tensors; beyond
+            it the one whose last use is longest ago is removed.
+        tensors: the number of first tensors for which results are cached, in the same way.
     """
 
     def __init__(self, each: int = EACH, tensors: int = TENSORS) -> None:
         self._each, self._tensors = each, tensors
-        self._anchors: dict[int, tuple[weakref.ref[Tensor], dict[Hashable, Any]]] = {}
-        _caches.add(self)
+        self._shelves: dict[int, _Shelf] = {}
+        _memos.add(self)
 
-    def get(
-        self,
-        anchor: Tensor,
-        others: tuple[Tensor | None, ...],
-        key: Hashable,
-        make: Callable[[], Any],
-    ) -> Any:
+    def get(self, key: Hashable, make: Callable[[], Any], *tensors: Tensor | None) -> Any:
         """The cached result; where there is none, the result of ``make()``, which is cached.
 
+        Under a compiler nothing is stored, nor in forward mode for tensors.
+
         Args:
-            anchor: the tensor with which the result is removed.
-            others: further tensors that the result depends on, or None in their places.
-            key: what else the result depends on.
+            key: what the result depends on, besides tensors.
             make: computes the result.
+            *tensors: the tensors that it depends on, or None in their places, but not all.
         """
-        if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
-            return make()
-        tensors = (anchor, *[tensor for tensor in others if tensor is not None])
-        for tensor in tensors:
-            if tensor.is_inference() or is_functorch_wrapped_tensor(tensor):
+        compiles, anchor, states = torch.compiler.is_compiling(), None, None
+        if tensors:
+            if compiles or forward_ad._current_level >= 0:
                 return make()
-        anchors, number = self._anchors, id(anchor)
-        states = [state_of(tensor) for tensor in tensors]
-        entry = anchors.get(number)
-        if entry is not None and entry[0]() is anchor:
-            cached = entry[1].get(key)
-            if cached is not None and cached[0] == states and _are_same(others, cached[1]):
-                use_last(anchors, number, entry)
-                use_last(entry[1], key, cached)
-                return cached[2]
-        with lasting(anchor):
+            states = []
+            for tensor in tensors:
+                if tensor is None:
+                    continue
+                anchor = tensor if anchor is None else anchor
+                if tensor.is_inference() or is_functorch_wrapped_tensor(tensor):
+                    return make()
+                states.append(state_of(tensor))
+        shelf = self._shelves.get(id(anchor))
+        if shelf is not None and (anchor is None or shelf.anchor() is anchor):
+            entry = shelf.entries.get(key)
+            if entry is not None and entry.states == states:
+                for reference, tensor in zip(entry.references, tensors, strict=True):
+                    if reference() is not tensor:
+                        break
+                else:
+                    if not compiles:  # a compiler would guard on the count
+                        entry.used = shelf.used = next(_clock)
+                    return entry.result
+        if anchor is None:
             result = make()
-        references = [None if tensor is None else weakref.ref(tensor) for tensor in others]
-        entry = anchors.get(number)
-        if entry is None or entry[0]() is not anchor:
-            entry = weakref.ref(anchor, lambda _: anchors.pop(number, None)), {}
-        use_last(entry[1], key, (states, references, result), self._each)
-        use_last(anchors, number, entry, self._tensors)
+        else:
+            with lasting(anchor):
+                result = make()
+        return result if compiles else self._keep(anchor, key, result, states, tensors)
+
+    def _keep(
+        self,
+        anchor: Tensor | None,
+        key: Hashable,
+        result: Any,
+        states: Any,
+        tensors: Sequence[Tensor | None],
+    ) -> Any:
+        """Store a result, and remove what was used longest ago; returns the result."""
+        shelves, number = self._shelves, id(anchor)
+        shelf = shelves.get(number)
+        if shelf is None or (anchor is not None and shelf.anchor() is not anchor):
+            forget = lambda _: shelves.pop(number, None)  # noqa: E731
+            shelf = _Shelf(_nothing if anchor is None else weakref.ref(anchor, forget))
+            shelves[number] = shelf
+        references = [_nothing if one is None else weakref.ref(one) for one in tensors]
+        shelf.entries[key] = entry = _Entry(result, states, references)
+        shelf.used = entry.used
+        _remove_oldest(shelf.entries, self._each)
+        _remove_oldest(shelves, self._tensors)
         return result
 
     def clear(self) -> None:
         """Remove all results."""
-        self._anchors.clear()
+        self._shelves.clear()
+
+    def __deepcopy__(self, memo: Any) -> Memo:
+        return Memo(self._each, self._tensors)  # copies and checkpoints of a layer start empty
+
+    def __reduce__(self) -> Any:
+        return Memo, (self._each, self._tensors)
 
     def __len__(self) -> int:
-        return sum(len(results) for _, results in list(self._anchors.values()))
+        return sum(len(shelf.entries) for shelf in list(self._shelves.values()))
 
 
-def _are_same(
-    tensors: Sequence[Tensor | None], references: Sequence[weakref.ref[Tensor] | None]
-) -> bool:
-    """Whether the tensors are the objects that the weak references point to."""
-    cached = [None if reference is None else reference() for reference in references]
-    return all(known is tensor for known, tensor in zip(cached, tensors, strict=True))
+def _nothing() -> None:
+    """In the place of a reference to a tensor."""
+
+
+def _remove_oldest(entries: dict[Any, Any], limit: int) -> None:
+    """Remove the entries of a dict whose last use is longest ago, down to a number of entries."""
+    while len(entries) > limit:
+        oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
+        entries.pop(oldest, None)
 
 
 def state_of(tensor: Tensor) -> Hashable:

@@ -1,6 +1,8 @@
 """What is kept for tensors: how a change of them is seen, how much is kept, and how to forget."""
 
+import copy
 import gc
+import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.shared_memory import SharedMemory
@@ -15,18 +17,16 @@ from torch.autograd import forward_ad
 
 import pyg_outerconv
 from pyg_outerconv import OuterConv
-from pyg_outerconv.cache import (
+from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
+from pyg_outerconv.memo import (
     EACH,
     LINE,
     LINES,
-    IdentityCache,
-    ValueCache,
+    Memo,
     clear_caches,
-    recall,
     state_of,
 )
-from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
-from pyg_outerconv.nn import cache
+from pyg_outerconv.nn import bases as cache
 from pyg_outerconv.testing import assert_near
 
 # Ways of writing that autograd does not count ----------------------------------------------------
@@ -181,11 +181,11 @@ def test_what_was_not_changed_is_served_within_transforms_too():
     asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=40),
 )
 def test_what_was_used_longest_ago_goes_first(each, tensors, asked):
-    cache, anchors = IdentityCache(each, tensors), [torch.ones(1) for _ in range(6)]
+    cache, anchors = Memo(each, tensors), [torch.ones(1) for _ in range(6)]
     last: dict = {}  # anchor to its keys, both in the order of their last use
     for anchor, key in asked:
         made = []
-        found = cache.get(anchors[anchor], (), key, lambda made=made: made.append(1) or object())
+        found = cache.get(key, lambda made=made: made.append(1) or object(), anchors[anchor])
         keys = last.pop(anchor, {})
         last[anchor] = keys
         known = keys.pop(key, None)
@@ -211,16 +211,30 @@ def test_the_bases_of_one_edge_index_are_bounded():
     assert len(cache.bases) == before
 
 
-def test_recall_keeps_what_was_used_last():
-    entries: dict = {}
+def test_results_without_tensors_are_bounded_and_not_copied():
+    memo = Memo(2)
     for key in "abacd":
-        assert recall(entries, key, key.upper, 2) == key.upper()
-    assert list(entries) == ["c", "d"]
+        assert memo.get(key, key.upper) == key.upper()
+    assert [memo.get(key, key.lower) for key in "cd"] == ["C", "D"]
+    assert memo.get("a", "kept no longer".upper) == "KEPT NO LONGER"
+    for copied in (copy.deepcopy(memo), pickle.loads(pickle.dumps(memo))):
+        assert len(copied) == 0
+        assert len(memo) == 2
+
+
+def test_none_in_the_place_of_a_tensor_is_told_apart():
+    memo, (first, second) = Memo(), torch.ones(2, 3)
+    made = {
+        places: memo.get("key", object, *places)
+        for places in ((first, None), (first, second), (second, None), (None, second))
+    }
+    assert len(set(map(id, made.values()))) == len(made)
+    assert memo.get("key", object, None, second) is made[None, second]
 
 
 def test_everything_kept_is_forgotten_when_asked():
     index, x = torch.randint(5, (2, 8)), torch.randn(5, 3)
-    conv, rules = OuterConv(3, 2, Chebyshev(2, "exact"), cached=True), ValueCache(3)
+    conv, rules = OuterConv(3, 2, Chebyshev(2, "exact"), cached=True), Memo(3)
     basis = conv.basis(x, index)
     rules.get("key", object)
     assert conv.basis(x, index) is basis
@@ -233,13 +247,13 @@ def test_everything_kept_is_forgotten_when_asked():
 
 
 def test_threads_share_a_cache_that_is_full():
-    caches = IdentityCache(each=4, tensors=2), ValueCache(4)
+    caches = Memo(each=4, tensors=2), Memo(4)
     anchors = [torch.zeros(2) for _ in range(3)]
 
     def use(number):
         for step in range(400):
             key = (number * 7 + step) % 11
-            assert caches[0].get(anchors[step % 3], (), key, lambda key=key: key) == key
+            assert caches[0].get(key, lambda key=key: key, anchors[step % 3]) == key
             assert caches[1].get(key, lambda key=key: key) == key
 
     interval = sys.getswitchinterval()

@@ -1,0 +1,80 @@
+"""What surrounds a call: compilers, tracers, transforms, modes of torch, and the asked backend."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _len_torch_dispatch_stack
+
+ENVIRONMENT_VARIABLE = "PYG_OUTERCONV_BACKEND"
+# Read once, because reading the environment at each call takes as long as a small product.
+BACKEND_OF_PROCESS = os.environ.get(ENVIRONMENT_VARIABLE) or None
+
+asked = threading.local()
+"""``asked.backend`` is that of the innermost ``use_backend`` of a thread. The threads of autograd
+do not need it: a backward pass uses the backend of its forward pass."""
+
+
+class Mode:
+    """What surrounds a call, looked at once for all that depends on it; one object for each kind.
+
+    Attributes:
+        compiles: whether torch.compile or torch.export trace the call.
+        traces: whether torch.jit.trace does.
+        transforms: whether it is within a transform of ``torch.func``.
+        differentiates: whether it is within forward-mode differentiation.
+        dispatches: whether it is within a mode that sees every operator.
+        is_plain: whether none of these is so, and kernels may be called directly.
+        wants_gradients: whether gradients may be required. Not where torch.jit traces, which can
+            save operators but no autograd functions in Python.
+        inference: whether it is within inference mode.
+        threads: the number of threads of torch.
+        backend: the backend that is asked for by name, or None.
+    """
+
+    def __init__(
+        self,
+        traces: bool,
+        transforms: bool,
+        differentiates: bool,
+        dispatches: bool,
+        gradients: bool,
+        inference: bool,
+        threads: int,
+        backend: str | None,
+        compiles: bool = False,
+    ) -> None:
+        self.compiles, self.traces, self.transforms = compiles, traces, transforms
+        self.differentiates, self.dispatches = differentiates, dispatches
+        self.inference, self.threads, self.backend = inference, threads, backend
+        self.wants_gradients = gradients and not traces
+        self.is_plain = not (compiles or traces or transforms or differentiates or dispatches)
+
+
+_modes: dict[tuple[Any, ...], Mode] = {}
+# What a compiler guards on is looked at by itself where it matters, not here.
+_COMPILED = Mode(False, False, False, False, True, False, 1, None, compiles=True)
+
+
+def mode() -> Mode:
+    """The mode of this moment and thread; equal modes are the same object."""
+    if torch.compiler.is_compiling():
+        return _COMPILED
+    flags = (
+        torch._C._is_tracing(),
+        torch._C._are_functorch_transforms_active(),
+        forward_ad._current_level >= 0,
+        _len_torch_dispatch_stack() > 0,
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_num_threads(),
+        getattr(asked, "backend", None) or BACKEND_OF_PROCESS,
+    )
+    here = _modes.get(flags)
+    if here is None:
+        here = _modes[flags] = Mode(*flags)
+    return here

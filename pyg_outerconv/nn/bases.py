@@ -1,0 +1,261 @@
+"""The basis of a call of a layer: passed to it, shared with other layers, or made."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..basis import Basis
+from ..errors import RefusedValue
+from ..graph.checks import check_size
+from ..graph.edge_index import is_matrix
+from ..graph.edge_list import EdgeList
+from ..graph.structure import Content, Structure, require_kind
+from ..kernels.index_checks import has_numbers
+from ..kernels.mode import Mode
+from ..memo import Memo
+from .call import Call
+
+if TYPE_CHECKING:
+    from .outer_conv import OuterConv
+
+bases = Memo()
+rules = Memo(64)  # of shapes, which are no tensors
+# For layers with cached=None: bases of the last few graphs, shared by the layers of a model.
+recent = Memo(each=8, tensors=4)
+
+_sharing = threading.local()
+
+
+@contextmanager
+def share_bases() -> Iterator[None]:
+    """Context in which layers with equal families share the basis of an unmodified ``edge_index``.
+
+    On a CPU layers share bases anyway, unless ``cached=False``. On CUDA the comparison of numbers
+    would synchronise with the device, so sharing must be requested: writes through ``.data``, numpy
+    or another process are not noticed in this context.
+
+    >>> import torch
+    >>> from pyg_outerconv import OuterConv, share_bases
+    >>> first, second = OuterConv(4, 8, "gcn"), OuterConv(8, 2, "gcn")
+    >>> x, edge_index = torch.ones(3, 4), torch.tensor([[0, 1], [1, 2]])
+    >>> with share_bases():
+    ...     out = second(first(x, edge_index), edge_index)
+    """
+    before, _sharing.on = getattr(_sharing, "on", False), True
+    try:
+        yield
+    finally:
+        _sharing.on = before
+
+
+def shares_here(edge_index: Any, mode: Mode) -> bool:
+    """Whether layers with ``cached=None`` share the basis of this ``edge_index``."""
+    return (
+        type(edge_index) is Tensor
+        and (edge_index.is_cpu or getattr(_sharing, "on", False))
+        and not (mode.compiles or mode.traces or mode.dispatches)
+    )
+
+
+def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Basis:
+    """The basis passed as ``edge_index``, or the basis that the family makes, perhaps cached.
+
+    Raises:
+        TypeError, ValueError: the basis does not fit the layer or x; or as :meth:`Family.basis`.
+    """
+    edge_index, source = call.edge_index, call.source
+    if not isinstance(edge_index, Tensor) and isinstance(edge_index, Basis):
+        return _passed_basis(conv, call)
+    has_features = source is not None and source.is_floating_point()
+    place = (source.dtype, source.device) if has_features else _place(conv, call)  # type: ignore[union-attr]
+    memo = None
+    if not conv._learns:
+        if conv.cached:
+            memo = bases
+        elif conv.cached is None and content is None and shares_here(edge_index, call.mode):
+            memo = recent
+    make = partial(_make_basis, conv, call, content, place)
+    if memo is None:
+        basis = make()
+    else:
+        size = call.size
+        if size is not None:
+            check_size(size)
+            size = tuple(size)  # type: ignore[assignment]
+        key = (
+            conv._family,
+            conv.flow,
+            conv.folds_mean,
+            size,
+            conv.theta.in_channels if call.featureless else call.num_sources,
+            call.num_targets,
+            call.is_single,
+            *place,
+            torch.get_default_dtype(),
+        )
+        if type(edge_index) is Tensor and not (call.beside or edge_index.requires_grad):
+            basis = memo.get(key, make, edge_index)
+        else:
+            basis = _cached(memo, key, make, conv, call)
+    if conv.root is not None:
+        kind = require_kind(conv._family, edge_index)
+        is_list = isinstance(edge_index, Tensor)  # getattr on a tensor without it is slow
+        of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)
+        _check_root(call, basis, of_two)
+    return basis
+
+
+def _cached(memo: Memo, key: Hashable, make: partial[Basis], conv: OuterConv, call: Call) -> Basis:
+    """The cached basis of a structure and what is beside it, or a new one, which is then cached.
+
+    Bases of shapes, which are no tensors, are cached by value.
+    """
+    kind = require_kind(conv._family, call.edge_index)
+    parts, value = kind.identity(call.edge_index)
+    names: list[Hashable] = []
+    tensors: list[Tensor] = []
+    for name, ends in (("edge_index", parts), *call.beside.items()):
+        for end, part in enumerate(ends if isinstance(ends, tuple | list) else (ends,)):
+            if part is None:
+                continue
+            if not isinstance(part, Tensor) or part.requires_grad:
+                return make()
+            names.append((name, end))
+            tensors.append(part)
+    key = key, value, *names
+    return (memo if tensors else rules).get(key, make, *tensors)  # type: ignore[no-any-return]
+
+
+def _passed_basis(conv: OuterConv, call: Call) -> Basis:
+    """The basis in the place of ``edge_index``, if it fits the layer and x."""
+    basis: Basis = call.edge_index
+    _check_given(conv, call, basis)
+    dtype = _place(conv, call)[0] or torch.get_default_dtype()
+    return basis.mean(dtype) if conv.folds_mean else basis
+
+
+Place = tuple[torch.dtype | None, torch.device]
+
+
+def _place(conv: OuterConv, call: Call) -> Place:
+    """The dtype of values, and the device for a structure without tensors.
+
+    Both are those of the features, else of the parameters; the dtype is None without either.
+    """
+    source = call.source
+    dtype = device = None
+    if source is not None:
+        device = source.device
+        if source.is_floating_point():
+            return source.dtype, device
+    for parameter in conv.parameters():
+        return parameter.dtype, device or parameter.device
+    return dtype, device or torch.get_default_device()
+
+
+def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Place) -> Basis:
+    """The basis that the layer's family makes, with values in the dtype of x or of parameters."""
+    (dtype, device), family, edge_index = place, conv._family, call.edge_index
+    kind = require_kind(family, edge_index)
+    size = _size(conv, call, kind)
+    reverse = conv.flow == "target_to_source"
+    if reverse and is_matrix(edge_index):
+        raise RefusedValue(
+            "flow='target_to_source' takes edges as indices",
+            "(2, E)",
+            "a sparse matrix; pass its transpose",
+        )
+    if call.beside:
+        family.refuse_unread(call.beside)
+    structure = kind.read(
+        edge_index,
+        size=size[::-1] if reverse else size,
+        bipartite=None if call.is_single else True,
+        **({"dtype": dtype} if issubclass(kind, EdgeList) else {"device": device}),
+        **call.beside,
+    )
+    structure = structure.reversed() if reverse else structure
+    if isinstance(structure, EdgeList) and not has_numbers(structure.edge_index):
+        structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
+    structure = structure if content is None else structure.with_content(content)
+    dtype = dtype or torch.get_default_dtype()
+    basis = family.basis_on(structure, dtype)
+    if not kind.targets_are_sources:
+        _check_ends(basis, size)
+    return basis.mean(dtype) if conv.folds_mean else basis
+
+
+def _size(conv: OuterConv, call: Call, kind: type[Structure]) -> tuple[int | None, int | None]:
+    """(M, N) from ``size``, x and the layer. Raises ValueError if they disagree."""
+    size = call.size
+    if size is None and kind.targets_are_sources and call.is_single and not call.featureless:
+        return call.num_sources, call.num_targets
+    if size is not None:
+        check_size(size)
+        size = size[::-1] if conv.flow == "target_to_source" else size
+    known = [call.num_sources, call.num_targets]
+    if call.featureless:
+        known[0] = conv.theta.in_channels
+    if call.is_single and not kind.targets_are_sources:
+        known[1] = None
+    if size is not None:
+        for end, (name, count) in enumerate(zip(("sources", "targets"), size, strict=True)):
+            if count is None:
+                continue
+            if known[end] not in (None, count):
+                raise RefusedValue(
+                    f"size must agree with x in the number of {name}", known[end], count
+                )
+            known[end] = count
+    if known[1] is None and kind.targets_are_sources:
+        found = call.edge_index
+        if not isinstance(found, Structure) and not is_matrix(found):  # these know N
+            known[1] = known[0]
+    return known[0], known[1]
+
+
+def _check_given(conv: OuterConv, call: Call, basis: Basis) -> None:
+    if basis.num_bases != conv.theta.num_labels:
+        raise RefusedValue(
+            f"a basis must have the labels of the layer's family, {conv.family}",
+            f"K = {conv.theta.num_labels}",
+            basis.num_bases,
+        )
+    if any(name != "batch" for name in call.beside):
+        raise RefusedValue(
+            "a basis has its own weights and types",
+            "no edge_weight, edge_type, edge_attr or pos beside it",
+            "one of them",
+        )
+    own_targets = call.is_single and not conv.family.reads.targets_are_sources
+    _check_ends(basis, (call.num_sources, None if own_targets else call.num_targets))
+    check_size(call.size)
+    _check_ends(basis, call.size or (None, None))
+    if conv.root is not None:
+        _check_root(call, basis)
+
+
+def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
+    """Raise ValueError if a basis has other numbers of nodes than expected."""
+    for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
+        if given is not None and given != actual:
+            raise RefusedValue(f"the basis must have the {name} of x and size", given, actual)
+
+
+def _check_root(call: Call, basis: Basis, bipartite: bool = False) -> None:
+    """Raise ValueError for a single x if a root weight needs features of other target nodes."""
+    sources, targets = basis.size
+    has_one_x = call.is_single and call.source is not None
+    if has_one_x and (bipartite or sources != targets):
+        raise RefusedValue(
+            "a root weight multiplies features of the targets",
+            "a pair (x_source, x_target) where targets are other nodes than sources",
+            f"one x, M = {sources}, N = {targets}",
+        )
