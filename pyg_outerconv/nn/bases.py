@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from ..basis import Basis
 from ..errors import RefusedValue
@@ -214,11 +215,16 @@ def _size(conv: OuterConv, call: Call, kind: type[Structure]) -> tuple[int | Non
                     f"size must agree with x in the number of {name}", known[end], count
                 )
             known[end] = count
-    if known[1] is None and kind.targets_are_sources:
-        found = call.edge_index
-        if not isinstance(found, Structure) and not is_matrix(found):  # these know N
-            known[1] = known[0]
+    if known[1] is None and kind.targets_are_sources and not _tells_targets(conv, call.edge_index):
+        known[1] = known[0]
     return known[0], known[1]
+
+
+def _tells_targets(conv: OuterConv, edges: Any) -> bool:
+    """Whether the structure knows the number of targets, N."""
+    if isinstance(edges, EdgeIndex):
+        return edges.sparse_size(0 if conv.flow == "target_to_source" else 1) is not None
+    return isinstance(edges, Structure) or is_matrix(edges)
 
 
 def _check_given(conv: OuterConv, call: Call, basis: Basis) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 from torch_geometric.utils import add_self_loops, remove_self_loops
@@ -136,6 +137,9 @@ class GATConv(DropIn, theirs.GATConv):
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, edge_index)
         yield from of_call(self, beside.get("edge_attr"), beside.get("return_attention_weights"))
+        without_targets = isinstance(x, tuple | list) and x[1] is None
+        if without_targets and self.add_self_loops and isinstance(edge_index, EdgeIndex):
+            yield "an EdgeIndex, to which PyG adds a target for each source"
 
     def forward(
         self,

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, ModuleList
+from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
@@ -88,7 +89,7 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         source, target = (x, x) if isinstance(x, Tensor) else x
         shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
         operands = Operands((source,), edge=(edge_attr,), shared=shared)
-        count = _sizes(source, target, size)[1]
+        count = _sizes(source, target, edge_index, size)[1]
         edges = self._turned(edge_index)
         out = self._reduce(ReluOfSum(), edges, count, source.size(1), operands)
         return self.nn(out if target is None else out + (1 + self.eps) * target)
@@ -105,7 +106,7 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
             yield "attributes that are not a row for each edge"
         elif not self._fits(source.size(1), edge_attr.size(1)):
             yield "edge attributes of another width than the features"
-        if size is not None and tuple(size) != _sizes(source, target, size):
+        if size is not None and tuple(size) != _sizes(source, target, edge_index, size):
             yield "a size that is not that of the features"
 
     def _fits(self, channels: int, of_edges: int) -> bool:
@@ -115,11 +116,13 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         return (of_edges, channels) == (self.lin.in_channels, self.lin.out_channels)
 
 
-def _sizes(source: Tensor, target: OptTensor, size: Size) -> tuple[int, int]:
+def _sizes(source: Tensor, target: OptTensor, edge_index: Tensor, size: Size) -> tuple[int, int]:
     """(M, N); without features and number of targets there are as many of them as sources."""
     if target is not None:
         return source.size(0), target.size(0)
-    return source.size(0), source.size(0) if size is None else size[1]
+    count = edge_index.sparse_size(1) if isinstance(edge_index, EdgeIndex) else None
+    count = count if size is None else size[1]
+    return source.size(0), source.size(0) if count is None else count
 
 
 class ReluOfSum(Message):

@@ -158,6 +158,13 @@ def test_an_edge_index_object_tells_the_size():
     conv, source = layer(Relation(1)), x_of(6, 4)
     out = conv((source, x_of(4, 2)), index)
     assert_near(out, conv((source, None), index.as_tensor(), size=(6, 4)))
+    assert_near(out, conv((source, None), index))
+    part = EdgeIndex(index.as_tensor(), sparse_size=(6, None))
+    assert len(conv((source, None), part)) == 6
+    other = layer(Relation(1), flow="target_to_source")
+    other.load_state_dict(conv.state_dict())
+    turned = EdgeIndex(index.as_tensor().flip(0), sparse_size=(4, 6))
+    assert_near(out, other((None, source), turned))
 
 
 @of_each_family
