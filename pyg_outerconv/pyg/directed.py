@@ -3,14 +3,14 @@
 from typing import Any
 
 from torch import Tensor
-from torch.nn import ModuleList
+from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedValue
 from ..memo import Memo
 from ..nn import OuterConv
-from .layer import OURS, DropIn, Recipe, register
+from .layer import OURS, DropIn, Recipe, as_pygs, register
 
 _flipped = Memo()
 _NAMES = ("conv_in", "conv_out")
@@ -84,6 +84,10 @@ class DirGNNConv(theirs.DirGNNConv):
         along = self.conv_in(x, edge_index)
         out = self.alpha * self.conv_out(x, against) + (1 - self.alpha) * along
         return out if self.lin is None or not self.root_weight else out + self.lin(x)
+
+    def __prepare_scriptable__(self) -> Module:
+        """The layer of PyG in the place of this one, which torch.jit.script compiles."""
+        return as_pygs(self)
 
 
 register(DirGNNConv, theirs.DirGNNConv)

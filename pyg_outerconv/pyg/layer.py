@@ -295,11 +295,9 @@ class DropIn(MessagePassing):
         super().__delattr__(name)
         self.__dict__.pop("_contraction", None)
 
-    def __prepare_scriptable__(self) -> MessagePassing:
+    def __prepare_scriptable__(self) -> Module:
         """The layer of PyG in the place of this one, which torch.jit.script compiles."""
-        layer = copy.copy(self)
-        become_pygs([layer])
-        return layer
+        return as_pygs(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv and its basis."""
@@ -329,6 +327,14 @@ def become_pygs(layers: Collection[Module]) -> int:
         ):  # PyG generates methods for its first layer of a class
             layer._set_jittable_templates()
     return len(layers)
+
+
+def as_pygs(layer: Module) -> Module:
+    """A copy of a layer that has PyG's class, and shares parameters and modules with it."""
+    copied = copy.copy(layer)
+    copied._modules = dict(layer._modules)  # torch.jit.script puts PyG's in their place
+    become_pygs([copied])
+    return copied
 
 
 def in_place_of(kind: type, others: Mapping[type[Module], type[Module]]) -> Any:

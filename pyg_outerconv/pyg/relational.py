@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Union
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
@@ -89,6 +90,12 @@ class RGCNConv(DropIn, theirs.RGCNConv):
         out: Tensor = conv(x, edge_index, edge_type=edge_type)
         wide = torch.get_default_dtype() if self.widens else out.dtype
         return out.to(torch.promote_types(out.dtype, wide))
+
+    def __prepare_scriptable__(self) -> Module:
+        """The layer of PyG, with what a call of PyG's ``forward`` keeps and scripts ask for."""
+        layer = super().__prepare_scriptable__()
+        vars(layer).setdefault("_use_segment_matmul_heuristic_output", False)
+        return layer
 
 
 class FastRGCNConv(RGCNConv, DropIn, theirs.FastRGCNConv):  # type: ignore[misc]

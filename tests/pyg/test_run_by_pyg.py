@@ -8,6 +8,7 @@ import torch
 from pyg.cases import CASES
 from pyg.parity import (
     REFUSALS,
+    TOLERANCE,
     Drawn,
     assert_close,
     compare,
@@ -284,6 +285,25 @@ def test_torch_script_compiles_pygs_code(name, monkeypatch):
     assert_close(scripted(X, EDGES), layer(X, EDGES), 1e-6, "values")
     assert type(layer) is getattr(ours, name)
     assert dict(scripted.named_parameters()).keys() == dict(layer.named_parameters()).keys()
+
+
+# PyG's own do not script, or only where a module around them says what they are called with.
+UNSCRIPTED = (
+    *("GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv", "FAConv", "RGATConv"),
+    "HypergraphConv",
+)
+
+
+@pytest.mark.slow(cases=2)
+@contracted
+@pytest.mark.parametrize("name", [name for name in CASES if name not in UNSCRIPTED])
+def test_torch_script_compiles_a_layer_that_was_called(name):
+    _, mine = pair(name)
+    called_with = arguments(name)
+    expected, parts = mine(*called_with), list(mine.modules())
+    out = torch.jit.script(mine)(*called_with)
+    assert_close(out, expected, TOLERANCE[CASES[name].compared_in(torch.float64)], "values")
+    assert list(mine.modules()) == parts
 
 
 class TwoSteps(nn.Module):
