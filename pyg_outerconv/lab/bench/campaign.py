@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from ...errors import RefusedValue
 from ...files import as_path
+from ..train.lock import next_folder
 from ..train.model import check_device
 from ..train.records import versions
-from ..train.run_folder import next_folder
 from .case import OURS, Case, Context
 from .page import make_page
 from .report import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from ..train.results import text_table
 if TYPE_CHECKING:
     from .folder import SearchFolder
     from .plan import Plan
+    from .search import Search
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
 CONSOLE = Console("search")
@@ -70,8 +72,15 @@ def search(
         entry, graph = _read(dataset, source, asked, root)
         plan = _new_plan(entry, graph, peers, terms, asked)
         stem = f"search-{plan.base.dataset}".lower()
-        folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem)
-    found = Search(plan, folder, root, CONSOLE.say, graph)
+    with ExitStack() as held:
+        if not resume:
+            folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem, held)
+        return _run(Search(plan, folder, root, CONSOLE.say, graph))
+
+
+def _run(found: Search) -> int:
+    """Run a search, and say what it came to; return the exit code."""
+    folder = found.folder.path
     try:
         report = found.run()
     except Interrupted as interrupted:

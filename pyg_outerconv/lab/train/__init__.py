@@ -3,8 +3,9 @@
 from .classifiers import GraphClassifier, NodeClassifier
 from .contributions import Contribution, contributions
 from .experiment import Experiment, Interrupted
+from .lock import next_folder
 from .predict import Predictions, predict
-from .run_folder import RunFolder, next_folder
+from .run_folder import RunFolder
 from .settings import Settings, resolve
 from .splits import Split, check_protocol, make_split
 from .trained import Trained, load_trained

@@ -18,11 +18,11 @@ from .config_file import read_settings
 from .console import Console
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
-from .lock import alone_in
+from .lock import alone_in, next_folder
 from .model import check_device
 from .results import table
 from .run_data import dataset_of
-from .run_folder import RunFolder, next_folder
+from .run_folder import RunFolder
 from .settings import Settings, resolve
 from .splits import check_protocol
 
@@ -93,10 +93,12 @@ def train(
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
         chosen = _new_settings(asked, entry, family, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
-        folder = _next_folder(stem) if out is None else as_path(out, "--out")
+        folder = Path("runs", stem) if out is None else as_path(out, "--out")
     together = processes(chosen.device)
     try:
         with ExitStack() as held:
+            if together.leads and out is None:
+                folder = next_folder(folder.parent, folder.name, held)
             return _run(chosen, folder, root, resume, graph, together, tensorboard, held)
     finally:
         together.end()
@@ -145,15 +147,6 @@ def _run(
     words = ["outerconv", "predict", str(folder), *flags_for(chosen.imports)]
     _say(f"predicted classes: {shlex.join(words)}")
     return 0
-
-
-def _next_folder(stem: str) -> Path:
-    try:
-        return next_folder(Path("runs"), stem)
-    except OSError as error:
-        raise RefusedValue(
-            "the folder runs must be readable", "a folder, or --out", error.strerror
-        ) from error
 
 
 def _new_settings(

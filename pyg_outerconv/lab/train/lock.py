@@ -7,7 +7,8 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from ...errors import RefusedValue
@@ -40,17 +41,56 @@ def alone_in(
         ValueError: another process works there, and does not stop within ``SECONDS``; or the
             folder is none.
     """
-    absent = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    absent = _absent_to(folder)
     descriptor = _locked(folder, log, begin)
     try:
         begin()
         yield
     finally:
-        with suppress(OSError):  # the first one that has files, and those above it, stay
-            for place in absent:
-                place.rmdir()
+        _remove_empty(absent)
         if descriptor is not None:
             os.close(descriptor)
+
+
+def next_folder(base: Path, stem: str, until: ExitStack | None = None) -> Path:
+    """The first of ``stem-001``, ``stem-002``, … that is absent, and is made by this call.
+
+    Processes that begin together get one each.
+
+    Args:
+        base: the folder that has them.
+        stem: their name.
+        until: at whose end the folder goes again if nothing was put in.
+
+    Raises:
+        ValueError: it cannot be made.
+    """
+    above = _absent_to(base)
+    for number in count(1):
+        folder = base / f"{stem}-{number:03d}"
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            continue
+        except OSError as error:
+            rule = f"the folder {base} must be writable"
+            raise RefusedValue(rule, "a folder, or --out", error.strerror) from error
+    if until is not None:
+        until.callback(_remove_empty, [folder, *above])
+    return folder
+
+
+def _absent_to(folder: Path) -> list[Path]:
+    """The folder and those above it, as far as they are absent."""
+    return [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, each within the next, up to the first that has files."""
+    with suppress(OSError):
+        for place in folders:
+            place.rmdir()
 
 
 def _locked(

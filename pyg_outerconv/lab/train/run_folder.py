@@ -294,11 +294,3 @@ class RunFolder:
     def _unwritable(self, error: OSError) -> RefusedValue:
         reason = error.strerror or str(error)
         return RefusedValue("the run folder must be writable", f"a folder at {self.path}", reason)
-
-
-def next_folder(base: Path, stem: str) -> Path:
-    """The first of ``stem-001``, ``stem-002``, … that is free."""
-    number = 1
-    while (base / f"{stem}-{number:03d}").exists():
-        number += 1
-    return base / f"{stem}-{number:03d}"

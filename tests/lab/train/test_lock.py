@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,39 @@ COMMANDS: dict[str, tuple[list[str], str, Callable[[Path], None]]] = {
     "search": (SEARCH, "--test-seeds", _search),
     "reproduce": (["reproduce", "karate.toml"], "--seeds", _table),
 }
+
+
+# As ``TOGETHER``, without a folder: each line takes the next number below ``runs``.
+NUMBERED = TOGETHER.replace(
+    '[*line, "--out", f"{own.rpartition(\'/\')[0]}/out-{number}"]', "line"
+).replace("codes = []", "import os; os.chdir(Path(own).parent); codes = []")
+
+
+@pytest.mark.slow
+def test_of_two_without_a_folder_each_takes_a_number(tmp_path: Path, fresh: Fresh) -> None:
+    line = COMMANDS["train"][0]
+    names = [str(tmp_path / name) for name in ("first", "second")]
+    begun = [
+        fresh.begin(NUMBERED, own, other, "2", *line, "--seeds", "1")
+        for own, other in (names, names[::-1])
+    ]
+    for one in map(fresh.end, begun):
+        assert one.stdout.rpartition("codes ")[2].split() == ["0", "0"], one.stderr
+    made = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert made == [f"karateclub-gcn-{number:03d}" for number in range(1, 5)]
+    for name in made:
+        _run(tmp_path / "runs" / name)
+
+
+def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path: Path) -> None:
+    with ExitStack() as held:
+        folders = [lock.next_folder(tmp_path / "runs", "a", held) for _ in range(3)]
+        assert [folder.name for folder in folders] == ["a-001", "a-002", "a-003"]
+        (folders[1] / "file").touch()
+    assert [folder.is_dir() for folder in folders] == [False, True, False]
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="must be writable: expected a folder, or --out"):
+        lock.next_folder(tmp_path / "file", "a")
 
 
 @pytest.mark.slow(cases=3)
