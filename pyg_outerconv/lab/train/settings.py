@@ -257,20 +257,26 @@ def _check_type(name: str, value: Any, kind: str) -> None:
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`.
+    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent.
 
     Raises:
         ValueError: they are not those of this version.
     """
-    known = {setting.name for setting in fields(Settings)}
-    if not isinstance(values, dict) or set(values) != known:
-        odd = sorted(known ^ set(values)) if isinstance(values, dict) else type(values).__name__
+    names = {setting.name for setting in fields(Settings)}
+    odd: Any = type(values).__name__
+    if isinstance(values, dict):
+        odd = sorted((names ^ set(values)) - set(NEWER))
+    if odd:
         raise RefusedValue(
             f"{origin} must hold the settings of a run",
-            f"{len(known)} settings of this version",
+            f"{len(names)} settings of this version",
             f"other ones: {odd}",
         )
     return Settings(**values)
+
+
+NEWER = ("peer_seeds", "undirected")
+"""Settings that older runs do not say; their defaults are what those runs did."""
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:

@@ -371,3 +371,27 @@ def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
     made._record(2, numbers)
     assert made.best.epoch == 1
     assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())
+
+
+def test_a_run_from_before_a_setting_is_read_with_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_dict, newer = Settings.as_dict, ("peer_seeds", "undirected")
+
+    def without(settings: Settings) -> dict[str, Any]:
+        return {name: value for name, value in as_dict(settings).items() if name not in newer}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Settings, "as_dict", without)
+        before = run(tmp_path / "run")
+    written = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
+    assert not set(newer) & set(written)
+    began = replace(SETTINGS, features="dense")
+    assert RunFolder(tmp_path / "run").settings() == began
+    assert run(tmp_path / "run", resume=True) == before
+    assert predict(tmp_path / "run").settings == began
+    config = files.load_json(tmp_path / "run" / "config.json")
+    del config["settings"]["lr"]
+    files.save_json(tmp_path / "run" / "config.json", config)
+    with pytest.raises(ValueError, match=r"must hold the settings of a run.*other ones: \['lr'\]"):
+        RunFolder(tmp_path / "run").settings()
