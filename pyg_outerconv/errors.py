@@ -50,6 +50,8 @@ def _brief(value: object) -> object:
     shape = getattr(value, "shape", ())
     if not shape or not hasattr(value, "dtype"):
         text = f"{value}"
+        if "\n" in text:
+            text = " ".join(text.split())
         return f"{text[:LONGEST]}... of {len(text)} characters" if len(text) > LONGEST else text
     return f"a tensor of {value.dtype} and shape {tuple(shape)}"
 
@@ -66,4 +68,5 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in names}
     similar = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.6)
     hint = f" (did you mean {by_lower[similar[0]]!r}?)" if similar else ""
-    return f"unknown {kind} {name!r}{hint}: expected one of {', '.join(names)}"
+    said = " ".join(f"{name!r}".split("\n"))
+    return f"unknown {kind} {said}{hint}: expected one of {', '.join(names)}"

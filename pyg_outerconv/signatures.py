@@ -4,50 +4,70 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import InitVar
 from functools import cache, wraps
+from itertools import takewhile
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import SimpleNamespace
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .errors import RefusedType
+from .errors import RefusedType, RefusedValue
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+LARGEST = 2**63
+"""Integers are below it, and not below its negative, as those of torch are."""
 
 
-def typed(
-    function: Callable[_Arguments, _Result], *, but: tuple[str, ...] = ()
-) -> Callable[_Arguments, _Result]:
+def typed(function: _Function, *, but: tuple[str, ...] = ()) -> _Function:
     """Refuse arguments of other types than the annotations of a function, before it runs.
 
-    Not under a compiler, which traces the function alone.
+    Not under compilers and tracers, which follow the function alone, and where sizes are tensors.
 
     Args:
-        function: the function; annotations that name what is imported for types alone are ignored.
+        function: the function, or a class whose constructor is checked; annotations that name what
+            is imported for types alone are ignored, and so is a ``*`` argument.
         but: arguments that it checks itself.
 
     Raises:
         TypeError: an argument does not have its type.
+        ValueError: an integer has more than 64 bits.
     """
-    names = tuple(inspect.signature(function).parameters)
+    if isinstance(function, type):
+        function.__init__ = typed(function.__init__, but=but)  # type: ignore[misc]
+        return function
+    names = _names(function)
     what = function.__qualname__.removesuffix(".__init__")
     plain: dict[str, tuple[type, ...]] = {}
 
     @wraps(function)
-    def checked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        if not torch.compiler.is_compiling():
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if not (torch.compiler.is_compiling() or torch._C._get_tracing_state()):
             known = plain or plain.update(_plain_types(function)) or plain
             # The number of arguments is Python's to check.
             for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-                if type(value) not in known.get(name, ()) and name not in but:
+                kind = type(value)
+                is_plain = kind in known.get(name, ()) and (
+                    kind is not int or -LARGEST <= value < LARGEST
+                )
+                if not is_plain and name not in but:
                     check_type(what, name, value, _hints(function).get(name, Any))
         return function(*args, **kwargs)
 
-    return checked
+    return checked  # type: ignore[return-value]
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the positional arguments, in their order."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(one.name for one in takewhile(lambda one: one.kind not in several, parameters))
 
 
 def check_type(what: str, name: str, value: Any, hint: Any) -> None:
@@ -55,10 +75,14 @@ def check_type(what: str, name: str, value: Any, hint: Any) -> None:
 
     Raises:
         TypeError: it does not.
+        ValueError: it is an integer of more than 64 bits.
     """
-    if not fits(value, hint):
-        got = value if isinstance(value, Tensor) else repr(value)
-        raise RefusedType(f"{what}'s {name} has a type", describe(hint), got)
+    if fits(value, hint):
+        return
+    if is_integer(value) and fits(0, hint):
+        raise RefusedValue(f"{what}'s {name} has at most 64 bits", "[-2^63, 2^63)", value)
+    got = value if isinstance(value, Tensor) else repr(value)
+    raise RefusedType(f"{what}'s {name} has a type", describe(hint), got)
 
 
 def types_of(kind: type[Any]) -> dict[str, Any]:
@@ -81,18 +105,39 @@ def why_not(kind: type[Any], arguments: Iterable[Any], options: dict[str, Any]) 
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value has the type of an argument; a bool is not a number."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, part) for part in get_args(hint))
-    if origin is tuple:
-        return isinstance(value, tuple | list) and all(
-            any(fits(part, kind) for kind in get_args(hint) if kind is not ...) for part in value
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in _UNIONS:
+        return any(fits(value, part) for part in parts)
+    if origin is tuple and parts[-1] is not ...:
+        return isinstance(value, tuple | list) and (
+            len(value) == len(parts) and all(map(fits, value, parts))
         )
-    if hint in (int, float):
-        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
-    if hint is Any or isinstance(hint, TypeVar | str):
+    if origin in (tuple, list, Sequence):
+        kinds = Sequence if origin is Sequence else tuple | list
+        is_list = isinstance(value, kinds) and not isinstance(value, str)
+        return is_list and all(fits(part, parts[0]) for part in value)
+    if origin is Iterable:
+        is_list = isinstance(value, Iterable) and not isinstance(value, str)
+        own = value if isinstance(value, tuple | list) else ()
+        return is_list and all(fits(part, parts[0]) for part in own)
+    if hint is int:
+        return isinstance(value, torch.SymInt) or (
+            is_integer(value) and -LARGEST <= value < LARGEST
+        )
+    if hint is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(hint, TypeVar):
+        hint = hint.__bound__ or Any
+    if hint is Any or isinstance(hint, str | InitVar):
         return True
+    if getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False):
+        return callable(value)
     return isinstance(value, origin or hint)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer; bool does not count as one."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def describe(hint: Any) -> str:
@@ -105,11 +150,13 @@ def describe(hint: Any) -> str:
         if get_origin(part) is tuple:
             return f"lists of {said}"
         return "families with commas" if said == "a family" else f"{said}s with commas"
+    if get_origin(hint) in (list, Sequence, Iterable):
+        return f"{describe(get_args(hint)[0])}s in a list"
     if hint is type(None):
         return "none"
     if isinstance(hint, type) and hint.__name__ == "Family":
         return "a family"
-    if getattr(hint, "_is_protocol", False):
+    if getattr(hint, "_is_protocol", False) or get_origin(hint) is Callable:
         return "a function"
     return _WORDS.get(hint) or str(getattr(hint, "__name__", hint))
 
@@ -121,8 +168,14 @@ _WORDS = {int: "integer", float: "number", str: "text", bool: "switch", Tensor: 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
-    except NameError:
-        return {}
+    except NameError:  # names that are imported for types alone
+        pass
+    hints: dict[str, Any] = {}
+    for name, text in function.__annotations__.items():
+        with suppress(NameError):
+            one = SimpleNamespace(__annotations__={name: text})
+            hints |= get_type_hints(one, inspect.unwrap(function).__globals__)
+    return hints
 
 
 def _plain_types(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
@@ -133,7 +186,9 @@ def _plain_types(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
         name: tuple(
             kind
             for part in (get_args(hint) if get_origin(hint) in _UNIONS else (hint,))
-            for kind in (of_tensors if part is Tensor else (part,))
+            for kind in (
+                of_tensors if part is Tensor else (float, int) if part is float else (part,)
+            )
             if isinstance(kind, type)
         )
         for name, hint in hints.items()

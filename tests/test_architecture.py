@@ -18,8 +18,8 @@ CORE = {
     "kernels": {"errors", "registry", "signatures"},
     "cache": {"kernels"},
     "theta": {"errors"},
-    "graph": {"errors", "registry", "cache", "kernels", "theta"},
-    "basis": {"errors", "registry", "cache", "kernels", "theta", "graph"},
+    "graph": {"errors", "registry", "signatures", "cache", "kernels", "theta"},
+    "basis": {"errors", "registry", "signatures", "cache", "kernels", "theta", "graph"},
     "contract": {
         "errors",
         "signatures",

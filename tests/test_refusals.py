@@ -218,7 +218,7 @@ REFUSED = {
     "None for the channels of a score": (
         lambda: KeyQuery(2, 3, None),
         TypeError,
-        ("a projection needs its in_channels", "expected an integer", "got None"),
+        ("KeyQuery's in_channels has a type", "expected integer", "got None"),
     ),
 }
 

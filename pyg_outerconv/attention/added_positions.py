@@ -14,6 +14,7 @@ from ..equations import row
 from ..errors import RefusedIndex, RefusedValue
 from ..graph.checks import check_positive, holds
 from ..graph.positions import as_coordinates, as_whole
+from ..signatures import typed
 
 
 class AddedPositions(torch.nn.Module, ABC):
@@ -98,6 +99,7 @@ class LearnedPositions(AddedPositions):
     torch.Size([10, 8])
     """
 
+    @typed
     def __init__(self, shape: int | Sequence[int], channels: int, separable: bool = False) -> None:
         sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
         if not sizes:

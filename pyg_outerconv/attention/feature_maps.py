@@ -16,6 +16,7 @@ from ..graph.checks import check_positive
 from ..kernels.index_checks import can_read
 from ..kernels.tiles import exact
 from ..registry import Named, Registry
+from ..signatures import typed
 from .edge_context import EdgeContext
 from .projection import Projection, Queries, both_ends, check_queries
 from .score import Dot, Score
@@ -147,6 +148,7 @@ class PositiveRandom(Exponential):
 
     omega: Tensor
 
+    @typed
     def __init__(self, channels: int, num_features: int, seed: int = 0) -> None:
         super().__init__()
         check_positive("random features", channels=channels, num_features=num_features)

@@ -20,6 +20,7 @@ from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
 from ..graph.interop import edge_list_of
 from ..graph.positions import places_within
+from ..signatures import typed
 
 _ATTRIBUTES = {"laplacian": "laplacian_eigenvector_pe", "random-walk": "random_walk_pe"}
 _LARGE = 0.999  # entries above this share of the largest count as equal to it, for rounding
@@ -61,6 +62,7 @@ class GraphPositions(torch.nn.Module):
     [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
     """
 
+    @typed
     def __init__(self, kind: str, channels: int, flip: bool = True) -> None:
         super().__init__()
         if kind not in _ATTRIBUTES:

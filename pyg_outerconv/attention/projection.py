@@ -14,9 +14,10 @@ from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract.heads import check_type, project
-from ..errors import RefusedType, RefusedValue, refusal
+from ..errors import RefusedValue, refusal
 from ..graph import Features
-from ..graph.checks import is_integer
+from ..graph.checks import check_positive
+from ..signatures import typed
 from ..theta import autocast_pair
 
 
@@ -52,10 +53,10 @@ class Projection(torch.nn.Module):
 
     weight: Parameter
 
+    @typed
     def __init__(self, in_channels: int, heads: int, channels: int, bias: bool = False) -> None:
         super().__init__()
-        if not is_integer(in_channels):
-            raise RefusedType("a projection needs its in_channels", "an integer", repr(in_channels))
+        check_positive("a projection", heads=heads)
         self.in_channels, self.heads, self.channels = in_channels, heads, channels
         self.initial: Callable[[Projection], None] | None = None  # instead of Glorot-uniform
         if in_channels < 0 or channels < 0:

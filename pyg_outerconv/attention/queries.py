@@ -25,6 +25,7 @@ from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure
 from ..memo import Memo
+from ..signatures import typed
 from .projection import PerHead, Queries
 
 _graphs = Memo()
@@ -67,6 +68,7 @@ class LearnedQueries(QueryModule):
         TypeError, ValueError: a number is not a positive integer.
     """
 
+    @typed
     def __init__(self, num_queries: int, channels: int, heads: int | None = None) -> None:
         super().__init__()
         check_positive("LearnedQueries", num_queries=num_queries, channels=channels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -23,7 +24,7 @@ from .projection import Queries
 
 SCORES: Registry[type[Score]] = Registry("score")
 """All scores by name."""
-SIZES = ("heads", "channels", "in_channels")
+SIZES = ("heads", "channels")
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
         raise RefusedValue(rule, f"shape ({edges}, *batch, {columns})", tuple(shape))
 
 
+@partial(typed, but=("spec",))
 def make_score(
     spec: Score | str,
     heads: int,

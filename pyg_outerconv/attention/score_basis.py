@@ -14,7 +14,8 @@ from ..basis.edges import EdgeBasis
 from ..basis.feature_product import FeatureProduct, pairs_of
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
-from ..graph import Features, relative_positions
+from ..graph import Features
+from ..graph.positions import differences
 from ..kernels.linear_attention import on_edges
 from .edge_context import EdgeContext
 from .ends import over_batch
@@ -58,7 +59,7 @@ def with_terms(
     """The scores plus the terms of the positions of both ends."""
     if not terms:
         return scores
-    relative = relative_positions(support.positions, support.pattern.index)
+    relative = differences(support.positions, support.pattern.index)
     added = sum(term(relative).expand(-1, heads) for term in terms)
     like = scores.query if isinstance(scores, Dot) else scores
     batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]

@@ -12,6 +12,7 @@ from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_positive
 from ..graph.positions import as_coordinates, exact_type
+from ..signatures import typed
 from .added_positions import AddedPositions
 
 
@@ -45,6 +46,7 @@ def _options(positions: SinusoidalPositions | Rotary) -> str:
     return f"{positions.channels}, base={positions.base:g}, axes={positions.axes}{layout}"
 
 
+@typed
 def sinusoidal(
     position: Tensor, channels: int, base: float = 10000.0, interleaved: bool = True
 ) -> Tensor:
@@ -111,6 +113,7 @@ class SinusoidalPositions(AddedPositions):
     torch.Size([5, 20, 8])
     """
 
+    @typed
     def __init__(
         self, channels: int, base: float = 10000.0, axes: int = 1, interleaved: bool = True
     ) -> None:
@@ -166,6 +169,7 @@ class Rotary(torch.nn.Module):
     [[[1.0, 0.0]]]
     """
 
+    @typed
     def __init__(
         self, channels: int, base: float = 10000.0, axes: int = 1, interleaved: bool = True
     ) -> None:

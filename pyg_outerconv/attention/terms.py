@@ -14,6 +14,7 @@ from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_positive
 from ..graph.positions import as_whole, exact_type
+from ..signatures import typed
 from .added_positions import numbered
 
 
@@ -86,6 +87,7 @@ class ALiBi(torch.nn.Module):
     [[-0.1875, -0.01171875]]
     """
 
+    @typed
     def __init__(self, heads: int, learned: bool = False) -> None:
         super().__init__()
         check_positive("ALiBi", heads=heads)
@@ -174,6 +176,7 @@ class RelativeBias(torch.nn.Module):
     (torch.Size([4, 4]), True)
     """
 
+    @typed
     def __init__(
         self,
         heads: int,

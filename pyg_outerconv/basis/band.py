@@ -14,6 +14,7 @@ from ..kernels import attend_all, attend_band
 from ..kernels.band import rows_of_block
 from ..kernels.dense_attention import is_small
 from ..kernels.index_checks import is_exporting
+from ..signatures import typed
 from .base import Basis
 from .edges import EdgeBasis
 from .implicit_edges import (
@@ -27,6 +28,7 @@ from .implicit_edges import (
 from .subpattern import spread_runs
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Band(DenseRule):
     r"""One M × N matrix with ones on some of its diagonals.

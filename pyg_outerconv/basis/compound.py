@@ -179,9 +179,9 @@ class Stacked(Compound):
     parts: tuple[Basis, ...]
 
     def __post_init__(self) -> None:
-        if not self.parts:
+        if self.parts == ():
             raise RefusedValue("a stack needs a basis", "at least one", "none")
-        for part in self.parts:
+        for part in self.parts if isinstance(self.parts, tuple) else (self.parts,):
             if not isinstance(part, Basis):
                 raise RefusedType(
                     "a stack takes bases", "a Basis; families go to Stack", repr(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import RefusedType, RefusedValue
+from ..signatures import typed
 from .base import Basis
 from .edges import EdgeBasis
 from .pattern import Pattern
@@ -84,6 +86,7 @@ def _parts(basis: Basis) -> list[Basis]:
     return found
 
 
+@partial(typed, but=("basis", "p"))
 def drop_edges(
     basis: Basis,
     p: float = 0.5,

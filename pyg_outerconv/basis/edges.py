@@ -14,6 +14,7 @@ from ..graph.checks import holds
 from ..kernels import Sparsity, sddmm, spmm
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
+from ..signatures import check_type
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
 from .pattern import KEEP_UNSORTED, Pattern
@@ -47,6 +48,8 @@ class EdgeBasis(InSomeOrder, Basis):
     def __init__(self, pattern: Pattern, value: Tensor | None = None) -> None:
         if value is not None:
             check_values(value, pattern)
+        elif not isinstance(pattern, Pattern):
+            check_type("EdgeBasis", "pattern", pattern, Pattern)
         vars(self).update(pattern=pattern, in_order=value)
 
     @staticmethod
@@ -303,6 +306,9 @@ def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
         TypeError: the values are not floating point.
         ValueError: there is not one value for each edge, or they are on another device.
     """
+    if not (isinstance(pattern, Pattern) and isinstance(value, Tensor)):
+        check_type("a basis of edges", "pattern", pattern, Pattern)
+        check_type("a basis of edges", "value", value, Tensor)
     if not heads and value.shape != (pattern.num_edges,):
         raise RefusedValue(
             "a basis needs one value for each edge",

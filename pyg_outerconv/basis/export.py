@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from .base import Basis
 
 if TYPE_CHECKING:  # scipy and networkx are imported only by the functions that need them
@@ -16,12 +17,14 @@ if TYPE_CHECKING:  # scipy and networkx are imported only by the functions that 
     import scipy.sparse as sp
 
 
+@typed
 def to_edge_index(basis: Basis) -> tuple[Tensor, Tensor, Tensor]:
     """edge_index (2, E), edge_weight (E,) and edge_type (E,) of a basis, sorted by target."""
     edges = basis.edges()
     return edges.index.long(), edges.values(), edges.label.long()
 
 
+@typed
 def to_torch_sparse(basis: Basis) -> list[Tensor]:
     """K CSR matrices A_kᵀ (N × M), as PyG's layers take them; parallel edges are summed."""
     edge_index, value, label = to_edge_index(basis)
@@ -34,6 +37,7 @@ def to_torch_sparse(basis: Basis) -> list[Tensor]:
     return matrices
 
 
+@typed
 def to_scipy(basis: Basis) -> list[sp.csr_array]:
     """K scipy matrices A_k (M × N); parallel edges are summed."""
     import scipy.sparse as sp
@@ -47,6 +51,7 @@ def to_scipy(basis: Basis) -> list[sp.csr_array]:
     ]
 
 
+@typed
 def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.MultiDiGraph:
     """A directed multigraph with the attributes ``weight`` and ``label`` on its edges.
 

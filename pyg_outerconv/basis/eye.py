@@ -12,12 +12,14 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..memo import cached_property
+from ..signatures import typed
 from .base import Basis, Sender, Shape
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Eye(Basis):
     """The M × N identity, one matrix with ones where m = n < min(M, N)."""
@@ -112,6 +114,7 @@ class Eye(Basis):
         return f"Eye(size={self.shape})"
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class UnitMatrices(ImplicitEdges):
     """The K = M·N matrices with a single one: label k = m·N + n has only the edge m → n.

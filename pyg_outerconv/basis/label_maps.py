@@ -14,6 +14,7 @@ from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.choice import Labels, chosen
 from ..kernels.lasting import lasting
 from ..memo import cached_property
+from ..signatures import typed
 from ..theta import Theta
 from .base import Basis, Leaf, Shape
 from .compound import Derived
@@ -59,6 +60,7 @@ class LabelMap(Derived):
         return self.base.products(shape, learns)
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(LabelMap):
     """c_k·A_k, with ``factor`` (K,) of the c_k, which may require gradients.
@@ -133,6 +135,7 @@ class Scaled(LabelMap):
         return base.absorb(theta.scaled(self.factor), aggr)
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Selected(LabelMap):
     """A_k for the given labels k, in the given order; labels may be repeated."""
@@ -219,6 +222,7 @@ class Selected(LabelMap):
         return f"Selected(labels={list(self.labels)}, {self.base!r})"
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixed(LabelMap):
     """B_j = Σ_k C[j, k] A_k, with ``matrix`` C (J, K), which may require gradients."""

@@ -47,10 +47,10 @@ class MultiHeadEdges(InSomeOrder, Basis):
 
     def __post_init__(self) -> None:
         value = self.value
+        check_values(value, self.pattern, heads=True)
         if value.dim() < 2 or value.size(0) != self.pattern.num_edges:
             expected = f"shape ({self.pattern.num_edges}, *batch, heads of a label)"
             raise RefusedValue("heads need values for each edge", expected, tuple(value.shape))
-        check_values(value, self.pattern, heads=True)
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor) -> MultiHeadEdges:

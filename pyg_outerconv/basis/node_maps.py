@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..kernels.lasting import lasting
 from ..memo import cached_property
+from ..signatures import typed
 from .base import Basis, Shape
 from .compound import Derived
 from .edges import EdgeBasis
@@ -19,6 +20,7 @@ from .products import Composed
 from .registry import makes
 
 
+@typed
 @makes("transpose")
 @dataclass(frozen=True, eq=False, repr=False)
 class Transposed(Derived):
@@ -69,6 +71,7 @@ class Transposed(Derived):
         return self.base.reached(seen, labels, not transposed)
 
 
+@typed
 @makes("restrict")
 @dataclass(frozen=True, eq=False, repr=False)
 class Restricted(Derived):

@@ -18,6 +18,7 @@ from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges,
 from ..kernels.index_checks import can_read, check_integers, has_numbers, surely
 from ..kernels.lasting import lasting
 from ..memo import cached_property
+from ..signatures import check_type
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
 from .unsorted import UnsortedEdges, check_range, index_type
@@ -403,6 +404,8 @@ register(Pattern)
 
 def _check(pattern: Pattern) -> None:
     """Refuse parts of a pattern that kernels would read memory at, out of range or order."""
+    check_type("a pattern", "size", pattern.size, tuple[int, int])
+    check_type("a pattern", "num_labels", pattern.num_labels, int)
     (sources, targets), labels = pattern.size, pattern.num_labels
     for name in _CHECKED:
         check_integers(f"{name} of a pattern", getattr(pattern, name))

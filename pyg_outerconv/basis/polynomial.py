@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..signatures import check_type, typed
 from ..theta import Theta
 from .base import Basis, Leaf, Sender
 from .compound import Stacked
@@ -45,6 +47,7 @@ CHEBYSHEV = Recurrence("chebyshev", first=1.0, alpha=2.0, gamma=1.0)
 RECURRENCES = {recurrence.name: recurrence for recurrence in (MONOMIAL, CHEBYSHEV)}
 
 
+@partial(typed, but=("recurrence",))
 @dataclass(frozen=True, eq=False, repr=False)
 class Polynomial(Basis):
     """A_k = p_k(A) for k = 0, …, K − 1 and one square matrix A.
@@ -75,6 +78,8 @@ class Polynomial(Basis):
             if self.recurrence not in RECURRENCES:
                 raise RefusedValue(unknown("recurrence", self.recurrence, RECURRENCES))
             object.__setattr__(self, "recurrence", RECURRENCES[self.recurrence])
+        elif not isinstance(self.recurrence, Recurrence):
+            check_type("Polynomial", "recurrence", self.recurrence, Recurrence | str)
         size = self.operator.size
         if self.operator.num_bases != 1 or size[0] != size[1]:
             raise RefusedValue(

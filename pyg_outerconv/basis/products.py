@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType
+from ..signatures import typed
 from .base import Basis, Shape
 from .compound import Compound, Derived, Stacked
 from .edge_products import check_product, compose_edges, kronecker_edges
@@ -269,6 +270,7 @@ class Kronecker(BinaryProduct):
         return first[0] + second[0], first[1] + second[1]
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Repeated(Derived):
     """I ⊗ A_k ⊗ I: ``before``·``after`` disjoint copies of a basis.

@@ -11,11 +11,13 @@ from .. import kernels
 from ..errors import RefusedType, RefusedValue
 from ..kernels.lasting import lasting
 from ..memo import cached_property
+from ..signatures import typed
 from .edges import EdgeBasis
 from .implicit_edges import ADDS_NO_BIAS, DenseRule, ExtraOperands, PairCounts, unlabelled_edges
 from .subpattern import as_list, spread_runs
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class SameBlock(DenseRule):
     r"""One M × N matrix with ones where source and target belong to the same block.

@@ -10,6 +10,7 @@ from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
+from ..signatures import check_type
 from ..theta import Theta, ThetaValue, as_theta
 from .problem import Problem
 
@@ -26,12 +27,31 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
         ValueError: shapes do not fit, indices are out of range, or devices differ.
         TypeError: dtypes differ, and autocast is off.
     """
+    for name, value, hint in (
+        ("basis", basis, Basis),
+        ("x", x, Features),
+        ("theta", theta, ThetaValue),
+    ):
+        check_type("a contraction", name, value, hint)
     broken = _broken_shape(basis, x, theta)
     if broken is not None:
         raise RefusedValue(*broken)
     broken = _broken_dtype(basis, x, theta)
     if broken is not None:
         raise RefusedType(*broken)
+
+
+def check_bias(bias: Tensor, theta: ThetaValue) -> None:
+    """Check that a bias has a number for each output channel.
+
+    Raises:
+        TypeError: it is no tensor.
+        ValueError: it has another shape.
+    """
+    check_type("a contraction", "bias", bias, Tensor)
+    channels = theta.shape[1] * theta.shape[3]
+    if bias.shape != (channels,):
+        raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
 
 
 def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:

@@ -14,6 +14,7 @@ from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue
 from ..kernels import edge_sums
 from ..memo import Memo
+from ..signatures import is_integer
 from .arguments import check_shapes
 from .cost import Cost, constants
 from .heads import value_width
@@ -126,7 +127,7 @@ def check_order(order: str | None) -> None:
 
 def check_memory(max_memory: int | None) -> None:
     """Raise ValueError if the bound is not a number of bytes."""
-    if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 0):
+    if max_memory is not None and (not is_integer(max_memory) or max_memory < 0):
         rule = "max_memory must be a number of bytes"
         raise RefusedValue(rule, "an integer >= 0", repr(max_memory))
 

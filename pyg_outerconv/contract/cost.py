@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..graph.sparse_matrix import SparseMatrix
 from ..kernels.tiles import TILE_ELEMENTS
+from ..signatures import typed
 from .problem import Problem
 
 CACHE_LINE = 64  # bytes
@@ -249,11 +250,13 @@ SPARSE_FEATURE_FLOP = 5.0
 SMALL = 1 << 16
 
 
+@typed
 def predicted_share(num_entries: int, shape: tuple[int, int]) -> float:
     """The predicted time of X Θ and of the gradient of Θ with sparse X (M, P), over dense X."""
     return SPARSE_FEATURE_FLOP * num_entries / max(1, shape[0] * shape[1])
 
 
+@typed
 def sparse_pays(num_entries: int, shape: tuple[int, int]) -> bool:
     """Whether sparse X is predicted to be faster: it is large enough and sparse enough."""
     large = shape[0] * shape[1] >= SMALL

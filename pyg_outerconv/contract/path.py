@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedValue
 from ..graph.sparse_matrix import Features
+from ..signatures import typed
 from ..theta import ThetaValue, add_bias
-from .arguments import check_inputs, check_shapes, problems
+from .arguments import check_bias, check_inputs, check_shapes, problems
 from .choose import Candidate, candidates, check_memory, check_order, choose_order, plan_of
 from .order import ORDERS, Order
 from .problem import Problem
@@ -57,16 +59,52 @@ def contract(
             its edges.
         TypeError: x, Θ and the basis differ in dtype, and autocast is off.
     """
-    if order is not None or max_memory is not None:
-        check_order(order)
-        check_memory(max_memory)
-    elif basis.is_leaf and aggr == label_aggr == "sum":
+    if bias is not None:
+        check_bias(bias, theta)
+    check_order(order)
+    check_memory(max_memory)
+    check_shapes(basis, x, theta)
+    return _contract_leaves(basis, x, theta, order, aggr, label_aggr, max_memory, bias, values)
+
+
+def contracted(
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    order: str | None = None,
+    *,
+    aggr: str = "sum",
+    label_aggr: str = "sum",
+    max_memory: int | None = None,
+    bias: Tensor | None = None,
+    values: Tensor | None = None,
+) -> Tensor:
+    """:func:`contract` for layers, whose options are checked; shapes are, where no plan has them.
+
+    Raises:
+        TypeError, ValueError: as :func:`contract`.
+    """
+    if order is None and max_memory is None and basis.is_leaf and aggr == label_aggr == "sum":
         problem = Problem(basis, x, theta, "sum", "sum", bias, values)
         if problem.is_one_step:
             plan = plan_of(problem)
             problem.few = plan.few
             return _run(plan.order, problem)
     check_shapes(basis, x, theta)
+    return _contract_leaves(basis, x, theta, order, aggr, label_aggr, max_memory, bias, values)
+
+
+def _contract_leaves(
+    basis: Basis,
+    x: Features,
+    theta: ThetaValue,
+    order: str | None,
+    aggr: str,
+    label_aggr: str,
+    max_memory: int | None,
+    bias: Tensor | None,
+    values: Tensor | None,
+) -> Tensor:
     parts = problems(basis, x, theta, aggr, label_aggr, bias, values)
     chosen = _choose(parts, order, max_memory)
     out: Tensor | None = None
@@ -139,6 +177,7 @@ class ContractionPath:
         return "\n".join(lines)
 
 
+@partial(typed, but=("order", "aggr", "label_aggr", "max_memory"))
 def contraction_path(
     basis: Basis,
     x: Features,

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, refusal, unknown
 from ..graph.cells import Cells
-from ..graph.checks import is_integer
 from ..graph.structure import Structure
-from ..signatures import check_type
+from ..signatures import check_type, is_integer
 
 if TYPE_CHECKING:
     from .family import Family
@@ -95,7 +94,7 @@ def settle(family: Any, names: Sequence[str]) -> None:
 
 
 def _settled(value: Any) -> Any:
-    if isinstance(value, Tensor | ndarray):
+    if isinstance(value, Tensor | ndarray) and not getattr(value, "is_meta", False):
         value = value.tolist()
     if isinstance(value, tuple | list):
         return tuple(map(_settled, value))

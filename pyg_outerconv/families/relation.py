@@ -11,10 +11,11 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
-from ..graph.checks import check_edge_vector, is_integer, numbers
+from ..graph.checks import check_edge_vector, numbers
 from ..graph.edge_list import EdgeList
 from ..graph.norm import check_norm
 from ..kernels.index_checks import has_numbers
+from ..signatures import check_type, is_integer
 from .family import Family
 from .options import check_least
 
@@ -39,6 +40,8 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
         TypeError: ``num_labels`` is not an integer, or ``weight`` is not a tensor of numbers.
         ValueError: ``weight`` does not have one finite number for each edge.
     """
+    if not isinstance(edges, EdgeList):
+        check_type("edge_basis", "edges", edges, EdgeList)
     if not is_integer(num_labels):
         raise RefusedType(
             "num_labels is the number of matrices K; values go by weight=",

@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue
 from ..memo import cached_property
-from .checks import check_batch, is_integer
+from ..signatures import is_integer
+from .checks import check_batch
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,11 +9,9 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import has_numbers
+from ..signatures import LARGEST, is_integer
 
-
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer; bool does not count as one."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_positive(what: str, **counts: int) -> None:
@@ -27,8 +24,10 @@ def check_positive(what: str, **counts: int) -> None:
     for name, count in counts.items():
         if not is_integer(count):
             raise RefusedType(f"{what} needs its {name}", "an integer", repr(count))
-        if count < 1:
-            raise RefusedValue(f"{what} needs its {name}", ">= 1", count)
+        if not 1 <= count < LARGEST:
+            raise RefusedValue(
+                f"{what} needs its {name}", ">= 1" if count < 1 else "below 2^63", count
+            )
 
 
 def check_size(size: Any) -> None:
@@ -65,7 +64,7 @@ def check_batch(batch: Any, num_nodes: int) -> None:
     """Refuse a batch vector that is not (num_nodes,) nonnegative integers."""
     if batch is None:
         return
-    if not isinstance(batch, Tensor) or batch.is_floating_point() or batch.dtype == torch.bool:
+    if not isinstance(batch, Tensor) or batch.dtype not in INTEGERS:
         got = getattr(batch, "dtype", type(batch).__name__)
         raise RefusedType("batch must hold integers", "torch.int64", got)
     if batch.shape != (num_nodes,):
@@ -79,7 +78,7 @@ def check_index(edge_index: Any) -> None:
     if not isinstance(edge_index, Tensor):
         rule = "edge_index must be a tensor, an EdgeIndex or a sparse matrix"
         raise RefusedType(rule, "Tensor", type(edge_index).__name__)
-    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    if edge_index.dtype not in INTEGERS:
         raise RefusedType("edge_index must hold integers", "torch.int64", edge_index.dtype)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise RefusedValue(
@@ -108,7 +107,7 @@ def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floati
     if floating:
         if not holds(torch.isfinite(vector.detach()).all()):
             raise RefusedValue(f"{name} must be finite", "numbers", "NaN or infinity")
-    elif vector.is_floating_point() or vector.dtype == torch.bool:
+    elif vector.dtype not in INTEGERS:
         raise RefusedType(f"{name} must hold integers", "torch.int64", vector.dtype)
     elif has_numbers(vector) and vector.numel() and int(vector.min()) < 0:
         raise RefusedValue(f"{name} must not be negative", ">= 0", int(vector.min()))

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from ..errors import RefusedValue
 from ..kernels.edge_lists import with_loops
+from ..signatures import check_type
 from .checks import (
     agreed,
     check_attributes,
@@ -70,7 +71,10 @@ class EdgeList(Structure):
 
     def __post_init__(self) -> None:
         check_index(self.edge_index)
+        if self.size is None:
+            raise RefusedValue("an edge list has numbers of sources and targets", "(M, N)", None)
         check_size(self.size)
+        check_type("EdgeList", "bipartite", self.bipartite, bool)
         infer_size(self.edge_index, self.size, True)
         if not self.bipartite and self.size[0] != self.size[1]:
             object.__setattr__(self, "bipartite", True)
@@ -291,6 +295,8 @@ def edge_list(
         check_edge_vector("edge_type", edge_type, edge_index, floating=False)
     if edge_attr is not None:
         check_attributes(edge_attr, edge_index)
+    if bipartite is not None and bipartite is not True and bipartite is not False:
+        check_type("edge_list", "bipartite", bipartite, bool)
     full_size = infer_size(edge_index, size, bool(bipartite))
     ends = (pos, pos) if isinstance(pos, Tensor) else pos
     known = EdgeList.of(

@@ -7,10 +7,11 @@ from math import prod
 
 from torch import Tensor
 
-from ..errors import RefusedIndex, RefusedType, RefusedValue
-from .checks import is_integer
+from ..errors import RefusedIndex, RefusedValue
+from ..signatures import typed
 
 
+@typed
 def flatten_grid(images: Tensor) -> Tensor:
     r"""Flatten images into node features, the last axis running fastest.
 
@@ -34,6 +35,7 @@ def flatten_grid(images: Tensor) -> Tensor:
     return images.flatten(2).transpose(1, 2)
 
 
+@typed
 def unflatten_grid(nodes: Tensor, shape: Sequence[int]) -> Tensor:
     r"""Reshape node features into images: the inverse of :func:`flatten_grid`.
 
@@ -56,6 +58,7 @@ def unflatten_grid(nodes: Tensor, shape: Sequence[int]) -> Tensor:
     return nodes.transpose(1, 2).unflatten(2, tuple(shape))
 
 
+@typed
 def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = False) -> Tensor:
     r"""The mode-n unfolding of a tensor: one axis as the rows, all others as the columns.
 
@@ -98,6 +101,7 @@ def unfold(x: Tensor, mode: int, *, batch_dims: int = 0, first_fastest: bool = F
     return permuted.reshape(*permuted.shape[:rows], prod(permuted.shape[rows:]))
 
 
+@typed
 def fold(
     matrix: Tensor,
     mode: int,
@@ -144,8 +148,6 @@ def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
     """The axis ``mode``, then the other axes, slowest first."""
     if axes < 1:
         raise RefusedValue("a tensor to unfold has axes", ">= 1 beside the batch", axes)
-    if not is_integer(mode):
-        raise RefusedType("a mode is the number of an axis", "an integer", repr(mode))
     if not -axes <= mode < axes:
         raise RefusedIndex("a mode is one of the axes", f"[{-axes}, {axes})", mode)
     others = [axis for axis in range(axes) if axis != mode % axes]
@@ -153,8 +155,6 @@ def _order(axes: int, mode: int, first_fastest: bool) -> list[int]:
 
 
 def _count(batch_dims: int, axes: int) -> int:
-    if not is_integer(batch_dims):
-        raise RefusedType("batch_dims is a number of axes", "an integer", repr(batch_dims))
     if not 0 <= batch_dims <= axes:
         raise RefusedValue("leading axes stay as they are", f"[0, {axes}]", batch_dims)
     return batch_dims

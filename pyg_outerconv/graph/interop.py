@@ -12,6 +12,7 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import RefusedType, RefusedValue, unknown
 from ..kernels.index_checks import check_indices, check_integers, check_pointers
+from ..signatures import typed
 from .edge_list import EdgeList, edge_list
 
 if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
@@ -27,6 +28,7 @@ def edge_list_of(data: Data) -> EdgeList:
     return EdgeList.of_data(data)
 
 
+@typed
 def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     """The edge list of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
@@ -44,6 +46,8 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     import scipy.sparse as sp
 
     parts = list(matrices) if isinstance(matrices, Sequence) else [matrices]
+    if not parts:
+        raise RefusedValue("from_scipy reads matrices", "at least one", "none")
     for part in parts:
         if not sp.issparse(part):
             raise RefusedType(
@@ -70,6 +74,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     )
 
 
+@typed
 def from_networkx(
     graph: nx.Graph, weight: str | None = "weight"
 ) -> tuple[EdgeList, list[Hashable]]:
@@ -117,6 +122,7 @@ def from_networkx(
     return edge_list(edge_index, values, size=(len(nodes), len(nodes))), nodes
 
 
+@typed
 def from_hetero(
     data: HeteroData, edge_type: tuple[str, str, str] | None = None
 ) -> tuple[EdgeList, list[tuple[str, str, str]]]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..errors import RefusedType, RefusedValue
+from ..signatures import typed
 from .checks import agreed, check_batch, check_size
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
@@ -18,6 +19,7 @@ from .structure import Structure, refuse_beside
 Ends = tuple[Tensor, Tensor]
 
 
+@typed
 @dataclass(frozen=True, eq=False)
 class NodeSet(Structure):
     """Nodes without edges, read from ``edge_index=None``.

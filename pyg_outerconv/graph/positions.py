@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
+from ..kernels.index_checks import has_numbers
+from ..signatures import typed
 from .cells import Cells
-from .checks import check_batch, holds
+from .checks import check_batch, check_index, holds
+from .edge_index import infer_size
 from .edge_list import EdgeList
 from .structure import Structure
 
@@ -83,6 +86,7 @@ def exact_type(*types: torch.dtype) -> torch.dtype:
     return widest
 
 
+@typed
 def positions_of(structure: Structure, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     """The positions of the sources and targets of a structure.
 
@@ -129,6 +133,7 @@ def _positions(structure: Structure) -> tuple[Tensor, Tensor]:
     return _numbered(sources, structure.device), _numbered(targets, structure.device)
 
 
+@typed
 def places_within(group: Tensor) -> Tensor:
     """(n,) the place of each node within its group, from 0; groups need not be sorted.
 
@@ -143,6 +148,8 @@ def places_within(group: Tensor) -> Tensor:
     [0, 1, 0, 2, 1]
     """
     check_batch(group, group.numel())
+    if not has_numbers(group):
+        raise RefusedValue("places are counted", "numbers in memory", group)
     order = group.argsort(stable=True)
     count = group.bincount()
     first = count.cumsum(0) - count
@@ -151,6 +158,7 @@ def places_within(group: Tensor) -> Tensor:
     return place
 
 
+@typed
 def relative_positions(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
     """(E, D) the position of each edge's source minus that of its target.
 
@@ -158,6 +166,13 @@ def relative_positions(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> 
         positions: (M, D) of sources and (N, D) of targets.
         edge_index: (2, E), sources then targets.
     """
+    check_index(edge_index)
+    infer_size(edge_index, (positions[0].size(0), positions[1].size(0)), True)
+    return differences(positions, edge_index)
+
+
+def differences(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
+    """As :func:`relative_positions`, of edges that are checked."""
     source, target = positions
     return source.index_select(0, edge_index[0]) - target.index_select(0, edge_index[1])
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, spmm
 from ..kernels.sparsity import known_sparsity
+from ..signatures import check_type
 from ..theta import autocast_pair
 
 _INT32_LIMIT = 2**31 - 1
@@ -41,7 +42,11 @@ class SparseMatrix:
     value: Tensor
 
     def __post_init__(self) -> None:
-        value, entries = self.value, self.sparsity.col
+        value = self.value
+        if not (isinstance(self.sparsity, Sparsity) and isinstance(value, Tensor)):
+            check_type("sparse features", "sparsity", self.sparsity, Sparsity)
+            check_type("sparse features", "value", value, Tensor)
+        entries = self.sparsity.col
         if value.shape != entries.shape:
             raise RefusedValue(
                 "sparse features need a value for each entry",

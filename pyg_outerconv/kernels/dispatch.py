@@ -43,6 +43,7 @@ def get_backend(name: str) -> Backend:
     return backend
 
 
+@typed
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
     """Serve every call in the block with the backend of that name; calls it cannot serve raise.

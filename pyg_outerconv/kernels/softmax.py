@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..errors import RefusedType
 from ..signatures import typed
 from .backend import Backend
 from .dispatch import pick, request_of
@@ -43,6 +44,8 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     """
     places = sparsity.row if isinstance(sparsity, Listed) else sparsity.rowptr
     agreeing("segment_softmax", places, score)
+    if not score.is_floating_point():
+        raise RefusedType("segment_softmax takes scores", "floating point", score.dtype)
     if isinstance(sparsity, Listed):
         return sparsity.shares(score)
     scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)

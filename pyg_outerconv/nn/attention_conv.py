@@ -21,6 +21,7 @@ from ..families import Attention, Family
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.structure import Content
+from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias
 from .attention_options import (
     check_values,
@@ -39,7 +40,7 @@ from .attention_support import (
     require_edges,
 )
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
-from .checks import check_channels
+from .checks import check_channels, check_ends
 from .fold_output import FoldOutput
 from .outer_conv import OuterConv
 from .shares import showing_shares, values_of_edges
@@ -121,6 +122,7 @@ class AttentionConv(FoldOutput, OuterConv):
         TypeError: an argument has the wrong type.
     """
 
+    @partial(typed, but=("in_channels", "out_channels"))
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -141,7 +143,6 @@ class AttentionConv(FoldOutput, OuterConv):
         **kwargs: Any,
     ):
         check_positive("AttentionConv", heads=heads)
-        check_channels("in_channels", in_channels, -1)
         check_channels("out_channels", out_channels, -1)
         if edge_dim is not None:
             check_channels("edge_dim", edge_dim, -1)
@@ -151,9 +152,10 @@ class AttentionConv(FoldOutput, OuterConv):
         of_values = value_channels or (narrow if combine == "concat" else out_channels)
         if channels is None:
             channels = narrow if edge_dim is None else of_values
-        support = support_of(support)
+        support, normaliser = support_of(support), normaliser_of(normalise, dropout)
+        check_ends(in_channels, out_channels, theta)
         score = score_of(score, heads, channels, in_channels, of_values, edge_dim)
-        family = Attention(score, support, normaliser_of(normalise, dropout), align, terms)
+        family = Attention(score, support, normaliser, align, terms)
         if combine == "mean":
             kwargs["label_aggr"] = "mean"
         super().__init__(in_channels, out_channels, family, theta=theta, **kwargs)

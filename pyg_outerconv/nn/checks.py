@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from ..errors import RefusedType, RefusedValue, unknown
+from ..signatures import LARGEST, is_integer
 
 AGGREGATIONS = ("sum", "mean", "max", "min")
 COMPARISONS = ("max", "min")
@@ -25,10 +26,11 @@ def check_channels(name: str, value: Any, least: int) -> None:
             )
         for part in value:
             check_channels("each of in_channels", part, least)
-    elif not isinstance(value, Integral) or isinstance(value, bool):
+    elif not is_integer(value):
         raise RefusedType(f"{name} must be a number of channels", "an integer", repr(value))
-    elif value < least:
-        raise RefusedValue(f"{name} must be a number of channels", f"an integer >= {least}", value)
+    elif not least <= value < LARGEST:
+        expected = f"an integer >= {least}" if value < least else "below 2^63"
+        raise RefusedValue(f"{name} must be a number of channels", expected, value)
 
 
 def check_share(name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from ..basis import Basis
 from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
+from ..signatures import typed
 from ..theta import add_product
 from .call import Call
 from .dense import full_matrices
@@ -48,6 +49,7 @@ class ComposedConv(OuterConv):
             product.
     """
 
+    @typed
     def __init__(
         self, in_channels: int, out_channels: int, family: Family | str, **kwargs: Any
     ) -> None:

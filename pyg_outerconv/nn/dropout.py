@@ -8,16 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import RefusedValue
+from ..errors import RefusedType, RefusedValue
 from ..graph.sparse_features import SparseFeatures, as_matrix
 from ..graph.sparse_functions.elementwise import dropped
 from ..graph.torch_sparse import coalesced, replace_values
+from ..signatures import typed
 
 
 @overload
 def dropout_features(x: SparseFeatures, p: float = ..., training: bool = ...) -> SparseFeatures: ...
 @overload
 def dropout_features(x: Tensor, p: float = ..., training: bool = ...) -> Tensor: ...
+@typed
 def dropout_features(
     x: Tensor | SparseFeatures, p: float = 0.5, training: bool = True
 ) -> Tensor | SparseFeatures:
@@ -41,6 +43,8 @@ def dropout_features(
     """
     if not 0.0 <= p <= 1.0:
         raise RefusedValue("dropout takes a probability", "[0, 1]", p)
+    if training and p and not x.dtype.is_floating_point:
+        raise RefusedType("entries that are dropped are numbers", "floating point", x.dtype)
     if isinstance(x, SparseFeatures):
         if training and torch.compiler.is_compiling() and x.value.requires_grad:
             found: Any = as_matrix(x)  # a layer takes the entries alone, and gradients pass them

@@ -13,6 +13,7 @@ from torch_geometric.nn.inits import glorot
 
 from ..errors import RefusedValue, unknown
 from ..graph.checks import check_positive, holds
+from ..signatures import typed
 
 _SMALLEST = 1e-15  # PyG adds it to variances
 _PIECES = {
@@ -50,6 +51,7 @@ class GaussianMixture(torch.nn.Module):
         ValueError: a number is not positive.
     """
 
+    @typed
     def __init__(self, dim: int, num_functions: int) -> None:
         super().__init__()
         check_positive("a mixture of Gaussians", dim=dim, num_functions=num_functions)
@@ -97,6 +99,7 @@ class BSpline(torch.nn.Module):
         ValueError: an option is out of range; when called, an attribute is outside [0, 1].
     """
 
+    @typed
     def __init__(
         self,
         kernel_size: int | Sequence[int],
@@ -188,6 +191,7 @@ class EdgeNetwork(torch.nn.Module):
         ValueError: there is no layer, or a width is not positive.
     """
 
+    @typed
     def __init__(self, *channels: int, constant: bool = True) -> None:
         super().__init__()
         if len(channels) < 2:

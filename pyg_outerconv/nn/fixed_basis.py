@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedValue
+from ..signatures import typed
 from .basis_state import check_savable, names_of, state_of, with_state
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ class FixedBasis(torch.nn.Module):
         ValueError: a persistent basis holds more than edges and numbers.
     """
 
+    @typed
     def __init__(self, basis: Basis, persistent: bool = False) -> None:
         super().__init__()
-        if not isinstance(basis, Basis):
-            raise RefusedType("a FixedBasis keeps a basis", "Basis", type(basis).__name__)
         if persistent:
             check_savable(basis)
         self.basis, self.persistent = basis, persistent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -11,10 +10,12 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
-from ..contract import ContractionPath, contract
-from ..errors import RefusedType, RefusedValue
+from ..contract import ContractionPath
+from ..contract.path import contracted
+from ..errors import RefusedValue
 from ..families import Grid
 from ..memo import Memo
+from ..signatures import typed
 from .call import check_parameters
 from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 from .outer_conv import OuterConv
@@ -59,6 +60,7 @@ class GridConv(OuterConv):
     family: Grid
     _rules: Memo
 
+    @typed
     def __init__(
         self,
         in_channels: int,
@@ -89,9 +91,6 @@ class GridConv(OuterConv):
             growth,
             dim,
         )
-        if not isinstance(groups, Integral) or isinstance(groups, bool):
-            rule = "groups must be a number of blocks"
-            raise RefusedType(rule, "an integer", repr(groups))
         if groups != 1 and "theta" in kwargs:
             raise RefusedValue("groups are a form of theta", "one of them", "both")
         kwargs.setdefault("theta", f"grouped(groups={groups})")
@@ -153,7 +152,7 @@ class GridConv(OuterConv):
         bias: Tensor | None = self.bias
         if bias is not None and torch.is_autocast_enabled(x.device.type):
             bias = bias.to(torch.get_autocast_dtype(x.device.type))  # as torch's convolutions do
-        out = contract(rule, nodes, theta, self.order, max_memory=self.max_memory, bias=bias)
+        out = contracted(rule, nodes, theta, self.order, max_memory=self.max_memory, bias=bias)
         return as_images(out.movedim(0, -2), rule.output_shape)
 
     def rule(self, images: Tensor) -> GridShift:

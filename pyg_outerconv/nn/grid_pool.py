@@ -11,12 +11,14 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
-from ..contract import ContractionPath, contract, contraction_path
+from ..contract import ContractionPath, contraction_path
 from ..contract.choose import check_memory, check_order
-from ..errors import RefusedType, RefusedValue
+from ..contract.path import contracted
+from ..errors import RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
 from ..memo import Memo
+from ..signatures import typed
 from ..theta import Theta, ThetaValue, scaled
 from .call import check_given
 from .checks import COMPARISONS, aggregation
@@ -44,7 +46,7 @@ class _Clusters(torch.nn.Module):
     def _contract(self, basis: Basis, x: Tensor) -> Tensor:
         """Nodes (*, M, C) to (*, N, C)."""
         theta, options = self._parameter(basis, x)
-        return contract(basis, x.movedim(-2, 0), theta, self.order, **options).movedim(0, -2)
+        return contracted(basis, x.movedim(-2, 0), theta, self.order, **options).movedim(0, -2)
 
     def _path(self, basis: Basis, x: Tensor, verbose: bool) -> ContractionPath:
         theta, options = self._parameter(basis, x)
@@ -89,6 +91,7 @@ class GridPool(_Clusters):
         TypeError: an argument has the wrong type.
     """
 
+    @typed
     def __init__(
         self,
         kernel_size: Sizes,
@@ -102,10 +105,6 @@ class GridPool(_Clusters):
         order: str | None = None,
         max_memory: int | None = None,
     ) -> None:
-        if not isinstance(count_include_pad, bool):
-            raise RefusedType(
-                "count_include_pad is a switch", "True or False", repr(count_include_pad)
-            )
         aggr = aggregation("aggr", aggr)
         family = Pool(kernel_size, stride, padding, dilation, ceil_mode, dim)
         super().__init__(family, order, max_memory)
@@ -226,6 +225,7 @@ class GridUnpool(_Clusters):
         TypeError: an argument has the wrong type.
     """
 
+    @typed
     def __init__(
         self,
         kernel_size: Sizes,

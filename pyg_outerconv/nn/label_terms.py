@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..contract import contract
+from ..contract.path import contracted
 from ..errors import RefusedIndex, RefusedValue
 from ..graph import Features
+from ..signatures import typed
 from ..theta import Theta, as_theta
 from .attention_conv import AttentionConv
 from .call import Call, nodes_first
@@ -85,7 +86,7 @@ class LabelTerms:
         elif len(labels) < self.num_labels:
             every = torch.eye(self.num_labels, dtype=theta.dtype, device=theta.device)
             theta = theta.mixed(every[:, labels])
-        out = contract(
+        out = contracted(
             self.basis.select(labels),
             self.x,
             theta,
@@ -95,6 +96,7 @@ class LabelTerms:
         return out if out.dim() == 2 else out.movedim(0, -2)
 
 
+@typed
 def label_terms(conv: OuterConv, x: Any, *args: Any, **kwargs: Any) -> LabelTerms:
     """The terms of the labels in a call ``conv(x, *args, **kwargs)``.
 

@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 
+from ..errors import RefusedValue, unknown
+from ..graph.checks import check_positive
+from ..signatures import typed
 from .attention_conv import AttentionConv
+from .checks import check_channels
 from .outer_conv import OuterConv
 
+JUMPING = ("cat", "last", "lstm", "max")
 
-class OuterGNN(BasicGNN):
+
+class _Model(BasicGNN):
+    """PyG's model, whose options are checked before a layer is made."""
+
+    @typed
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        act: str | Callable[..., Any] | None = "relu",
+        act_first: bool = False,
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | Callable[..., Any] | None = None,
+        norm_kwargs: dict[str, Any] | None = None,
+        jk: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_channels("hidden_channels", hidden_channels, 0)
+        check_channels("out_channels", hidden_channels if out_channels is None else out_channels, 0)
+        check_positive("a model", num_layers=num_layers)
+        if not 0 <= dropout <= 1:
+            raise RefusedValue("dropout is a probability", "[0, 1]", dropout)
+        if jk not in (None, *JUMPING):
+            raise RefusedValue(unknown("jk", jk, JUMPING))
+        options: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any] | None]]
+        options = {"act": (activation_resolver, (act,), act_kwargs)}
+        options["norm"] = (normalization_resolver, (norm, hidden_channels), norm_kwargs)
+        for name, (resolve, arguments, named) in options.items():
+            try:
+                resolve(*arguments, **(named or {}))
+            except (TypeError, ValueError) as error:
+                said = f"{arguments[0]!r} and {name}_kwargs={named}"
+                raise RefusedValue(
+                    f"{name} is a name that PyG resolves", str(error), said
+                ) from error
+        super().__init__(
+            *(in_channels, hidden_channels, num_layers, out_channels, dropout),
+            *(act, act_first, act_kwargs, norm, norm_kwargs, jk),
+            **kwargs,
+        )
+
+
+class OuterGNN(_Model):
     r"""PyG's basic graph neural network with :class:`~pyg_outerconv.nn.OuterConv` as its layers.
 
     Activations, normalisation, dropout, jumping knowledge, trimming of sampled graphs and
@@ -47,7 +99,7 @@ class OuterGNN(BasicGNN):
         return OuterConv(in_channels, out_channels, **kwargs)
 
 
-class AttentionGNN(BasicGNN):
+class AttentionGNN(_Model):
     r"""PyG's basic graph neural network with :class:`~pyg_outerconv.nn.AttentionConv` as its
     layers, whose dropout is that of the model.
 

@@ -1,6 +1,7 @@
 """OuterConv: the one layer, Y = Σ_k A_kᵀ X Θ_k, as a PyG MessagePassing."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Optional, Union
 
 import torch
@@ -10,13 +11,15 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis
-from ..contract import ContractionPath, contract, contraction_path
+from ..contract import ContractionPath, contraction_path
 from ..contract.choose import check_memory, check_order
+from ..contract.path import contracted
 from ..errors import RefusedValue
 from ..families import Family, parse_family
 from ..families.options import functions_of, nested
 from ..graph import Features
 from ..graph.structure import Content
+from ..signatures import typed
 from ..theta import ThetaValue, add_bias, scaled
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
@@ -107,6 +110,7 @@ class OuterConv(DenseForms, MessageHooks):
         TypeError: an argument has the wrong type.
     """
 
+    @partial(typed, but=("in_channels", "out_channels", "family", "max_memory"))
     def __init__(
         self,
         in_channels: Union[int, tuple[int, int]],
@@ -350,7 +354,7 @@ class OuterConv(DenseForms, MessageHooks):
         bias: OptTensor = None,
         values: OptTensor = None,
     ) -> Tensor:
-        out = contract(
+        out = contracted(
             basis,
             nodes_first(x),
             theta,

@@ -7,9 +7,11 @@ from typing import Any
 
 from ..errors import RefusedValue
 from ..families import Diffusion, Walk
+from ..signatures import typed
 from .outer_conv import OuterConv
 
 
+@typed
 def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any) -> OuterConv:
     """Y = (T^L)ᵀ X Θ with the normalised adjacency matrix T with self-loops.
 
@@ -28,6 +30,7 @@ def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any
     return OuterConv(in_channels, out_channels, family, **options)
 
 
+@typed
 def ssg_conv(
     in_channels: int, out_channels: int, alpha: float, length: int = 1, **options: Any
 ) -> OuterConv:
@@ -56,6 +59,7 @@ def ssg_conv(
     return OuterConv(in_channels, out_channels, family, **options)
 
 
+@typed
 def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
     """L steps of personalised PageRank, X ← (1 − α) Tᵀ X + α X₀, without parameters.
 
@@ -74,6 +78,7 @@ def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
     return OuterConv(-1, -1, Diffusion("ppr", alpha=alpha, length=length), **options)
 
 
+@typed
 def mix_hop(
     in_channels: int, out_channels: int, powers: Sequence[int] = (0, 1, 2), **options: Any
 ) -> OuterConv:
@@ -102,6 +107,7 @@ def mix_hop(
     return OuterConv(in_channels, out_channels * len(powers), family, **options)
 
 
+@typed
 def gdc_conv(
     in_channels: int, out_channels: int, kind: str | tuple[float, ...] = "ppr", **options: Any
 ) -> OuterConv:

@@ -14,6 +14,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 from ..errors import RefusedValue
 from ..registry import Named, Registry
 from ..theta import ThetaValue, full
+from .checks import check_channels
 
 FORMS: Registry[type[ThetaModule]] = Registry("form of theta", "low-rank(rank=8)", in_order=True)
 """All forms of Θ by name."""
@@ -65,6 +66,8 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
         max_parameters: int | None = None,
     ) -> None:
         super().__init__()
+        check_channels("num_labels", num_labels, 0)
+        check_channels("out_channels", out_channels, -1 if self.name == "identity" else 0)
         self.num_labels, self.in_channels, self.out_channels = num_labels, in_channels, out_channels
         self.option, self.max_parameters = option, max_parameters
         self.initial: Callable[[ThetaModule], None] | None = None  # in the place of Glorot's values

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from ..theta import Theta, ThetaValue
 from .theta import FORMS, ThetaModule, view_of
 
@@ -216,6 +217,7 @@ class IdentityTheta(ThetaModule):
 _SHORT = re.compile(r":(\d+)\s*$")
 
 
+@typed
 def make_theta(
     spec: str,
     num_labels: int,

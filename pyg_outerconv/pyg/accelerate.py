@@ -14,6 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedType, RefusedValue
+from ..signatures import typed
 from .equivalents import why_absent
 from .layer import MARK, OURS, THEIRS, WAITING, DropIn, become_pygs, in_place_of
 from .sample import Sample, beyond_rounding, differences, gains
@@ -80,6 +81,7 @@ class Report:
         return row.name or "(the model)", row.kind, now, gain
 
 
+@typed
 def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) -> Report:
     """Replace the layers of PyG in a model by the equal ones of :mod:`pyg_outerconv.pyg`.
 
@@ -184,6 +186,7 @@ def _without_equal(layers: Mapping[str, Module]) -> dict[str, str]:
     return reasons
 
 
+@typed
 def restore(model: Module) -> list[str]:
     """Undo :func:`accelerate`: its layers become PyG's again, with their parameters.
 

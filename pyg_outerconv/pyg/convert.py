@@ -12,12 +12,14 @@ from torch.nn import Module
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
 from ..nn.convert.weights import require_plain
+from ..signatures import typed
 from .accelerate import accelerate, why_left
 from .layer import MARK, OURS, THEIRS, DropIn, become_pygs
 
 Model = TypeVar("Model", bound=Module)
 
 
+@typed
 def from_pyg(model: Model) -> Model:
     """A copy of a model in which the layers of PyG are those of :mod:`pyg_outerconv.pyg`.
 
@@ -50,6 +52,7 @@ def from_pyg(model: Model) -> Model:
     return copied
 
 
+@typed
 def to_pyg(model: Model) -> Model:
     """A copy of a model in which the layers of :mod:`pyg_outerconv.pyg` are PyG's own.
 
@@ -70,6 +73,7 @@ def to_pyg(model: Model) -> Model:
     return copied
 
 
+@typed
 def outer_conv(layer: Module) -> OuterConv:
     """A layer of PyG as an OuterConv or AttentionConv, with a copy of its weights.
 

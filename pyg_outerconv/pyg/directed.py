@@ -10,6 +10,7 @@ from torch_geometric.nn import MessagePassing
 from ..errors import RefusedValue
 from ..memo import Memo
 from ..nn import OuterConv
+from ..signatures import typed
 from .layer import OURS, DropIn, Recipe, as_pygs, register
 
 _flipped = Memo()
@@ -26,6 +27,7 @@ class DirGNNConv(theirs.DirGNNConv):
 
     trick = "Two layers, one on the reversed edges."
 
+    @typed
     def __init__(self, conv: MessagePassing, alpha: float = 0.5, root_weight: bool = True):
         super().__init__(conv, alpha, root_weight)
         for copied in (self.conv_in, self.conv_out):

@@ -14,6 +14,7 @@ from torch.nn import Module, ModuleList
 from ..families import Attention, Family
 from ..families.options import nested
 from ..nn import OuterConv
+from ..signatures import typed
 from .convert import as_ours
 from .tie import Source
 
@@ -67,6 +68,7 @@ class Explanation:
     __repr__ = __str__
 
 
+@typed
 def explain(layer: Module) -> Explanation:
     """A layer as Y = Σ_k A_kᵀ X Θ_k, with its own A_k and Θ_k by name.
 

@@ -17,6 +17,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import EdgeList
+from ..signatures import typed
 
 # Attributes with "edge" in their names are those of edges to PyG, also where M = E.
 EDGES = ("edge_set", "edge_label", "edge_value")
@@ -39,6 +40,7 @@ class Carried:
             without edges, so that edges alone do not carry it.
     """
 
+    @typed
     def __init__(
         self,
         family: Family,

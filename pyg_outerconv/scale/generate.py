@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import RefusedValue, unknown
+from ..signatures import typed
 from .mapped import PARTS, ArrayWriter
 
 COMMUNITY = 2000  # nodes at most
@@ -18,6 +19,7 @@ SHARES = (0.0, 0.1, 0.05, 0.05)  # of nodes in each part of the split but the fi
 _CHUNK = 2**17  # nodes
 
 
+@typed
 def generate(
     folder: str | Path,
     name: str = "blocks",

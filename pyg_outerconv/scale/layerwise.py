@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
 from ..nn.call import Call
+from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, as_theta
 from .chunks import MOST_EDGES, check_features, chunks, reaching, rows_of
 from .scratch import Scratch
@@ -24,6 +26,7 @@ Finish = Callable[[Tensor, slice], Tensor]
 Rows = Iterator[tuple[Tensor, Tensor]]
 
 
+@partial(typed, but=("basis",))
 def convolve(
     conv: OuterConv,
     x: Tensor | None,
@@ -61,6 +64,8 @@ def convolve(
     check_features(x)
     if not isinstance(basis, Basis):
         raise RefusedType("layer-wise inference reads a basis", "a Basis", type(basis).__name__)
+    if x is not None and x.size(0) != basis.size[0]:
+        raise RefusedValue("x has a row for each source", basis.size[0], x.size(0))
     stages = Stages(scratch or Scratch(), most_edges)
     rows = _staged(conv, x, basis, stages) if basis.hidden() else _direct(conv, x, basis, stages)
     out: Tensor | None = None

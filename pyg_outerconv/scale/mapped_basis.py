@@ -17,7 +17,7 @@ from ..basis.subpattern import of_rows
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import EdgeList
-from ..graph.checks import is_integer
+from ..signatures import is_integer, typed
 from .carried import Carried
 from .mapped import HEADER, Arrays, ArrayWriter, MappedGraph
 from .samples import partition
@@ -25,6 +25,7 @@ from .samples import partition
 Log = Callable[[str], None]
 
 
+@typed
 def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Carried:
     """The basis of a mapped graph, made in memory at the first call and mapped from then on.
 
@@ -61,6 +62,7 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
     return Carried(family, bare, basis, mapped=True)
 
 
+@typed
 def clusters_of(graph: MappedGraph, parts: int, log: Log | None = None) -> Tensor:
     """(N,) the clusters of a mapped graph by METIS, made at the first call, then mapped.
 

@@ -18,6 +18,8 @@ from torch_geometric.loader import NeighborLoader, RandomNodeLoader
 
 from ..basis import Basis
 from ..errors import RefusedValue
+from ..graph.checks import check_batch, check_positive
+from ..signatures import typed
 from .carried import Carried
 
 
@@ -70,6 +72,7 @@ class RandomNodes(Sampler):
         ValueError: there are more parts than nodes.
     """
 
+    @typed
     def __init__(self, carried: Carried, parts: int) -> None:
         _check_parts(parts, carried.num_nodes)
         self.carried, self.parts = carried, parts
@@ -106,6 +109,7 @@ class Neighbors(Sampler):
         ValueError: neither pyg-lib nor torch-sparse is installed.
     """
 
+    @typed
     def __init__(self, carried: Carried, fan_outs: list[int], batch_size: int) -> None:
         require_sampler()
         self.carried, self.fan_outs, self.batch_size = carried, fan_outs, batch_size
@@ -161,7 +165,10 @@ class Clusters(Sampler):
         together: number of clusters of a sample.
     """
 
+    @typed
     def __init__(self, carried: Carried, cluster: Tensor, together: int = 1) -> None:
+        check_batch(cluster, carried.num_nodes)
+        check_positive("a sample of clusters", together=together)
         self.carried, self.together = carried, together
         order = torch.argsort(cluster, stable=True)
         self._members: Sequence[Tensor] = order.split(torch.bincount(cluster).tolist())
@@ -192,12 +199,14 @@ class Blocks(Clusters):
         ValueError: there are more parts than nodes.
     """
 
+    @typed
     def __init__(self, carried: Carried, parts: int, together: int = 1) -> None:
         _check_parts(parts, carried.num_nodes)
         self.carried, self.together = carried, together
         self._members = torch.arange(carried.num_nodes).tensor_split(parts)
 
 
+@typed
 def metis(carried: Carried, parts: int) -> Tensor:
     """(N,) clusters with few edges between them, by METIS through pymetis; always the same ones.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..files import reserve
+from ..signatures import typed
 
 
 class Scratch:
@@ -25,6 +26,7 @@ class Scratch:
         folder: an existing folder for the files; None for memory.
     """
 
+    @typed
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = folder
 

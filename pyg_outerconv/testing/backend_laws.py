@@ -8,7 +8,8 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from ..kernels import BACKENDS, Sparsity, use_backend
+from ..graph.checks import check_positive
+from ..kernels import BACKENDS, Sparsity, get_backend, use_backend
 from ..kernels.additive import additive
 from ..kernels.attend import attend
 from ..kernels.backend import REDUCTIONS
@@ -16,6 +17,7 @@ from ..kernels.grouped import grouped_matmul
 from ..kernels.sddmm import sddmm
 from ..kernels.softmax import segment_softmax
 from ..kernels.spmm import spmm
+from ..signatures import typed
 from .reference import along, assert_near, direction
 
 Shapes = dict[str, tuple[int, ...]]
@@ -23,6 +25,7 @@ Shapes = dict[str, tuple[int, ...]]
 PrimitiveCall = tuple[Callable[..., Tensor], Shapes]
 
 
+@typed
 def primitive_calls(
     sparsity: Sparsity, channels: int, heads: int | None = None
 ) -> dict[str, PrimitiveCall]:
@@ -101,6 +104,7 @@ def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall
     }
 
 
+@typed
 def assert_backend_equals_reference(
     backend: str,
     sparsity: Sparsity,
@@ -122,6 +126,8 @@ def assert_backend_equals_reference(
     Raises:
         AssertionError: a value or derivative differs; the message names primitive and operand.
     """
+    get_backend(backend)
+    check_positive("a call", channels=channels, heads=1 if heads is None else heads)
     for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
         if name.split()[0] not in BACKENDS[backend].primitives:
             continue

@@ -14,6 +14,7 @@ from ..contract.arguments import problems
 from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
 from ..graph.sparse_features import as_matrix
+from ..signatures import typed
 from ..theta import ThetaValue, as_theta
 from .reference import (
     TOLERANCE,
@@ -25,6 +26,7 @@ from .reference import (
 )
 
 
+@typed
 def legal_orders(
     basis: Basis,
     x: Features,
@@ -41,6 +43,7 @@ def legal_orders(
     return found
 
 
+@typed
 def assert_contraction(
     basis: Basis,
     x: Features,
@@ -83,6 +86,7 @@ def assert_contraction(
                 raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
 
 
+@typed
 def assert_edges_alone_carry(
     basis: Basis, x: Tensor, theta: ThetaValue, number: float = nan, aggr: str = "sum"
 ) -> None:
@@ -114,6 +118,7 @@ def assert_edges_alone_carry(
             raise AssertionError(f"{number} by {name or 'the choice'}: {error}") from None
 
 
+@typed
 def assert_adjoint(basis: Basis) -> None:
     """⟨A_kᵀ x, y⟩ = ⟨x, A_k y⟩ for all k: the transposed basis is the adjoint."""
     num_sources, num_targets = basis.size
@@ -126,6 +131,7 @@ def assert_adjoint(basis: Basis) -> None:
     assert abs(forward - backward) <= TOLERANCE[x.dtype] * scale * 10
 
 
+@typed
 def assert_transpose(basis: Basis) -> None:
     """The dense form of the transpose is the transposed dense form; transposing twice is no-op."""
     dense = basis.to_dense(_dtype(basis))
@@ -134,6 +140,7 @@ def assert_transpose(basis: Basis) -> None:
     assert_near(basis.transpose().transpose().to_dense(_dtype(basis)), dense)
 
 
+@typed
 def assert_lazy_equals_explicit(basis: Basis) -> None:
     """A basis and its edges have equal dense forms and equal contractions."""
     dtype, explicit = _dtype(basis), basis.edges()
@@ -145,6 +152,7 @@ def assert_lazy_equals_explicit(basis: Basis) -> None:
     assert_near(contract(basis, x, theta), contract(explicit, x, theta))
 
 
+@typed
 def assert_stack(first: Basis, second: Basis) -> None:
     """A stack contracts to the sum of its parts; its dense form is their concatenation."""
     both, dtype = first.stack(second), _dtype(first.stack(second))
@@ -171,6 +179,7 @@ def _random(basis: Basis, *shape: int) -> Tensor:
     return torch.randn(shape, dtype=_dtype(basis), device=basis.device)
 
 
+@typed
 def assert_compose(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> None:
     """A composition, lazy, explicit and contracted, has the matrices A_i B_j under label (i, j).
 
@@ -187,12 +196,14 @@ def assert_compose(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) 
     assert_is_dense(first.compose(second), product, weights)
 
 
+@typed
 def assert_associative(first: Basis, second: Basis, third: Basis) -> None:
     """(A∘B)∘C = A∘(B∘C), with equal labels."""
     left, right = first.compose(second).compose(third), first.compose(second.compose(third))
     assert_is_dense(left, right.to_dense(_dtype(right)))
 
 
+@typed
 def assert_transpose_of_product(first: Basis, second: Basis) -> None:
     """(A∘B)ᵀ = Bᵀ∘Aᵀ, where label (i, j) of the left is (j, i) of the right."""
     transposed = second.transpose().compose(first.transpose())
@@ -201,6 +212,7 @@ def assert_transpose_of_product(first: Basis, second: Basis) -> None:
     assert_is_dense(first.compose(second).transpose(), swapped.flatten(0, 1))
 
 
+@typed
 def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> None:
     """A Kronecker product, lazy, explicit and contracted, has A_i ⊗ B_j under label (i, j).
 
@@ -214,6 +226,7 @@ def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> 
     assert_is_dense(product.transpose(), dense.transpose(1, 2), weights)
 
 
+@typed
 def assert_mixed_product(first: Basis, second: Basis, third: Basis, fourth: Basis) -> None:
     """(A⊗B)∘(C⊗D) = (A∘C)⊗(B∘D), where label ((i, j), (k, l)) is ((i, k), (j, l)).
 
@@ -226,12 +239,14 @@ def assert_mixed_product(first: Basis, second: Basis, third: Basis, fourth: Basi
     assert_is_dense(left, dense.unflatten(0, labels).transpose(1, 2).flatten(0, 3))
 
 
+@typed
 def assert_mix(basis: Basis, matrix: Tensor, weights: Iterable[Tensor] = ()) -> None:
     """A mixed basis, lazy, explicit and contracted, has B_j = Σ_k C[j, k] A_k, for C (J, K)."""
     dense = torch.einsum("jk,kmn->jmn", matrix, basis.to_dense(matrix.dtype))
     assert_is_dense(basis.mix(matrix), dense, [matrix, *weights])
 
 
+@typed
 def assert_restrict(
     basis: Basis, sources: Nodes, targets: Nodes, weights: Iterable[Tensor] = ()
 ) -> None:
@@ -242,6 +257,7 @@ def assert_restrict(
     assert_is_dense(basis.restrict(sources, targets), dense, weights)
 
 
+@typed
 def assert_receptive_field(basis: Basis) -> None:
     """The receptive field of a target is the sources with edges to it; of all, their union."""
     seen = basis.support().any(0)
@@ -251,6 +267,7 @@ def assert_receptive_field(basis: Basis) -> None:
     assert basis.receptive_field(None).equal(seen.any(1).nonzero().view(-1))
 
 
+@typed
 def assert_is_dense(basis: Basis, dense: Tensor, weights: Iterable[Tensor] = ()) -> None:
     """A basis, its edges and its contraction equal those of dense matrices (K, M, N).
 

@@ -15,6 +15,7 @@ from ..graph import Cells, EdgeList, edge_list
 from ..graph.assignment import Assignment
 from ..graph.structure import Content, Structure
 from ..nn import OuterConv
+from ..signatures import typed
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
 from .layer_laws import (
     assert_permutation_equivariant,
@@ -26,6 +27,7 @@ CHANNELS = 3  # of the features that are drawn
 Law = Callable[[Family, torch.Generator], None]
 
 
+@typed
 def assert_declared_laws(family: Family, seed: int) -> None:
     """Every law in :attr:`Family.laws` holds on random data drawn with ``seed``.
 

@@ -13,13 +13,16 @@ from ..basis import Basis
 from ..basis.attention_basis import AttentionBasis
 from ..basis.grid_shift import Axis, GridShift
 from ..basis.multi_head_edges import MultiHeadEdges
+from ..errors import RefusedValue
 from ..families import Family
 from ..graph import EdgeList
 from ..graph.structure import Structure
 from ..nn import OuterConv
+from ..signatures import typed
 from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction
 
 
+@typed
 def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) -> None:
     """A layer, by contraction and by messages, equals Φ contracted with x, with every gradient.
 
@@ -84,11 +87,14 @@ def _by_messages(conv: OuterConv, x: Any, edge_index: Any, arguments: dict[str, 
         conv.fuse = fuse
 
 
+@typed
 def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
     """The basis of a batch is block-diagonal, with the bases of its graphs as blocks.
 
     Checked for bases that the transform stored, and for those made from the batch.
     """
+    if not graphs:
+        raise RefusedValue("a batch has graphs", "at least one", "none")
     stored = Batch.from_data_list([family(graph.clone()) for graph in graphs])
     for batch in (stored, Batch.from_data_list(list(graphs))):
         dense = family.basis_of(batch).to_dense()
@@ -99,6 +105,7 @@ def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
         assert_near(dense, expected)
 
 
+@typed
 def assert_permutation_equivariant(
     conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
@@ -124,6 +131,7 @@ def assert_permutation_equivariant(
     assert_near(actual, expected[..., nodes, :], 100 * TOLERANCE[x.dtype])
 
 
+@typed
 def assert_learned_queries_invariant(
     conv: OuterConv, x: Tensor, edges: EdgeList | None = None
 ) -> None:
@@ -143,6 +151,7 @@ def assert_learned_queries_invariant(
     assert_near(actual, expected, 100 * TOLERANCE[x.dtype])
 
 
+@typed
 def assert_stochastic(basis: Basis) -> None:
     """The shares of each target and head are >= 0 and sum to one, or to zero without edges.
 
@@ -194,6 +203,7 @@ def _run(
     return conv(ends, index[:, order], size=edges.size, batch=batch, **beside)
 
 
+@typed
 def assert_translation_equivariant(
     conv: OuterConv, x: Tensor, shape: Any, by: Sequence[int]
 ) -> None:
@@ -219,6 +229,8 @@ def assert_translation_equivariant(
     behind = [axis.stride if basis.is_transposed else 1 for axis in basis.axes]
     dims = tuple(range(len(basis.axes)))
     cells = x.unflatten(0, basis.input_shape)
+    if len(by) != len(basis.axes):
+        raise RefusedValue("cells move along each axis", f"{len(basis.axes)} numbers", by)
     moves = [b * step for b, step in zip(by, ahead, strict=True)]
     before = conv(x, shape).unflatten(0, basis.output_shape)
     after = conv(cells.roll(moves, dims).flatten(0, len(dims) - 1), shape)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from ..basis import Basis, EdgeBasis
+from ..errors import RefusedValue
 from ..graph import Features, SparseMatrix
 from ..graph.sparse_features import as_matrix
 from ..nn.dense import full_matrices
+from ..signatures import typed
 from ..theta import ThetaValue, as_theta, full
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
+@typed
 def assert_near(
     actual: Tensor, reference: Tensor, tolerance: float | None = None, at_least: float = 0.0
 ) -> None:
@@ -42,6 +46,7 @@ def difference(actual: Tensor, reference: Tensor) -> tuple[float, float]:
     return float((actual - reference).abs().max()), float(reference.abs().max())
 
 
+@typed
 def assert_same_gradients(
     actual: Tensor, reference: Tensor, inputs: Iterable[Tensor], tolerance: float | None = None
 ) -> None:
@@ -50,6 +55,8 @@ def assert_same_gradients(
     Gradients are compared relative to 0.1 at least, so inputs should be of order one.
     """
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    if not wanted:
+        raise RefusedValue("gradients are of inputs", "at least one that requires them", "none")
     direction = torch.randn_like(reference)
     found = _gradients(actual, wanted, direction)
     for gradient, expected in zip(found, _gradients(reference, wanted, direction), strict=True):
@@ -66,6 +73,7 @@ def _gradients(out: Tensor, inputs: Sequence[Tensor], direction: Tensor) -> list
     ]
 
 
+@typed
 def assert_seen_alone(
     run: Callable[[Tensor], Tensor],
     x: Tensor,
@@ -88,6 +96,8 @@ def assert_seen_alone(
     Raises:
         AssertionError: it reaches another row, or not all of these.
     """
+    if isfinite(number):
+        raise RefusedValue("what is looked for is no number", "NaN or infinity", number)
     for learns in (False, True):
         for source in range(x.size(0)):
             spoilt = x.detach().clone()
@@ -146,6 +156,7 @@ def direction(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return (torch.randint(-3, 3, tensor.shape, generator=generator) + 0.5).to(tensor)
 
 
+@typed
 def dense_contraction(
     basis: Basis,
     x: Features,
@@ -160,6 +171,9 @@ def dense_contraction(
     edges, which a dense matrix would add.
     """
     matrices = full_matrices(full(theta))
+    if x is None and matrices.size(1) != basis.size[0]:
+        rule = "without features theta needs a row for each source"
+        raise RefusedValue(rule, basis.size[0], matrices.size(1))
     rows = _dense_features(x, matrices.size(1), matrices)
     if (aggr, label_aggr) == ("sum", "sum"):
         dense = basis.to_dense(matrices.dtype)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from ..graph import Cells, EdgeList, edge_list
+from ..signatures import typed
 
 
+@typed
 def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList]:
     """Small graphs with corner cases, by name; weights require gradients.
 

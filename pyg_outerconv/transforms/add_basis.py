@@ -90,7 +90,7 @@ def basis_of(data: Data, name: str = "basis") -> Basis:
             families under it.
     """
     require_data(data)
-    entry = data.get(name)
+    entry = data.get(name) if isinstance(name, str) else None
     if not is_entry(entry):
         known = [key for key, value in data.to_dict().items() if is_entry(value)]
         raise RefusedValue(unknown("basis", name, known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -13,6 +14,7 @@ from ..errors import RefusedType, RefusedValue
 from ..families import Family, parse_family
 from ..families.stored import check_storable, is_stored
 from ..graph.edge_index import require_data
+from ..signatures import typed
 from .add_basis import is_entry
 
 _OF_EDGES = ("edge_index", "adj_t", "num_nodes")
@@ -52,13 +54,14 @@ class BasisToHetero(BaseTransform):
             graph, or labels are not :math:`K` different names.
     """
 
+    @partial(typed, but=("family", "labels", "node_type"))
     def __init__(
         self, family: Family | str, labels: Sequence[str] | None = None, node_type: str = "node"
     ) -> None:
         self.family, self.node_type = parse_family(family), node_type
         check_storable(self.family)
         count = self.family.num_bases
-        if isinstance(labels, str):
+        if not isinstance(labels, list | tuple | None):
             raise RefusedType("labels are names of relations", "a list of them", repr(labels))
         self.labels = _numbered(self.family.labels) if labels is None else tuple(labels)
         for name in (*self.labels, node_type):

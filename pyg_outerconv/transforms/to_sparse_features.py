@@ -12,6 +12,7 @@ from torch_geometric.transforms import BaseTransform
 
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
+from ..signatures import fits
 
 MAX_DENSITY = 0.1
 
@@ -44,9 +45,9 @@ class ToSparseFeatures(BaseTransform):
             raise RefusedType("max_density is a share of non-zeros", "a number", max_density)
         if not 0.0 <= max_density <= 1.0:
             raise RefusedValue("max_density is a share of non-zeros", "[0, 1]", max_density)
-        names = ["x"] if attrs is None else list(attrs)
-        if isinstance(attrs, str) or not all(isinstance(name, str) for name in names):
+        if not fits(attrs, Sequence[str] | None):
             raise RefusedType("attrs are names of features", "a list of strings", attrs)
+        names = ["x"] if attrs is None else list(attrs)
         self.max_density, self.attrs = max_density, names
 
     def forward(self, data: Any) -> Any:

@@ -73,7 +73,7 @@ def call(shape, rows, position=None, **options):
     [
         (lambda: LearnedPositions(0, 4), ValueError, "shape: expected >= 1, got 0"),
         (lambda: LearnedPositions((), 4), ValueError, "one number or more"),
-        (lambda: LearnedPositions(2.0, 4), TypeError, "an integer, got 2.0"),
+        (lambda: LearnedPositions(2.0, 4), TypeError, "integers in a list, got 2.0"),
         (lambda: LearnedPositions(3, 0), ValueError, "channels: expected >= 1, got 0"),
         (call(3, 4), IndexError, r"0 <= position < \(3,\), got \[3\]"),
         (call(3, 1, torch.tensor([-1])), IndexError, r"got \[-1\]"),

@@ -96,7 +96,7 @@ def test_alibi_it_is_an_index_term():
     ("call", "kind", "rule"),
     [
         (lambda: ALiBi(0), ValueError, "heads: expected >= 1, got 0"),
-        (lambda: ALiBi(2.0), TypeError, "an integer, got 2.0"),
+        (lambda: ALiBi(2.0), TypeError, "integer, got 2.0"),
         (lambda: ALiBi(2)(torch.ones(3)), ValueError, r"\(E, D\), got \(3,\)"),
         (lambda: ALiBi(2)(torch.tensor([[1]])), TypeError, "floating point.*int64"),
         (lambda: ALiBi(2)([[1.0]]), TypeError, "floating point.*got list"),
@@ -237,7 +237,7 @@ def test_relative_it_is_an_index_term():
     [
         (lambda: RelativeBias(0, 2), ValueError, "heads: expected >= 1, got 0"),
         (lambda: RelativeBias(2, 0), ValueError, "reach: expected >= 1, got 0"),
-        (lambda: RelativeBias(2, 1.5), TypeError, "an integer, got 1.5"),
+        (lambda: RelativeBias(2, 1.5), TypeError, "integers in a list, got 1.5"),
         (lambda: RelativeBias(2, ()), ValueError, "a reach for each"),
         (lambda: RelativeBias(2, 9, buckets=6), ValueError, "halved.*4·i, got 6"),
         (lambda: RelativeBias(2, 9, buckets=5, causal=True), ValueError, "2·i, got 5"),

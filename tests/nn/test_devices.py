@@ -169,7 +169,7 @@ def test_a_fixed_basis_follows_its_module(family):
 def test_a_fixed_basis_of_a_rule_and_of_nothing():
     shifts = FixedBasis(Grid((3, 3)).basis((6, 6)))
     assert shifts.to("meta")().device.type == "meta"
-    with pytest.raises(TypeError, match="keeps a basis: expected Basis, got Tensor"):
+    with pytest.raises(TypeError, match="basis has a type: expected Basis, got a tensor"):
         FixedBasis(EDGES)
     assert doctest.testmod(fixed_basis).failed == 0
 

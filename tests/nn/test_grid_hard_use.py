@@ -50,11 +50,31 @@ def test_parametrizations_leave_the_forms_of_theta_alone():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: GridConv(4, 4, 3, groups="2", dim=2), TypeError, "groups must be a number"),
-        (lambda: GridConv(4, 4, 3, groups=2.0, dim=2), TypeError, "groups must be a number"),
-        (lambda: GridConv(4, 4, 3, groups=True, dim=2), TypeError, "groups must be a number"),
-        (lambda: GridConv(True, 4, 3, dim=2), TypeError, "number of channels"),
-        (lambda: GridPool(2, dim=2, count_include_pad="no"), TypeError, "is a switch"),
+        (
+            lambda: GridConv(4, 4, 3, groups="2", dim=2),
+            TypeError,
+            "groups has a type",
+        ),
+        (
+            lambda: GridConv(4, 4, 3, groups=2.0, dim=2),
+            TypeError,
+            "groups has a type",
+        ),
+        (
+            lambda: GridConv(4, 4, 3, groups=True, dim=2),
+            TypeError,
+            "groups has a type",
+        ),
+        (
+            lambda: GridConv(True, 4, 3, dim=2),
+            TypeError,
+            "in_channels has a type",
+        ),
+        (
+            lambda: GridPool(2, dim=2, count_include_pad="no"),
+            TypeError,
+            "count_include_pad has a type",
+        ),
     ],
 )
 def test_options_of_other_types_are_refused(make, error, words):

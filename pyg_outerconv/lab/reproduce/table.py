@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import Refused, RefusedValue, unknown
-from ...graph.checks import is_integer
+from ...signatures import is_integer
 from ..data import entry
 from ..train.config_file import read_toml
 from ..train.family_options import make_family

@@ -15,6 +15,7 @@ from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Family
 from ...graph.checks import check_positive
+from ...signatures import typed
 from ..checks import check_share
 from .multi_head import multi_head_attention
 
@@ -43,6 +44,7 @@ class Skip(torch.nn.Module):
         TypeError, ValueError: the dropout is not a number in [0, 1).
     """
 
+    @typed
     def __init__(
         self,
         channels: int,
@@ -52,6 +54,7 @@ class Skip(torch.nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_positive("a skip", channels=channels)
         check_share("dropout", dropout)
         self.norm, self.dropout = LayerNorm(channels, eps, bias=bias), Dropout(dropout)
         self.norm_first = norm_first
@@ -88,6 +91,7 @@ class FeedForward(torch.nn.Module):
         TypeError: the activation is not a function, or an option has another type.
     """
 
+    @typed
     def __init__(
         self,
         channels: int,
@@ -105,8 +109,6 @@ class FeedForward(torch.nn.Module):
             if activation not in ACTIVATIONS:
                 raise RefusedValue(unknown("activation", activation, ACTIVATIONS))
             activation = ACTIVATIONS[activation]
-        if not callable(activation):
-            raise RefusedType("an activation is a function", "callable", activation)
         self.activation = activation
         self.first, self.second = Linear(channels, hidden, bias), Linear(hidden, channels, bias)
         self.dropout = Dropout(dropout)
@@ -166,6 +168,7 @@ class EncoderBlock(_Block):
         ValueError: an option is unknown or out of range.
     """
 
+    @typed
     def __init__(
         self,
         channels: int,
@@ -245,6 +248,7 @@ class DecoderBlock(_Block):
         ValueError: an option is unknown or out of range.
     """
 
+    @typed
     def __init__(
         self,
         channels: int,

@@ -13,6 +13,7 @@ from ...basis import Basis
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
+from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..call import Call
 from ..theta import ThetaModule
@@ -31,6 +32,7 @@ class GraphAttention(AttentionConv):
             are replaced. None adds no self-loops.
     """
 
+    @typed
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -113,6 +115,7 @@ def _with_loops(
     return edge_index, edge_attr, torch.cat([origin, origin.new_full((count,), -1)])
 
 
+@typed
 @row("Ready-made layers", "1710.10903", "PyG `GATConv`")
 def gat_conv(
     in_channels: int | tuple[int, int],
@@ -168,6 +171,7 @@ def gat_conv(
     return _layer(in_channels, out_channels, score, concat, add_self_loops, fill, options)
 
 
+@typed
 @row("Ready-made layers", "2105.14491", "PyG `GATv2Conv`")
 def gatv2_conv(
     in_channels: int | tuple[int, int],
@@ -221,6 +225,7 @@ def gatv2_conv(
 _SUPER_GAT: dict[str, type[SuperGAT] | type[SuperGATMixed]] = {"SD": SuperGAT, "MX": SuperGATMixed}
 
 
+@typed
 @row("Ready-made layers", "SuperGAT, SD and MX", "PyG `SuperGATConv`")
 def super_gat_conv(
     in_channels: int | tuple[int, int],
@@ -284,6 +289,7 @@ def _layer(
     return layer
 
 
+@typed
 @row("Ready-made layers", "1803.03735", "PyG `AGNNConv`")
 def agnn_conv(
     requires_grad: bool = True, add_self_loops: bool = True, **options: Any

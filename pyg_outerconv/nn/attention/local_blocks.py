@@ -9,9 +9,11 @@ from ...equations import row
 from ...families import Blocks, Family, GlobalTokens, RandomLinks, SlidingWindow
 from ...families import Union as UnionOf
 from ...graph.checks import check_positive
+from ...signatures import typed
 from .blocks import EncoderBlock
 
 
+@typed
 @row("Ready-made layers", "2103.14030", "")
 def windowed_block(
     channels: int,
@@ -53,6 +55,7 @@ def windowed_block(
     return EncoderBlock(channels, heads, support=Blocks(sizes, moved), **options)
 
 
+@typed
 @row("Ready-made layers", "2004.05150", "")
 def long_sequence_block(
     channels: int,

@@ -12,12 +12,14 @@ from ...errors import RefusedValue
 from ...families import Family
 from ...families.linear_attention import LinearAttention
 from ...graph.checks import check_positive
+from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..checks import check_channels
 from ..outer_conv import OuterConv
 from .initial import as_glorot, as_packed, as_packed_values, as_values
 
 
+@typed
 @row("Ready-made layers", "1706.03762, section 3.2.2", "`torch.nn.MultiheadAttention`")
 def multi_head_attention(
     embed_dim: int,
@@ -78,6 +80,7 @@ def multi_head_attention(
     return layer
 
 
+@typed
 @row("Ready-made layers", "1810.00825", "")
 def set_pooling(
     in_channels: int,
@@ -114,6 +117,7 @@ def set_pooling(
     return multi_head_attention(out_channels, heads, dropout, **options)
 
 
+@typed
 @row("Ready-made layers", "2006.16236", "")
 def linear_attention(
     in_channels: int | tuple[int, int],

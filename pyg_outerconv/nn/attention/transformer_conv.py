@@ -11,6 +11,7 @@ from torch_geometric.nn.dense.linear import Linear
 from ...equations import row
 from ...errors import RefusedValue
 from ...families import Hops
+from ...signatures import typed
 from .graph_attention import GraphAttention
 from .initial import as_linear
 
@@ -46,6 +47,7 @@ class TransformerConv(GraphAttention):
         ValueError: an option is out of range.
     """
 
+    @typed
     def __init__(
         self,
         in_channels: int | tuple[int, int],

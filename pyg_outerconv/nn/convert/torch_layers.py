@@ -8,6 +8,7 @@ from torch import nn
 from torch_geometric.nn.conv import MessagePassing
 
 from ...errors import RefusedType
+from ...signatures import typed
 from ..attention.blocks import DecoderBlock, EncoderBlock
 from ..attention_conv import AttentionConv
 from ..grid_conv import GridConv
@@ -19,6 +20,7 @@ from .weights import require_plain, require_weights
 Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
 
 
+@typed
 @overload
 def from_torch(module: nn.MultiheadAttention, **supports: Any) -> AttentionConv: ...
 @overload

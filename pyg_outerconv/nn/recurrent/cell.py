@@ -11,6 +11,7 @@ from torch import Tensor
 from ...basis import Basis
 from ...errors import RefusedType, RefusedValue
 from ...families import Family, Mean, parse_family
+from ...signatures import typed
 from ..checks import aggregation, check_channels
 from ..outer_conv import OuterConv
 
@@ -152,6 +153,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {self.family})"
 
 
+@typed
 def unroll(
     cell: RecurrentCell[State],
     xs: Tensor,

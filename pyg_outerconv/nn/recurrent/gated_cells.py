@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from ...equations import row
 from ...errors import RefusedType, RefusedValue
 from ...families import Family
+from ...signatures import typed
 from ..checks import check_channels
 from .cell import RecurrentCell
 
@@ -66,6 +67,7 @@ class ConvGRUCell(RecurrentCell[Tensor]):
         TypeError, ValueError: see :class:`OuterConv`; and the state has another shape, or M ≠ N.
     """
 
+    @typed
     def __init__(
         self,
         in_channels: int,
@@ -153,6 +155,7 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
 
     first = "gates"
 
+    @typed
     def __init__(
         self,
         in_channels: int,

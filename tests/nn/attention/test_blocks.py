@@ -126,7 +126,7 @@ def test_attentions_of_a_block_can_share_keys_and_queries():
 def test_unknown_activations_are_refused():
     with pytest.raises(ValueError, match="relu"):
         EncoderBlock(CHANNELS, HEADS, activation="rel")
-    with pytest.raises(TypeError, match="an activation is a function"):
+    with pytest.raises(TypeError, match="activation has a type: expected text or a function"):
         EncoderBlock(CHANNELS, HEADS, activation=3)
 
 

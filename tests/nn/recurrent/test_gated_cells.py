@@ -462,7 +462,11 @@ def test_a_graph_without_edges_and_one_without_nodes():
 @pytest.mark.parametrize(
     ("call", "kind", "says"),
     [
-        (lambda: ConvGRUCell((3, 3), Q, "gcn"), TypeError, "one in_channels"),
+        (
+            lambda: ConvGRUCell((3, 3), Q, "gcn"),
+            TypeError,
+            "in_channels has a type",
+        ),
         (lambda: ConvGRUCell(P, -1, "gcn"), ValueError, "out_channels"),
         (lambda: ConvGRUCell(P, Q, 3), TypeError, "family"),
         (lambda: ConvGRUCell(P, Q, "gcn", aggr="median"), ValueError, "median"),
