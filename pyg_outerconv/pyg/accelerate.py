@@ -13,7 +13,7 @@ from torch.nn import Module
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn import MessagePassing
 
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedValue
 from ..signatures import typed
 from .equivalents import why_absent
 from .layer import MARK, OURS, THEIRS, WAITING, DropIn, become_pygs, in_place_of
@@ -115,8 +115,6 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
         TypeError: ``model`` is not a module.
         ValueError: ``verify`` without a sample; or results differ, and the model is as before.
     """
-    if not isinstance(model, Module):
-        raise RefusedType("a model is accelerated", "a torch.nn.Module", type(model).__name__)
     call = Sample(sample, named) if sample or named else None
     if verify and call is None:
         raise RefusedValue(
