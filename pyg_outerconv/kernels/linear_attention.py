@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .absent_pairs import over_all_pairs
 from .additive import additive
 from .sparsity import Sparsity
 from .spmm import spmm
+
+Within = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +162,8 @@ def scan(query: Tensor, key: Tensor, value: Tensor, chunks: Chunks, strict: bool
     products of C × C, and the state after the chunk before: O(n (C + D) V) work and
     O(n C + n/C · D V) numbers held, forwards and backwards. States are added up by doubling, so
     that rounding errors grow with log n. All operations are torch's, which gives derivatives of any
-    order.
+    order. Where numbers are not finite, or cannot be looked at, a chunk is cut into halves instead,
+    as in :func:`scan_exponentials`, so that no later source is multiplied by 0.
 
     Args:
         query: (N, R, D).
@@ -169,12 +175,58 @@ def scan(query: Tensor, key: Tensor, value: Tensor, chunks: Chunks, strict: bool
     Returns:
         (N, R, V); zeros for targets without sources.
     """
-    key, value = (chunks.split(part, chunks.source) for part in (key, value))
-    split_query = chunks.split(query, chunks.target)
-    before = running(states(key, value), chunks.block)
-    score = (split_query @ key.transpose(-2, -1)).tril(-1 if strict else 0)
-    out = score @ value + split_query @ before
-    return chunks.join(out, chunks.target, query.size(0))
+
+    def run(within: Within, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        key, value = (chunks.split(part, chunks.source) for part in (key, value))
+        asked = chunks.split(query, chunks.target)
+        before = running(states(key, value), chunks.block)
+        return chunks.join(
+            within(asked, key, value, strict) + asked @ before, chunks.target, query.size(0)
+        )
+
+    operands = query, key, value
+    return over_all_pairs(partial(run, _masked), partial(run, _halved), *operands)
+
+
+def _masked(query: Tensor, key: Tensor, value: Tensor, strict: bool) -> Tensor:
+    """The sums over the own chunk of finite operands (chunks, R, C, ...), by a masked product."""
+    return (query @ key.transpose(-2, -1)).tril(-1 if strict else 0) @ value
+
+
+def _halved(query: Tensor, key: Tensor, value: Tensor, strict: bool) -> Tensor:
+    """The same sums, without a product of a target and a later source."""
+    count = query.size(2)
+    padded = 1 << (count - 1).bit_length()
+    query, key, value = (F.pad(x, (0, 0, 0, padded - count)) for x in (query, key, value))
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return (query @ key.transpose(-2, -1)) @ value
+
+    out = _second_halves(attend, query, key, value)
+    if not strict:
+        out = out + (query * key).sum(-1, keepdim=True) * value
+    return out[:, :, :count]
+
+
+def _second_halves(attend: Callable[..., Tensor], query: Tensor, *sources: Tensor) -> Tensor:
+    """Σ ``attend(query of second halves, *sources of first halves)`` over runs of 2, 4, … places.
+
+    Args:
+        attend: from (chunks, R, runs, half, D) and the sources likewise to (chunks, R, runs, half,
+            V).
+        query: (chunks, R, C, D), where C is a power of two.
+        sources: (chunks, R, C, ...) each; the last one has V channels.
+
+    Returns:
+        (chunks, R, C, V); zeros for the first place.
+    """
+    half, out = 1, torch.zeros_like(sources[-1])
+    while half < query.size(2):
+        first = (x.unflatten(2, (-1, 2, half))[:, :, :, 0] for x in sources)
+        second = attend(query.unflatten(2, (-1, 2, half))[:, :, :, 1], *first)
+        out = out + torch.stack([torch.zeros_like(second), second], 3).flatten(2, 4)
+        half *= 2
+    return out
 
 
 def scan_exponentials(
@@ -210,23 +262,15 @@ def scan_exponentials(
     out = (shifted + earlier.unsqueeze(2)).exp() @ running(state, chunks.block, last)
     if not strict:
         out = out + (shifted + key).exp().sum(-1, keepdim=True) * value
-    half = 1
-    while half < chunks.size:
-        out = out + _attend_to_first_halves(shifted, key, value, peak, half)
-        half *= 2
+    out = out + _second_halves(_attend_up_to_peaks, shifted, key, peak, value)
     return chunks.join(out, chunks.target, query.size(0))
 
 
-def _attend_to_first_halves(
-    query: Tensor, key: Tensor, value: Tensor, peak: Tensor, half: int
-) -> Tensor:
-    """In runs of 2 · ``half`` places, the sums of the second half over the first; else zeros."""
-    keys, peaks, values = (x.unflatten(2, (-1, 2, half))[:, :, :, 0] for x in (key, peak, value))
-    queries = query.unflatten(2, (-1, 2, half))[:, :, :, 1]
-    middle = peaks[..., -1:, :]
-    score = (queries + middle).exp() @ (keys - finite(middle)).exp().transpose(-2, -1)
-    second = score @ values
-    return torch.stack([torch.zeros_like(second), second], 3).flatten(2, 4)
+def _attend_up_to_peaks(query: Tensor, key: Tensor, peak: Tensor, value: Tensor) -> Tensor:
+    """Sums of exponentials over the first halves, by factors of the largest key at their ends."""
+    middle = peak[..., -1:, :]
+    score = (query + middle).exp() @ (key - finite(middle)).exp().transpose(-2, -1)
+    return score @ value
 
 
 def running(state: Tensor, block: Tensor | None = None, peak: Tensor | None = None) -> Tensor:
@@ -263,7 +307,8 @@ def _earlier_state(
     if peak is None:
         return _masked_by_block(total[:-step], block, step, 0.0)
     growth = _masked_by_block(peak[:-step], block, step, -torch.inf) - finite(peak[step:])
-    return total[:-step] * growth.exp().unsqueeze(-1)
+    # Of another block, the product may be of 0 and NaN.
+    return _masked_by_block(total[:-step] * growth.exp().unsqueeze(-1), block, step, 0.0)
 
 
 def _masked_by_block(earlier: Tensor, block: Tensor | None, step: int, fill: float) -> Tensor:

@@ -16,6 +16,7 @@ from pyg_outerconv.kernels import (
     use_backend,
 )
 from pyg_outerconv.kernels.absent_pairs import are_finite
+from pyg_outerconv.kernels.linear_attention import Chunks, scan, scan_exponentials
 from pyg_outerconv.testing import assert_near, assert_seen_alone
 
 NODES, HEADS = 7, 2
@@ -82,6 +83,21 @@ WAYS = {
 }
 
 
+# Causal sums over one sequence in chunks of some size, and over two of them.
+SEQUENCE = torch.tensor([0, 0, 0, 1, 1, 1, 1])
+OWN_PLACES = torch.tensor([0, 1, 2, 4, 5, 6, 7])
+SEQUENCES = {
+    **{f"chunks of {c}": (Chunks(c, -(-NODES // c)), EVERY) for c in (1, 2, 4, 8)},
+    **{
+        f"two sequences in chunks of {c}": (
+            Chunks(c, 8 // c, torch.arange(8 // c) // (4 // c), 2, OWN_PLACES, OWN_PLACES),
+            SEQUENCE.unsqueeze(1) == SEQUENCE,
+        )
+        for c in (1, 4)
+    },
+}
+
+
 def operands(dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     shapes = (NODES, HEADS, 3), (NODES, HEADS, 3), (NODES, HEADS, 2)
@@ -115,6 +131,37 @@ def assert_attends(function, visible, number, dtype):
     ):
         backward = arrives and x is value
         assert_seen_alone(run, x, seen, number, arrives, backward)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["inclusive", "strict"])
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("name", [*SEQUENCES, "chunks of 5"])
+@pytest.mark.parametrize("run", [scan, scan_exponentials])
+def test_sums_over_what_comes_before(run, name, number, strict):
+    if run is scan_exponentials and name == "chunks of 5":
+        return  # exponentials halve their chunks
+    chunks, together = SEQUENCES.get(name) or (Chunks(5, 2), EVERY)
+    visible = together & (AHEAD < 0 if strict else AHEAD <= 0)
+    query, key, value = operands()
+    value = value[..., :1].expand(-1, -1, 2)
+    own = torch.eye(NODES, dtype=torch.bool)
+    for of_one, x, seen, arrives in (
+        (lambda q: run(q, key, value, chunks, strict), query, own, False),
+        (lambda k: run(query, k, value, chunks, strict), key, visible.t(), number != number),
+        (lambda v: run(query, key, v, chunks, strict), value, visible.t(), True),
+    ):
+        assert_seen_alone(of_one, x, seen, number, arrives, arrives and x is value)
+
+
+def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
+    query, key, value = operands()
+    for chunks, together in SEQUENCES.values():
+        unseen = ~(together & (AHEAD <= 0))[:, 3]
+        expected = scan(query, key, value, chunks)
+        broken = value.index_fill(0, torch.tensor(3), nan)[None]
+        found = torch.vmap(lambda v, chunks=chunks: scan(query, key, v, chunks))(broken)[0]
+        assert found[~unseen].isnan().all()
+        assert_near(found[unseen], expected[unseen])
 
 
 @pytest.mark.parametrize("way", WAYS)
