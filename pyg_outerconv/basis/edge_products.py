@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..kernels.edge_lists import first_of_best
 from .edges import EdgeBasis
 from .pattern import Pattern
 from .unsorted import INT64_LIMIT
@@ -86,12 +87,12 @@ def merge_parallel(
         ends, end = end.unique(return_inverse=True)
         rows = max(sources.numel(), 1)
     unique, group = (end * rows + source).unique(return_inverse=True)
-    compares = aggr in ("max", "min")
-    merged = value.new_zeros(unique.numel()).scatter_reduce(
-        0, group, value.detach() if compares else value, REDUCTIONS[aggr], include_self=False
-    )
-    if compares:
-        merged = value.gather(0, _first_equal(value.detach(), group, merged))
+    if aggr in ("max", "min"):
+        merged = value.gather(0, first_of_best(value, group, unique.numel(), aggr))
+    else:
+        merged = value.new_zeros(unique.numel()).scatter_reduce(
+            0, group, value, REDUCTIONS[aggr], include_self=False
+        )
     source, end = unique % rows, unique // rows
     if sources is not None and ends is not None:
         source, end = sources[source], ends[end]
@@ -99,14 +100,6 @@ def merge_parallel(
         torch.stack([source, end // kinds]), end % kinds, size=size, num_labels=num_labels
     )
     return EdgeBasis(pattern, pattern.sort_values(merged))
-
-
-def _first_equal(value: Tensor, group: Tensor, best: Tensor) -> Tensor:
-    """The place of the first value (E,) of each group that equals the best of its group."""
-    own, place = best.gather(0, group), torch.arange(group.numel(), device=group.device)
-    behind = place.new_full((), group.numel())
-    place = torch.where((value == own) | value.isnan(), place, behind)
-    return behind.expand_as(best).scatter_reduce(0, group, place, "amin")
 
 
 def identity_edges(

@@ -203,6 +203,31 @@ def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = F
     return torch.from_numpy(found)
 
 
+def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
+    """The place of the first of the largest, or least, numbers of each row; E for an empty row.
+
+    NaN wins over every number.
+
+    Args:
+        x: (E, *).
+        index: (E,) int64, the row of each number, in [0, ``rows``).
+        rows: R.
+        aggr: 'max' or 'min'.
+
+    Returns:
+        (R, *) int64.
+    """
+    with torch.no_grad():
+        ones = (1,) * (x.dim() - 1)
+        to = index.view(-1, *ones).expand_as(x)
+        best = x.new_zeros(rows, *x.shape[1:])
+        best = best.scatter_reduce(0, to, x, f"a{aggr}", include_self=False)
+        place = torch.arange(x.size(0), device=x.device).view(-1, *ones)
+        place = torch.where((x == best.gather(0, to)) | x.isnan(), place, x.size(0))
+        none = torch.full_like(best, x.size(0), dtype=place.dtype)
+        return none.scatter_reduce(0, to, place, "amin")
+
+
 def gathered(numbers: Tensor, index: Tensor) -> Tensor:
     """``numbers[index]``, (E,), for numbers (R,) without gradients."""
     if not can_read(index) or index.numel() > SHORT:

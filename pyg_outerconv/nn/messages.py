@@ -21,6 +21,7 @@ from ..contract.orders.polynomials import sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR
 from ..errors import RefusedValue
 from ..graph import Features
+from ..kernels.edge_lists import first_of_best
 from ..theta import ThetaValue
 from .call import nodes_first
 from .checks import COMPARISONS
@@ -220,15 +221,6 @@ class FirstOfEqual(Aggregation):
         rows = dim_size if dim_size is not None else int(index.max()) + 1 if index.numel() else 0
         if not x.size(0):
             return (x.new_zeros(rows, *x.shape[1:]) + x.sum(0)).movedim(0, dim)
-        to = index.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
-        with torch.no_grad():
-            zeros = x.new_zeros(rows, *x.shape[1:])
-            best = zeros.scatter_reduce(0, to, x, f"a{self.aggr}", include_self=False)
-            wins = (x == best.gather(0, to)) | x.isnan()
-            place = torch.arange(len(x), device=x.device).view(-1, *(1,) * (x.dim() - 1))
-            place = torch.where(wins, place, len(x))
-            none = torch.full_like(best, len(x), dtype=place.dtype)
-            first = none.scatter_reduce(0, to, place, "amin")
-            found = first < len(x)
-        out = torch.where(found, x.gather(0, first.clamp(max=len(x) - 1)), 0.0)
+        first = first_of_best(x, index, rows, self.aggr)
+        out = torch.where(first < len(x), x.gather(0, first.clamp(max=len(x) - 1)), 0.0)
         return out.movedim(0, dim)
