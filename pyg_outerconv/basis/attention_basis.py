@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..kernels import Sparsity, attend, sddmm
+from ..kernels import Sparsity, attend, sddmm, spmm
+from ..kernels.absent_pairs import are_finite, can_look, over_all_pairs
+from ..kernels.attend import kept_entries
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
 from ..memo import cached_property
@@ -251,16 +253,43 @@ class AttentionBasis(Basis):
 
     def times(self, x: Tensor) -> Tensor:
         """The result of :meth:`attend` for any f, by a value for each edge and head."""
-        found = self._exact.times(x)
+        bias = self.edge_bias(tuple(x.shape[1:-2]))
+        if bias is None or not can_look(self.query, self.key, x, bias) or are_finite(bias):
+            found = self._exact.times(x)
+        else:
+            found = over_all_pairs(
+                lambda q, k, x, b: self._exact.times(x),
+                self._kept,
+                self.query,
+                self.key,
+                x,
+                bias=bias,
+            )
         return found.to(torch.promote_types(self.dtype, x.dtype))
 
-    def with_batch(self, batch: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def _kept(self, query: Tensor, key: Tensor, x: Tensor, bias: Tensor) -> Tensor:
+        """The sums of :meth:`times`, without edges whose bias (E, B·H/L) is -inf."""
+        batch, matrix = tuple(x.shape[1:-2]), self.pattern.by_both
+        ends = (exact(part) for part in (*self.with_batch(batch, query, key), x))
+        query, key, x = (by_label(part, self.num_labels) for part in same_dtype(*ends))
+        outs = []
+        for head in range(bias.size(1)):
+            one = slice(head, head + 1)
+            entries, own = kept_entries(matrix, bias[:, one])
+            score = sddmm(entries, query[:, one] * self.factor, key[:, one]) + own.to(query.dtype)
+            outs.append(spmm(entries, self.normalise(entries, score), x[:, one]))
+        return by_head(torch.cat(outs, 1), self.num_labels, self.num_bases, batch)
+
+    def with_batch(
+        self, batch: tuple[int, ...], query: Tensor | None = None, key: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Queries and keys expanded to the batch of X, (N, *batch, H, D) and (M, *batch, H, D)."""
+        query, key = self.query if query is None else query, self.key if key is None else key
         if self.batch == batch:
-            return self.query, self.key
+            return query, key
         ones = (1,) * len(batch)
         both = []
-        for part in (self.query, self.key):
+        for part in (query, key):
             wide = part.view(part.size(0), *ones, *part.shape[-2:])
             both.append(wide.expand(part.size(0), *batch, *part.shape[-2:]))
         return both[0], both[1]

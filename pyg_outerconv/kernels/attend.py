@@ -128,15 +128,21 @@ def attend_kept(
         return _with_dropout(sparsity, query, key, value, None, scale, dropout_p)
     outs = []
     for head in range(query.size(1)):
-        own, one = bias[:, head : head + 1], slice(head, head + 1)
-        kept = (own != -torch.inf).view(-1)
-        count = F.pad(kept.cumsum(0), (1, 0))  # the entries that are kept before each
-        place = kept.nonzero().view(-1)
-        ptr = count.index_select(0, sparsity.rowptr).to(sparsity.rowptr.dtype)
-        entries = known_rows(ptr, sparsity.col.index_select(0, place), sparsity.shape[1])
-        ends = query[:, one], key[:, one], value[:, one], own.index_select(0, place)
+        one = slice(head, head + 1)
+        entries, own = kept_entries(sparsity, bias[:, one])
+        ends = query[:, one], key[:, one], value[:, one], own
         outs.append(_with_dropout(entries, *ends, scale, dropout_p))
     return torch.cat(outs, 1)
+
+
+def kept_entries(sparsity: Sparsity, bias: Tensor) -> tuple[Sparsity, Tensor]:
+    """The entries whose bias (E, 1) is not -inf, and that bias."""
+    kept = (bias != -torch.inf).view(-1)
+    count = F.pad(kept.cumsum(0), (1, 0))  # the entries that are kept before each
+    place = kept.nonzero().view(-1)
+    ptr = count.index_select(0, sparsity.rowptr).to(sparsity.rowptr.dtype)
+    col = sparsity.col.index_select(0, place)
+    return known_rows(ptr, col, sparsity.shape[1]), bias.index_select(0, place)
 
 
 def _with_dropout(

@@ -6,10 +6,13 @@ from math import inf, nan
 
 import pytest
 import torch
+from attention_bases import SHARES, pattern_of
 from cases import ALL_PAIRS, CELLS, STRUCTURES, over, structure_for
 from contractions import random_edges
 
+from pyg_outerconv.attention import NORMALISERS
 from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import (
     Chebyshev,
@@ -26,7 +29,13 @@ from pyg_outerconv.families import (
     Walk,
 )
 from pyg_outerconv.kernels import use_backend
-from pyg_outerconv.testing import assert_edges_alone_carry, assert_near, dense_contraction
+from pyg_outerconv.testing import (
+    assert_edges_alone_carry,
+    assert_near,
+    assert_seen_alone,
+    dense_contraction,
+)
+from pyg_outerconv.testing.basis_laws import legal_orders
 from pyg_outerconv.theta import Theta
 
 SELECTIONS = [
@@ -146,3 +155,40 @@ def test_large_numbers_whose_squares_overflow_are_no_infinity():
     basis, theta = half_filled(8), positive(1, 1, 2, 3)
     x = 1e200 * positive(8, 2)
     assert_near(contract(basis, x, theta, "dense"), dense_contraction(basis, x, theta))
+
+
+def seen_by_heads(pattern, bias):
+    """(M, N) whether some head has an edge whose bias is not -inf."""
+    there = (bias > -inf).flatten(1).any(1)
+    seen = torch.zeros(pattern.size, dtype=torch.bool)
+    return seen.index_put((pattern.source.long(), pattern.target.long()), there, accumulate=True)
+
+
+@pytest.mark.slow(cases=6)
+@pytest.mark.parametrize(("batch", "number"), [((), nan), ((2,), inf)], ids=str)
+@pytest.mark.parametrize(("labels", "heads"), SHARES)
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_a_bias_of_minus_infinity_says_that_there_is_no_edge(name, labels, heads, batch, number):
+    """By every order of attention and of heads, for values, keys and queries."""
+    pattern = pattern_of("multi-edge", labels)
+    (sources, targets), shared = pattern.size, heads // labels
+    query, key = positive(targets, *batch, heads, 2), positive(sources, *batch, heads, 2)
+    x, theta = positive(sources, *batch, 3), positive(heads, 1, 3, 2)
+    hidden = torch.rand(pattern.num_edges, *(1,) * len(batch), 1) < 0.5
+    bias = positive(pattern.num_edges, *batch, shared).masked_fill(hidden, -inf)
+    seen, own = seen_by_heads(pattern, bias), torch.eye(targets, dtype=torch.bool)
+
+    def basis(query=query, key=key):
+        normalise = NORMALISERS[name]()
+        return AttentionBasis(pattern.with_values(None), query, key, normalise, 0.7, bias)
+
+    reasons = legal_orders(basis(), x, theta)
+    orders = [order for order in reasons if not reasons[order]]
+    assert {"heads_transform_first", "heads_propagate_first"} <= set(orders)
+    for order in (None, *orders):
+        for run, given, sees, arrives in (
+            (lambda x: contract(basis(), x, theta, order), x, seen, True),  # noqa: B023
+            (lambda k: contract(basis(key=k), x, theta, order), key, seen, False),  # noqa: B023
+            (lambda q: contract(basis(query=q), x, theta, order), query, own, False),  # noqa: B023
+        ):
+            assert_seen_alone(run, given, sees, number, arrives, arrives)
