@@ -82,15 +82,28 @@ class EluPlusOne(Exponential):
         return _within(x.detach(), 10.0)
 
 
-class Rectified(FeatureMap):
+class Rectified(Exponential):
     """φ(x) = max(x, 0); all weights of a query may be zero."""
 
     name = "relu"
     page = ("max(x, 0)", "")
+    overflows = False
+
+    def exponent(self, x: Tensor) -> Tensor:
+        """ln max(x, 0), -inf where x is not positive."""
+        log = x.clamp(min=torch.finfo(x.dtype).tiny).log()
+        return log.masked_fill(x <= 0, -torch.inf)
 
     def forward(self, x: Tensor) -> Tensor:
         """The features."""
         return x.relu()
+
+    def is_ordinary(self, x: Tensor) -> bool:
+        """Whether the largest feature of each row is seen to be 0, or from e^-20 to e^20."""
+        if not _can_bound(x):
+            return False
+        row = x.detach().amax(-1)
+        return _within(row.masked_fill(row <= 0, 1.0).log(), 20.0)
 
 
 class Unchanged(FeatureMap):
@@ -180,9 +193,12 @@ class PositiveRandom(Exponential):
 
 def _within(x: Tensor, bound: float) -> bool:
     """Whether no number exceeds a bound; False where they cannot be read, or are short."""
-    if not can_read(x) or x.dtype not in (torch.float32, torch.float64):
-        return False
-    return not x.numel() or max(-x.amin().item(), x.amax().item()) <= bound
+    return _can_bound(x) and (not x.numel() or max(-x.amin().item(), x.amax().item()) <= bound)
+
+
+def _can_bound(x: Tensor) -> bool:
+    """Whether numbers can be read and have the range in which bounds are set."""
+    return can_read(x) and x.dtype in (torch.float32, torch.float64)
 
 
 def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:

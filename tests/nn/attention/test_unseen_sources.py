@@ -187,6 +187,18 @@ def test_exponentials_in_shorter_types_are_those_of_float64(name, support, dtype
             assert_near(actual.double(), reference, 40 * eps, at_least=(1.0 + abs(offset)) ** 2)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-18, 1.0, 1e18])
+@pytest.mark.parametrize("support", OF_MAPS)
+def test_relu_of_features_of_any_size_in_float32_is_that_of_float64(support, size):
+    conv = layer_of_map("relu", support)
+    x = (size * torch.randn(9, P)).requires_grad_()
+    same, wide = x.detach().double().requires_grad_(), copy.deepcopy(conv).double()
+    wide.family.score.phi = torch.nn.ReLU()  # of which no logarithm is known
+    found, wanted = derivatives(conv(x, None), [x], 1), derivatives(wide(same, None), [same], 1)
+    for actual, reference, least in zip(found, wanted, (size, 1.0), strict=True):
+        assert_near(actual.double(), reference, 1e-5, at_least=least)
+
+
 def test_edges_of_a_causal_basis_are_in_range_too():
     score = FeatureMapped(HEADS, D, P, "exp").double()
     conv = AttentionConv(P, Q, HEADS, Causal(), score=score, normalise="l1").double()
