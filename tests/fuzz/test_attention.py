@@ -54,8 +54,6 @@ SCORES = [
     "feature-map(feature_map='elu+1')",
     "feature-map(feature_map='exp')",
 ]
-# A median of all sources, and causal sums of products of features, which carry NaN to all.
-SPREADS = ("gaussian-distance", "feature-map")
 THETAS = ["shared", "basis-decomposed(num_bases=2)", "low-rank(rank=1)"]
 
 
@@ -197,7 +195,7 @@ def draw_layer(rng, channels, support, heads, scores=SCORES):
     return conv, f"AttentionConv({channels}, {2 * heads}, {options})"
 
 
-def assert_nan_is_seen_alone(rng, conv, ends, edge_index, seen):
+def assert_nan_is_seen_alone(rng, conv, ends, edge_index, seen, mask):
     """NaN of a node reaches the targets that see it and itself, a gradient what its target sees."""
     x, q, is_pair = ends
     node, reached = rng.randrange(seen.size(0)), rng.randrange(seen.size(1))
@@ -206,7 +204,7 @@ def assert_nan_is_seen_alone(rng, conv, ends, edge_index, seen):
         return ~x.isfinite().movedim(-2, 0).flatten(1).all(1)
 
     def run(x):
-        return conv((x, q) if is_pair else x, edge_index)
+        return conv((x, q) if is_pair else x, edge_index, source_mask=mask)
 
     asks = torch.zeros(seen.size(1), dtype=torch.bool)
     if not is_pair:  # a node that is NaN asks with NaN, whatever it sees
@@ -269,10 +267,12 @@ def draw_and_compare(seed):
     try:
         assert_near(out, expected, at_least=1.0)
         assert_same_gradients(out, expected, wanted, 1e-9)
-        if mask is None and conv.family.score.name not in SPREADS and out.numel():
+        if out.numel():
             seen = torch.zeros(m, n, dtype=torch.bool)
             seen[edges[1], edges[2]] = True
-            assert_nan_is_seen_alone(rng, conv, (x, q, is_pair), edge_index, seen)
+            if present is not None:
+                seen &= present.flatten(1).all(1).unsqueeze(1)
+            assert_nan_is_seen_alone(rng, conv, (x, q, is_pair), edge_index, seen, mask)
     except AssertionError as error:
         raise AssertionError(f"{told}: {error}") from error
 
