@@ -1,7 +1,6 @@
 """Structures that a basis is built from, sparse features, positions, and readers of graphs."""
 
-from ..registry import import_files
-from . import sparse_functions
+from . import sparse_rules as sparse_rules
 from .assignment import Assignment
 from .cells import Cells
 from .edge_list import EdgeList, edge_list
@@ -9,8 +8,7 @@ from .images import flatten_grid, fold, unflatten_grid, unfold
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .node_set import NodeSet
 from .positions import places_within, positions_of, relative_positions
-from .sparse_features import SparseFeatures
-from .sparse_functions.table import BecameDense
+from .sparse_features import BecameDense, SparseFeatures
 from .sparse_matrix import Features, SparseMatrix
 from .structure import Structure
 
@@ -37,5 +35,3 @@ __all__ = [
     "unflatten_grid",
     "unfold",
 ]
-
-import_files(sparse_functions.__name__, sparse_functions.__path__)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -10,41 +12,46 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.utils._python_dispatch import _len_torch_dispatch_stack
+from torch.overrides import resolve_name
+from torch.utils._python_dispatch import _disable_current_modes, _len_torch_dispatch_stack
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity
-from ..kernels.sparsity import known_sparsity
-from .sparse_functions.table import (
-    OF_THE_SHELL,
-    RULES,
-    name_of,
-    refuse_write,
-    say_dense,
-    writes,
-)
-from .sparse_matrix import SparseMatrix
-from .sparse_patterns import (
-    checked_rows,
-    mark_canonical,
-    pattern_of,
-    place_of_each,
-    settle,
-)
-from .torch_sparse import read_sparse
+from ..kernels.edge_lists import transposed_rows
+from ..kernels.sparsity import BY_COLUMN, known_sparsity
+from .sparse_matrix import SparseMatrix, checked_rows, pattern_of, read_sparse
+
+RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What computes a function of torch, see ``sparse_rules``: called with it and its arguments, a rule
+returns NotImplemented where the result would not be sparse."""
 
 _INNER = ("rowptr", "col", "colptr", "row", "perm", "value")
+
+
+class BecameDense(UserWarning):
+    """A function has no sparse rule, so that it runs on a dense copy of sparse features.
+
+    Given once for each function. Filter it as any warning:
+    ``warnings.simplefilter("ignore", BecameDense)``.
+    """
+
+
+def _of_pattern(name: str) -> Any:
+    """The tensor of the pattern of this name, which a compiler takes apart."""
+    return property(lambda x: getattr(x.sparsity, name), doc=f"``{name}`` of the pattern.")
 
 
 class SparseFeatures(Tensor):
     """X (M, P) of E stored entries that behaves as the dense tensor of the same numbers.
 
     It is a ``torch.Tensor`` of strided layout without a storage, so that PyG's loaders, transforms
-    and layers take it for features. Dropout, functions with f(0) = 0, scaling of rows, columns and
-    entries, selection and concatenation of rows and columns, sums, and products with dense matrices
-    work on the stored entries alone. Any other function runs on a dense copy and says so once
-    (:class:`.BecameDense`); one that would write to such a copy is refused.
+    and layers take it for features. Functions with f(0) = 0, scaling by numbers, rows, columns and
+    dense matrices, dropout, selection and concatenation of rows and columns, the transpose, sums,
+    means, ``F.normalize``, products with dense matrices, and copies in other types and on other
+    devices work on the stored entries alone (``sparse_rules`` has the table). Any other function
+    runs on a dense copy and says so once (:class:`.BecameDense`); one that would write to such a
+    copy is refused.
 
     Gradients flow to ``value`` where it requires them, that is to the stored entries only:
     ``x.requires_grad``, ``x.grad`` and ``torch.autograd.grad(y, x)`` are those of ``value``. Zeros
@@ -55,7 +62,7 @@ class SparseFeatures(Tensor):
     with other values (dropout) nothing is sorted or checked again.
 
     Args:
-        sparsity: the pattern; entries of a row are sorted by column.
+        sparsity: the pattern; columns of a row are sorted, and repeated entries are added up.
         value: (E,) floating point, in row order; may require gradients.
 
     Raises:
@@ -66,14 +73,12 @@ class SparseFeatures(Tensor):
     matrix: SparseMatrix
     is_copy: bool
     """Whether a dense tensor in its place would be a view of another, and share its memory."""
-    is_unfilled: bool
-    """Whether it was allocated for the result of a function with ``out=``."""
     is_argument: bool
     """Whether it stands for an argument of a function that is being compiled."""
 
     @staticmethod
     def __new__(cls, sparsity: Sparsity, value: Tensor) -> SparseFeatures:
-        return features_of(SparseMatrix(sparsity, value))
+        return features_of(SparseMatrix(sparsity, value).merged())
 
     @staticmethod
     def of(x: Tensor) -> SparseFeatures:
@@ -92,8 +97,8 @@ class SparseFeatures(Tensor):
             return x
         if x.layout is torch.strided:
             return features_of(_non_zeros(x))
-        found = read_sparse(x)
-        return features_of(found.with_values(found.value.clone()))
+        matrix = read_sparse(x)
+        return features_of(matrix.with_values(matrix.value.clone()).merged())
 
     # The entries ----------------------------------------------------------------------------------
 
@@ -122,55 +127,28 @@ class SparseFeatures(Tensor):
         """The same pattern with other values (E,), in row order."""
         return features_of(self.matrix.with_values(value))
 
-    def times(self, weight: Tensor) -> Tensor:
-        """X W for W (P, Q): (M, Q)."""
-        return self.matrix.times(weight)
-
-    def transform(self, theta: Tensor) -> Tensor:
-        """X Θ_k for every label of Θ (K, G, P/G, Q/G): (M, K, Q), in one sparse product."""
-        return self.matrix.transform(theta)
-
     # Tensors that a compiler takes apart ----------------------------------------------------------
 
-    @property
-    def rowptr(self) -> Tensor:
-        """(M + 1,) the entries of row m are ``rowptr[m]:rowptr[m + 1]``."""
-        return self.sparsity.rowptr
+    rowptr, col = _of_pattern("rowptr"), _of_pattern("col")
+    colptr, row, perm = _of_pattern("colptr"), _of_pattern("row"), _of_pattern("perm")
 
-    @property
-    def col(self) -> Tensor:
-        """(E,) the column of each entry, in row order."""
-        return self.sparsity.col
-
-    @property
-    def colptr(self) -> Tensor:
-        """(P + 1,) as ``rowptr``, by column."""
-        return self.sparsity.colptr
-
-    @property
-    def row(self) -> Tensor:
-        """(E,) the row of each entry, in column order."""
-        return self.sparsity.row
-
-    @property
-    def perm(self) -> Tensor:
-        """(E,) the position, in row order, of each entry in column order."""
-        return self.sparsity.perm
-
-    def __tensor_flatten__(self) -> tuple[list[str], tuple[bool, bool]]:
-        known = settle(self.sparsity), self.is_copy
+    def __tensor_flatten__(self) -> tuple[list[str], bool]:
         learns = self.value.requires_grad and torch.is_grad_enabled()
         if learns and isinstance(self.value, FunctionalTensor):  # the result of a compiled graph
             raise _no_gradients("results of a compiled function")
-        return list(_INNER), known
+        pattern = self.sparsity
+        if type(pattern.col) is Tensor and "perm" not in vars(pattern):
+            with _disable_current_modes():  # those in which a compiler traces
+                by_column = transposed_rows(pattern.rowptr, pattern.col, pattern.shape[1])
+            vars(pattern).update(zip(BY_COLUMN, by_column, strict=True))
+        return list(_INNER), self.is_copy
 
     @staticmethod
     def __tensor_unflatten__(
-        inner: dict[str, Tensor], context: tuple[bool, bool], size: Any, stride: Any
+        inner: dict[str, Tensor], is_copy: bool, size: Any, stride: Any
     ) -> SparseFeatures:
         *pattern, value = [inner[name] for name in _INNER]
-        sparsity = mark_canonical(known_sparsity(*pattern), context[0])
-        out = features_of(SparseMatrix(sparsity, value), is_copy=context[1])
+        out = features_of(SparseMatrix(known_sparsity(*pattern), value), is_copy=is_copy)
         out.is_argument = isinstance(value, FakeTensor)
         return out
 
@@ -185,17 +163,12 @@ class SparseFeatures(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        rule, is_attribute = RULES.get(func), getattr(func, "__name__", "") == "__get__"
-        if rule is None and (func in OF_THE_SHELL or is_attribute):
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        if _len_torch_dispatch_stack():
+        is_attribute = getattr(func, "__name__", "") == "__get__"
+        rule = RULES.get(func, of_shell if is_attribute else _on_dense)
+        if rule is not of_shell and _len_torch_dispatch_stack():
             _check_arguments(func, args, kwargs)
-        if rule is not None:
-            out = rule(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-        return on_dense(func, args, kwargs)
+        out = rule(func, *args, **kwargs)
+        return _on_dense(func, *args, **kwargs) if out is NotImplemented else out
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -206,10 +179,11 @@ class SparseFeatures(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         # Reached from within torch's own code alone, below autograd, which knows no values.
-        if func in _SAME:
-            return _SAME[func](args[0])
-        found = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, SparseFeatures)]
-        if torch.is_grad_enabled() and any(x.value.requires_grad for x in found):
+        kwargs = kwargs or {}
+        if func in RULES:
+            return RULES[func](func, *args, **kwargs)
+        learns = any(x.value.requires_grad for x in sparse_in((args, kwargs)))
+        if learns and torch.is_grad_enabled():
             raise RefusedType(
                 f"{func} is called below autograd, and gradients would not reach sparse features",
                 "x.to_dense(), or x.detach()",
@@ -217,7 +191,11 @@ class SparseFeatures(Tensor):
             )
         if func._schema.is_mutable and any(isinstance(x, SparseFeatures) for x in args[:1]):
             raise refuse_write(str(func))
-        return on_dense(func, args, kwargs or {})
+        return _on_dense(func, *args, **kwargs)
+
+    def untyped_storage(self) -> NoStorage:
+        """No bytes: the entries are in tensors of their own."""
+        return NoStorage()
 
     # Copies, and what is written to files ---------------------------------------------------------
 
@@ -241,9 +219,6 @@ class SparseFeatures(Tensor):
             f"device={str(self.value.device)!r}{learns})"
         )
 
-    def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
-
 
 def features_of(matrix: SparseMatrix, *, is_copy: bool = False) -> SparseFeatures:
     """The tensor of these entries."""
@@ -251,7 +226,7 @@ def features_of(matrix: SparseMatrix, *, is_copy: bool = False) -> SparseFeature
         SparseFeatures, matrix.sparsity.shape, dtype=matrix.dtype, device=matrix.device
     )
     out.matrix, out.is_copy = matrix, is_copy
-    out.is_unfilled = out.is_argument = False
+    out.is_argument = False
     return out
 
 
@@ -269,39 +244,109 @@ def as_matrix(x: Any) -> Any:
     return x.matrix
 
 
-def dense_of(x: SparseFeatures) -> Tensor:
-    """X as a dense tensor (M, P), in memory of its own."""
-    rows, columns = x.sparsity.shape
-    flat = x.value.new_zeros(rows * columns).index_add(0, place_of_each(x.sparsity), x.value)
-    return flat.view(rows, columns)
+def sparse_in(tree: Any) -> list[SparseFeatures]:
+    """All sparse features in arguments."""
+    return [x for x in tree_flatten(tree)[0] if isinstance(x, SparseFeatures)]
 
 
-def on_dense(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+def replaced(tree: Any, by: Callable[[SparseFeatures], Any]) -> Any:
+    """Arguments with something in the place of each of their sparse features."""
+    return tree_map_only(SparseFeatures, by, tree)
+
+
+def of_values(tree: Any) -> Any:
+    """Arguments with the values in the place of each of their sparse features."""
+    return replaced(tree, lambda x: x.value)
+
+
+# Functions without a rule -------------------------------------------------------------------------
+
+_said: set[str] = set()
+
+
+def of_shell(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of size, type or place, which torch answers without numbers."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
+
+
+def _on_dense(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The function of dense copies of all sparse features among the arguments, with a warning.
 
     Raises:
         TypeError: the function would write to such a copy.
     """
-    leaves = tree_flatten((args, kwargs))[0]
-    found = [x for x in leaves if isinstance(x, SparseFeatures)]
-    name = name_of(func)
-    first = [x for x in tree_flatten(args[:1])[0] if isinstance(x, SparseFeatures)]
-    outs = [x for x in tree_flatten(kwargs.get("out"))[0] if isinstance(x, SparseFeatures)]
-    if outs or (first and writes(func, args, kwargs)):
+    name = resolve_name(func) or getattr(func, "__name__", repr(func))
+    if sparse_in(kwargs.get("out")) or (sparse_in(args[:1]) and writes(func, kwargs)):
         raise refuse_write(name)
-    say_dense(name, found[0].sparsity.shape, found[0].value.dtype)
-    known = {id(x): dense_of(x) for x in found}
-    args, kwargs = tree_map_only(SparseFeatures, lambda x: known[id(x)], (args, kwargs))
+    if isinstance(kwargs.get("out"), Reserved):
+        kwargs = {**kwargs, "out": None}
+    copies = {id(x): x.matrix.dense() for x in sparse_in((args, kwargs))}
+    if name not in _said:
+        _said.add(name)
+        first = next(iter(copies.values()))
+        rows, columns = first.shape
+        warnings.warn(
+            f"{name} has no rule for sparse features and runs on a dense copy of "
+            f"{rows} x {columns} ({first.nbytes / 2**20:.3g} MiB)",
+            BecameDense,
+            stacklevel=3,
+        )
+    args, kwargs = replaced((args, kwargs), lambda x: copies[id(x)])
     return func(*args, **kwargs)
+
+
+def refuse_write(name: str, why: str = "it would write to a copy") -> RefusedType:
+    """The exception for a function that changes sparse features in place and cannot."""
+    return RefusedType(
+        f"{name} does not change sparse features in place, for {why}",
+        "the function that returns a new tensor, or x.to_dense() first",
+        "SparseFeatures",
+    )
+
+
+_AUGMENTED = "add|sub|mul|div|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift"
+_IN_PLACE = re.compile(rf"__i({_AUGMENTED})__|__(setitem|set|delete)__|.*[^_]_")
+
+
+def writes(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a function would change its first argument in place."""
+    name = getattr(func, "__name__", "")
+    return bool(_IN_PLACE.fullmatch(name) or kwargs.get("inplace"))
+
+
+class Reserved(Tensor):
+    """A result that PyG's loaders allocate in a worker process, and pass as ``out=``.
+
+    It holds no numbers: how many entries a result has is not known before, so that its tensors are
+    shared when it is sent.
+    """
+
+    def resize_(self, *size: Any) -> Reserved:  # type: ignore[override]
+        """Itself."""
+        return self
+
+    view = resize_  # type: ignore[assignment]
+
+
+class NoStorage(torch.UntypedStorage):
+    """The storage of sparse features: of no bytes, whatever is allocated like it."""
+
+    @classmethod
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> Any:
+        return Tensor._make_subclass(Reserved, torch.empty(0))
+
+
+# Under a compiler ---------------------------------------------------------------------------------
 
 
 def _check_arguments(func: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Refuse arguments of a compiled graph whose values learn: it would not return gradients."""
     if func in _INERT or getattr(func, "__name__", "") in ("__get__", "__set__"):
         return
-    for x in tree_flatten((args, kwargs))[0]:
-        if isinstance(x, SparseFeatures) and x.is_argument and x.value.requires_grad:
-            raise _no_gradients(f"arguments of {name_of(func)} in a compiled graph")
+    for x in sparse_in((args, kwargs)):
+        if x.is_argument and x.value.requires_grad:
+            raise _no_gradients(f"arguments of {resolve_name(func)} in a compiled graph")
 
 
 def _no_gradients(where: str) -> RefusedValue:
@@ -310,6 +355,13 @@ def _no_gradients(where: str) -> RefusedValue:
         "values without gradients, x.with_values(value) inside, or a layer of this package",
         "values that require gradients",
     )
+
+
+# What a compiler itself calls on arguments, and what no gradient passes.
+_INERT = {torch.detach, Tensor.detach, Tensor.requires_grad_}
+
+
+# Made of other tensors ----------------------------------------------------------------------------
 
 
 def _non_zeros(x: Tensor) -> SparseMatrix:
@@ -324,24 +376,7 @@ def _non_zeros(x: Tensor) -> SparseMatrix:
 
 
 def _read_back(ptr: Tensor, column: Tensor, num_columns: int, value: Tensor) -> SparseFeatures:
-    return features_of(SparseMatrix(checked_rows(ptr, column, num_columns), value))
+    return SparseFeatures(checked_rows(ptr, column, num_columns), value)
 
-
-def _shared(x: SparseFeatures) -> SparseFeatures:
-    return features_of(x.matrix.with_values(x.value.detach()), is_copy=x.is_copy)
-
-
-def _cloned(x: SparseFeatures) -> SparseFeatures:
-    return features_of(x.matrix.with_values(x.value.clone()))
-
-
-_SAME = {
-    torch.ops.aten.detach.default: _shared,
-    torch.ops.aten.alias.default: _shared,
-    torch.ops.aten.clone.default: _cloned,
-}
-
-# What a compiler itself calls on arguments, and what no gradient passes.
-_INERT = {torch.detach, Tensor.detach, Tensor.requires_grad_, Tensor.untyped_storage}
 
 torch.serialization.add_safe_globals([SparseFeatures, _read_back])

@@ -1,16 +1,22 @@
-"""Sparse X in the core: a pattern and values, and their products with Θ."""
+"""Sparse X in the core: a pattern and values, its rows and columns, and its products with Θ."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
+from functools import partial
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..kernels import Sparsity, spmm
-from ..kernels.sparsity import known_sparsity
+from ..kernels.edge_lists import pointers, spread
+from ..kernels.index_checks import check_indices, check_integers, check_pointers, has_numbers
+from ..kernels.sparsity import known_rows, known_sparsity
+from ..memo import Memo
 from ..signatures import check_type
 from ..theta import autocast_pair
 
@@ -105,6 +111,64 @@ class SparseMatrix:
         """True: these are features, not indices of nodes."""
         return True
 
+    # Rows, columns and places ---------------------------------------------------------------------
+
+    def row_of_each(self) -> Tensor:
+        """(E,) the row of each entry, in row order."""
+        ptr = self.sparsity.rowptr
+        rows = torch.arange(ptr.numel() - 1, dtype=ptr.dtype, device=ptr.device)
+        return spread(rows, ptr, self.num_entries)
+
+    def place_of_each(self) -> Tensor:
+        """(E,) the place m · P + p of each entry in the dense matrix stored row by row, int64."""
+        return self.row_of_each().long() * self.size(1) + self.sparsity.col
+
+    def dense(self) -> Tensor:
+        """X (M, P), dense, in memory of its own."""
+        flat = self.value.new_zeros(self.size(0) * self.size(1))
+        return flat.index_add(0, self.place_of_each(), self.value).view(self.shape)
+
+    def merged(self) -> SparseMatrix:
+        """The matrix with sorted columns and without repeats, whose values are added up."""
+        if not has_numbers(self.sparsity.col):
+            return self
+        places = self.place_of_each()
+        if bool((places.diff() > 0).all()):
+            return self
+        place, index = torch.unique(places, return_inverse=True)
+        value = self.value.new_zeros(place.numel()).index_add(0, index, self.value)
+        return SparseMatrix(pattern_of(place, self.sparsity.shape), value)
+
+    def t(self) -> SparseMatrix:
+        """Xᵀ (P, M). Nothing is sorted a second time."""
+        pattern = self.sparsity
+        back = torch.empty_like(pattern.perm)
+        back[pattern.perm.long()] = torch.arange(back.numel(), dtype=back.dtype, device=back.device)
+        by_column = pattern.colptr, pattern.row, pattern.rowptr, pattern.col, back
+        value = self.value.index_select(0, pattern.perm)
+        return SparseMatrix(known_sparsity(*by_column), value)
+
+    def part(self, start: int, stop: int) -> SparseMatrix:
+        """The rows from ``start`` to ``stop``, whose values are a view."""
+        ptr = self.sparsity.rowptr[start : stop + 1]
+        entries = slice(int(ptr[0]), int(ptr[-1]))
+        pattern = known_rows(ptr - ptr[0], self.sparsity.col[entries], self.size(1))
+        return SparseMatrix(pattern, self.value[entries])
+
+    def rows(self, index: Tensor) -> SparseMatrix:
+        """The rows ``index`` (in range, in any order, with repeats)."""
+        start = self.sparsity.rowptr.index_select(0, index).long()
+        count = self.sparsity.rowptr.diff().index_select(0, index).long()
+        ptr = torch.zeros(index.numel() + 1, dtype=torch.int64, device=index.device)
+        torch.cumsum(count, 0, out=ptr[1:])
+        total = int(ptr[-1])
+        entry = torch.arange(total, device=index.device)
+        entry += torch.repeat_interleave(start - ptr[:-1], count, output_size=total)
+        dtype = index_dtype(index.numel(), self.size(1), total)
+        column = self.sparsity.col.index_select(0, entry).to(dtype)
+        pattern = known_rows(ptr.to(dtype), column, self.size(1))
+        return SparseMatrix(pattern, self.value.index_select(0, entry))
+
     # Products -------------------------------------------------------------------------------------
 
     def times(self, weight: Tensor) -> Tensor:
@@ -155,3 +219,172 @@ class SparseMatrix:
 # A Union, because PyG parses the annotations of a layer and does not know ``|``.
 Features = Union[Tensor, SparseMatrix, None]  # noqa: UP007
 """X: dense features, sparse ones, indices of nodes (integers), or None."""
+
+
+def stacked(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """The matrices below each other; they have as many columns."""
+    total, rows = sum(one.num_entries for one in parts), sum(one.size(0) for one in parts)
+    dtype = index_dtype(total, rows, parts[0].size(1))
+    pieces, before = [torch.zeros(1, dtype=dtype, device=parts[0].device)], 0
+    for one in parts:
+        pieces.append(one.sparsity.rowptr[1:].to(dtype) + before)
+        before += one.num_entries
+    column = torch.cat([one.sparsity.col.to(dtype) for one in parts])
+    pattern = known_rows(torch.cat(pieces), column, parts[0].size(1))
+    return SparseMatrix(pattern, torch.cat([one.value for one in parts]))
+
+
+def pattern_of(place: Tensor, shape: tuple[int, int]) -> Sparsity:
+    """The pattern (R × C) of ascending places r · C + c without repeats, int64."""
+    rows, columns = shape
+    dtype = index_dtype(rows, columns, place.numel())
+    width = max(1, columns)
+    ptr = pointers((place // width).to(dtype), rows)
+    return known_rows(ptr, (place % width).to(dtype), columns)
+
+
+def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> Sparsity:
+    """A pattern from a file or another process, after checks of its pointers and columns.
+
+    Raises:
+        TypeError: they are not vectors of integers.
+        ValueError: pointers do not ascend to the number of entries, or a column is out of range.
+    """
+    check_integers("rowptr", ptr)
+    check_integers("col", column)
+    if ptr.dtype != column.dtype or not ptr.numel() or num_columns < 0:
+        rule = "pointers and columns of sparse features have one dtype, and rows a pointer more"
+        raise RefusedValue(rule, column.dtype, f"{ptr.dtype}, {ptr.numel()} pointers")
+    if not ptr.is_meta:
+        check_pointers("rowptr", ptr, column.numel())
+        check_indices("col", column, num_columns)
+    return known_rows(ptr.contiguous(), column.contiguous(), num_columns)
+
+
+# Matrices of torch.sparse ------------------------------------------------------------------------
+
+_known = Memo()
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+class Prepared(NamedTuple):
+    """The pattern of a torch.sparse tensor.
+
+    ``order`` (E,) is the place in the tensor of each entry in row order, None for the identity;
+    ``regular``: whether the tensor's own indices are sorted without repeats.
+    """
+
+    sparsity: Sparsity
+    order: Tensor | None
+    regular: bool
+
+
+def check_sparse(x: Tensor) -> None:
+    """Refuse a tensor that is not a floating point sparse matrix in COO, CSR or CSC layout."""
+    if x.layout not in LAYOUTS:
+        raise RefusedType(
+            "sparse features must have one number per entry",
+            "torch.sparse_csr, torch.sparse_coo or torch.sparse_csc",
+            x.layout,
+        )
+    if x.dim() != 2 or (x.layout == torch.sparse_coo and x.dense_dim()):
+        expected = "shape (M, P), without batch and without dense dimensions"
+        raise RefusedValue("sparse features must be a matrix", expected, tuple(x.shape))
+    if not x.is_floating_point():
+        raise RefusedType("sparse features must be floating point", "torch.float32", x.dtype)
+
+
+def prepare(x: Tensor) -> Prepared:
+    """Sort the entries of a sparse matrix by row, then column, and by column."""
+    num_rows, num_columns = x.shape
+    row, column = _places(x.detach())
+    check_indices("the rows of sparse features", row, num_rows)
+    check_indices("the columns of sparse features", column, num_columns)
+    key, order = row * num_columns + column, None
+    own = column * num_rows + row if x.layout == torch.sparse_csc else key
+    regular = bool((own.diff() > 0).all())
+    if bool((key.diff() < 0).any()):
+        order = torch.sort(key, stable=True).indices
+        row, column = row[order], column[order]
+    dtype = index_dtype(num_rows, num_columns, row.numel())
+    ptr = pointers(row.to(dtype), num_rows)
+    return Prepared(known_rows(ptr, column.to(dtype), num_columns), order, regular)
+
+
+def _places(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(E,) the row and the column of each entry, int64, in the order of ``x.values()``."""
+    if x.layout == torch.sparse_coo:
+        row, column = x.indices()
+        return row, column
+    if x.layout == torch.sparse_csr:
+        return _spread(x.crow_indices(), x.col_indices()), x.col_indices().long()
+    return x.row_indices().long(), _spread(x.ccol_indices(), x.row_indices())
+
+
+def _spread(ptr: Tensor, index: Tensor) -> Tensor:
+    """(E,) the row of each entry of a compressed layout, after a check of its pointers."""
+    check_pointers("pointers of sparse features", ptr, index.numel())
+    return torch.repeat_interleave(ptr.long().diff())
+
+
+def read_sparse(x: Tensor) -> SparseMatrix:
+    """The entries of a ``torch.sparse`` tensor, see :meth:`SparseFeatures.of`."""
+    if torch.compiler.is_compiling() or is_functorch_wrapped_tensor(x):
+        return _read(x)
+    # torch.func cannot wrap the pointers and indices of compressed matrices.
+    with torch._C._DisableFuncTorch():
+        return _read(x)
+
+
+def _read(x: Tensor) -> SparseMatrix:
+    anchor, x = x, coalesced(x)
+    prepared: Prepared = _known.get("pattern", lambda: prepare(x), anchor)
+    if x.requires_grad and not prepared.regular:
+        # torch's gradient of values() sorts the entries first, so it would be in another order.
+        raise RefusedValue(
+            "sparse features that require gradients must be in torch's order",
+            "sorted indices without repeats",
+            f"others in a matrix of layout {x.layout}",
+        )
+    # A copy, because torch.compile cannot read a view of a sparse tensor.
+    value = x.values().clone() if x.requires_grad else x.values().detach()
+    if prepared.order is not None:
+        value = value.index_select(0, prepared.order)
+    return SparseMatrix(prepared.sparsity, value)
+
+
+def coalesced(x: Tensor) -> Tensor:
+    """A ``torch.sparse`` tensor, coalesced if it is a COO matrix.
+
+    The result is cached per tensor object, unless the tensor requires gradients.
+
+    Raises:
+        ValueError, TypeError: see :meth:`SparseFeatures.of`.
+    """
+    check_sparse(x)
+    if x.layout != torch.sparse_coo or x.is_coalesced():
+        return x
+    if x.requires_grad:
+        return x.coalesce()
+    out: Tensor = _known.get("coalesced", x.coalesce, x)
+    return out
+
+
+def replace_values(x: Tensor, value: Tensor) -> Tensor:
+    """A ``torch.sparse`` tensor with the pattern of ``x``, coalesced, and other values.
+
+    ``value`` (E,) is in the order of ``x.values()``, and gradients flow to it. The layout stays,
+    and the prepared pattern is shared.
+    """
+    places: tuple[Tensor, ...]
+    make: Any = partial(torch.sparse_compressed_tensor, layout=x.layout)
+    if x.layout == torch.sparse_coo:
+        make, places = partial(torch.sparse_coo_tensor, is_coalesced=True), (x.indices(),)
+    elif x.layout == torch.sparse_csr:
+        places = x.crow_indices(), x.col_indices()
+    else:
+        places = x.ccol_indices(), x.row_indices()
+    out: Tensor = make(*places, value, x.shape, check_invariants=False)
+    prepared = _known.get("pattern", lambda: prepare(x), x)
+    _known.get("pattern", lambda: prepared, out)
+    return out

@@ -12,8 +12,7 @@ from torch.nn import Module
 from ..errors import RefusedType, RefusedValue
 from ..graph import Cells
 from ..graph.sparse_features import as_matrix
-from ..graph.sparse_matrix import Features, SparseMatrix
-from ..graph.torch_sparse import read_sparse
+from ..graph.sparse_matrix import Features, SparseMatrix, read_sparse
 from ..kernels.mode import mode
 
 Ends = Tensor | tuple[Tensor, Tensor]

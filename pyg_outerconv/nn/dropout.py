@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..graph.sparse_features import SparseFeatures, as_matrix
-from ..graph.sparse_functions.elementwise import dropped
-from ..graph.torch_sparse import coalesced, replace_values
+from ..graph.sparse_matrix import coalesced, replace_values
+from ..graph.sparse_rules import dropped
 from ..signatures import typed
 
 

@@ -1,20 +1,22 @@
 """Sparse features: prepared once, never stale, and checked."""
 
+import copy
 import gc
+import pickle
 import weakref
 from unittest.mock import patch
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch_geometric.utils import is_sparse
 
 from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
 from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
-from pyg_outerconv.graph import SparseFeatures
-from pyg_outerconv.graph import sparse_matrix as feature_matrix
-from pyg_outerconv.graph import torch_sparse as feature_pattern
-from pyg_outerconv.graph import torch_sparse as features
-from pyg_outerconv.graph.torch_sparse import coalesced, replace_values
+from pyg_outerconv.graph import SparseFeatures, sparse_matrix
+from pyg_outerconv.graph.sparse_matrix import coalesced, index_dtype, replace_values
+from pyg_outerconv.kernels import Sparsity
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.testing import assert_near
 
@@ -39,7 +41,7 @@ class Counted:
     """Counts the preparations in a block."""
 
     def __enter__(self):
-        self._patch = patch.object(features, "prepare", wraps=feature_pattern.prepare)
+        self._patch = patch.object(sparse_matrix, "prepare", wraps=sparse_matrix.prepare)
         self._mock = self._patch.__enter__()
         return self
 
@@ -91,7 +93,7 @@ def test_a_tensor_changed_in_place_is_not_stale(layout):
     if layout == "coo":
         x.copy_(other.to_sparse())
         with Counted() as prepared:
-            assert_near(SparseFeatures.of(x).times(torch.eye(4).double()), other)
+            assert_near(SparseFeatures.of(x) @ torch.eye(4).double(), other)
         assert prepared.times == 1
 
 
@@ -128,7 +130,7 @@ def test_prepared_in_inference_mode_it_serves_training():
     with torch.inference_mode():
         SparseFeatures.of(x)
     weight = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
-    SparseFeatures.of(x).times(weight).sum().backward()
+    (SparseFeatures.of(x) @ weight).sum().backward()
     assert_near(weight.grad, DENSE.sum(0)[:, None].expand(4, 2))
 
 
@@ -138,14 +140,14 @@ def test_the_transform_is_that_of_the_dense_matrix(groups, layout):
     theta = torch.randn(3, groups, 4 // groups, 8 // groups, dtype=torch.float64)
     x, eye = SparseFeatures.of(layouts()[layout]), Eye((3, 3), torch.device("cpu"))
     expected = Problem(eye, DENSE, theta).transform()
-    actual = x.transform(theta)
+    actual = x.matrix.transform(theta)
     assert_near(actual, expected)
 
 
 def test_indices_are_wide_where_groups_make_many_rows():
     # 3 rows in 2 ** 30 groups are more than int32 counts: the arithmetic alone is tested.
-    assert feature_matrix.index_dtype(3 * 2**30, 4, 5) == torch.int64
-    assert feature_matrix.index_dtype(3 * 2**29, 4, 5) == torch.int32
+    assert index_dtype(3 * 2**30, 4, 5) == torch.int64
+    assert index_dtype(3 * 2**29, 4, 5) == torch.int32
 
 
 def test_features_move_and_change_type():
@@ -183,8 +185,8 @@ def test_values_are_replaced_in_their_layout(layout):
 @pytest.mark.parametrize(
     ("pointers", "columns", "message"),
     [
-        ([0, 1, 2, 2], [0, 4], r"every column .* expected \[0, 4\), got \[0, 4\]"),
-        ([0, 1, 2, 2], [-1, 0], r"every column .* expected \[0, 4\), got \[-1, 0\]"),
+        ([0, 1, 2, 2], [0, 4], r"every entry of the columns .* expected \[0, 4\), got \[0, 4\]"),
+        ([0, 1, 2, 2], [-1, 0], r"every entry of the columns .* expected \[0, 4\), got \[-1, 0\]"),
         ([0, 2, 1, 2], [0, 1], "pointers .* must ascend"),
         ([0, 1, 1, 1], [0, 1], "pointers .* expected from 0 to 2"),
         ([1, 1, 2, 2], [0, 1], "pointers .* must ascend"),
@@ -196,6 +198,13 @@ def test_a_broken_matrix_is_refused(pointers, columns, message):
     )
     with pytest.raises(ValueError, match=message):
         SparseFeatures.of(x)
+
+
+def test_dense_matrices_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="must be a matrix"):
+        SparseFeatures.of(torch.ones(3))
+    with pytest.raises(TypeError, match="floating point"):
+        SparseFeatures.of(torch.ones(3, 3, dtype=torch.long))
 
 
 def test_values_that_do_not_fit_are_refused():
@@ -216,3 +225,69 @@ def test_density_pays_where_it_is_low_and_x_is_large():
     assert not sparse_pays(large // 2, (1000, 1000))
     assert not sparse_pays(1, (10, 10))
     assert not sparse_pays(0, (0, 5))
+
+
+@pytest.mark.parametrize("of", [SparseFeatures, lambda p, v: SparseFeatures.of(torch_csr(p, v))])
+def test_repeated_entries_are_added_up_at_the_door(of):
+    pattern = Sparsity(*map(torch.tensor, ([0, 2, 3], [1, 1, 0], [0, 1, 3], [1, 0, 0], [2, 0, 1])))
+    x = of(pattern, torch.tensor([1.0, -3.0, 5.0]))
+    dense = torch.tensor([[0.0, -2.0], [5.0, 0.0]])
+    assert x.num_entries == 2
+    assert_near(x.to_dense(), dense)
+    for function in (torch.relu, torch.abs, torch.square):
+        assert_near(function(x).to_dense(), function(dense))
+
+
+def torch_csr(pattern, value):
+    return torch.sparse_csr_tensor(pattern.rowptr, pattern.col, value, (2, 2))
+
+
+# A tensor, and its copies -------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error::pyg_outerconv.graph.BecameDense")
+def test_it_is_a_tensor_of_the_sizes_of_the_dense_one():
+    dense = DENSE.clone()
+    x = SparseFeatures.of(dense)
+    assert isinstance(x, Tensor)
+    assert not is_sparse(x)
+    assert (x.layout, x.dim(), x.ndim, len(x)) == (torch.strided, 2, 2, 3)
+    assert (x.shape, x.size(), x.size(-2), x.numel()) == (dense.shape,) * 2 + (3, 12)
+    assert (x.dtype, x.device, x.is_cuda) == (torch.float64, dense.device, False)
+    assert x.is_floating_point()
+    assert torch.is_floating_point(x)
+    assert x.is_contiguous()
+    assert x.stride() == dense.stride()
+    assert torch.equal(x.new_zeros(2), torch.zeros(2).double())
+    assert type(torch.zeros_like(x)) is Tensor
+    assert torch.rand_like(x).shape == dense.shape
+    assert x.type() == dense.type()
+    assert "3 x 4" in repr(x)
+    assert "3 x 4" in f"{x}"
+    assert x.density == x.num_entries / 12
+
+
+def test_copies_share_what_they_should():
+    dense, x = DENSE, SparseFeatures.of(DENSE)
+    for made in (copy.deepcopy(x), copy.copy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+        assert isinstance(made, SparseFeatures)
+        assert torch.equal(made.to_dense(), dense)
+    assert copy.copy(x).value is x.value
+    assert copy.deepcopy(x).sparsity is x.sparsity
+    both = copy.deepcopy([x, x])
+    assert both[0] is both[1]
+    module = nn.Module()
+    module.register_buffer("x", x)
+    assert torch.equal(copy.deepcopy(module).float().x.to_dense(), dense.float())
+    assert torch.equal(module.state_dict()["x"].to_dense(), dense)
+
+
+@pytest.mark.parametrize("broken", ["pointers", "columns"])
+def test_a_broken_file_is_refused(broken):
+    make, (ptr, column, count, value) = SparseFeatures.of(DENSE).__reduce_ex__(2)
+    if broken == "pointers":
+        ptr = ptr.flip(0)
+    else:
+        count = 2
+    with pytest.raises(ValueError, match="ascend from 0|lies in range"):
+        make(ptr, column, count, value)

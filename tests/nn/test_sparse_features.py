@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from bags import MAKE, bag, unsorted_csr
 from cases import ALL_PAIRS, CASES, arguments_of, over, structure_for
+from torch import nn
 from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.nn import GATConv, GCNConv, Linear, SAGEConv
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.nn import SparseFeatures, dropout_features
@@ -22,6 +25,7 @@ FORMS = (
 RING = torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 2]])
 
 
+silent = pytest.mark.filterwarnings("error::pyg_outerconv.graph.BecameDense")
 every_layout = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
@@ -244,3 +248,113 @@ def test_blocks_are_refused():
     for call in (dropout_features, lambda x: layer(6, 3, "gcn")(x, RING)):
         with pytest.raises(TypeError, match="one number per entry"):
             call(x)
+
+
+# PyG's layers, and compilers ----------------------------------------------------------------------
+
+
+@silent
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Linear(6, 3),
+        lambda: Linear(-1, 3),
+        lambda: nn.Linear(6, 3),
+        lambda: GCNConv(6, 3),
+        lambda: GCNConv(-1, 3, cached=True),
+        lambda: SAGEConv(6, 3),
+        lambda: SAGEConv(6, 3, aggr="sum", project=True),
+        lambda: GATConv(6, 3, heads=2),
+    ],
+)
+def test_layers_of_pyg_take_them_and_nothing_becomes_dense(make):
+    dense = bag(7, 6)
+    x = SparseFeatures.of(dense)
+    torch.manual_seed(0)
+    layer = make().double()
+    args = () if "Linear" in type(layer).__name__ else (RING,)
+    found, expected = layer(x, *args), layer(dense, *args)
+    assert_near(found, expected)
+    direction = torch.randn_like(expected)
+    for one, reference in zip(
+        torch.autograd.grad(found, list(layer.parameters()), direction),
+        torch.autograd.grad(expected, list(layer.parameters()), direction),
+        strict=True,
+    ):
+        assert_near(one, reference, 1e-9)
+
+
+def test_learned_values_are_a_parameter_of_their_own():
+    dense = bag(7, 6)
+    x = SparseFeatures.of(dense)
+    value = nn.Parameter(x.value.clone())
+    optimizer = torch.optim.Adam([value], lr=0.1)
+    conv = OuterConv(6, 2, "gcn").double()
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = conv(x.with_values(value), RING).square().sum()
+        loss.backward()
+        optimizer.step()
+    assert float((value - x.value).abs().max()) > 0.1
+    assert_near(x.to_dense(), dense)
+
+
+def compiled(function, *args):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    out = torch.compile(function, backend="aot_eager", fullgraph=True)(*args)
+    torch.manual_seed(0)
+    return out, function(*args)
+
+
+def assert_same_gradients(found, expected, inputs):
+    direction = torch.randn_like(expected)
+    for one, reference in zip(
+        torch.autograd.grad(found, inputs, direction),
+        torch.autograd.grad(expected, inputs, direction),
+        strict=True,
+    ):
+        assert_near(one, reference)
+
+
+@silent
+@pytest.mark.slow
+def test_a_model_of_two_layers_is_compiled_as_one_graph():
+    dense = bag(7, 6)
+    x = SparseFeatures.of(dense)
+    first = OuterConv(6, 4, "gcn", root_weight=True).double()
+    second = OuterConv(4, 3, "gcn").double()
+    basis = first.basis(dense, RING)
+
+    def model(x):
+        x = F.dropout(x, 0.5)
+        return second(F.dropout(first(x, basis).relu(), 0.5), basis)
+
+    found, expected = compiled(model, x)
+    assert_near(found, expected)
+    assert_same_gradients(found, expected, [*first.parameters(), *second.parameters()])
+    half = compiled(lambda x: F.relu(x) * 0.5, x)[0]
+    assert isinstance(half, SparseFeatures)
+    assert_near(half.to_dense(), dense.relu() * 0.5)
+
+
+@silent
+@pytest.mark.slow
+def test_values_that_learn_are_compiled_or_refused():
+    dense = bag(7, 6)
+    x = SparseFeatures.of(dense)
+    conv = OuterConv(6, 4, "gcn").double()
+    basis, value = conv.basis(dense, RING), x.value.clone().requires_grad_()
+    learns = x.with_values(value)
+    for function, given in (
+        (lambda x: conv(x, basis), learns),
+        (lambda x: conv(dropout_features(x, 0.5), basis), learns),
+        (lambda v: conv(x.with_values(2 * v), basis), value),
+    ):
+        found, expected = compiled(function, given)
+        assert_near(found, expected)
+        assert_same_gradients(found, expected, [value])
+    with pytest.raises(RuntimeError, match="get no gradients"):
+        compiled(lambda x: F.dropout(x, 0.5), learns)
+    with pytest.raises(RuntimeError, match="get no gradients"):
+        compiled(lambda v: x.with_values(2 * v), value)

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch_geometric.transforms import Compose, NormalizeFeatures, RandomNodeSpl
 
 from pyg_outerconv import ToSparseFeatures
 from pyg_outerconv.graph import BecameDense, SparseFeatures
-from pyg_outerconv.graph.sparse_functions.table import _said
+from pyg_outerconv.graph.sparse_features import _said
 from pyg_outerconv.testing import assert_near
 
 pytestmark = pytest.mark.filterwarnings("error::pyg_outerconv.graph.BecameDense")
@@ -141,11 +142,15 @@ def test_a_loader_batches_them(by):
 
 
 @pytest.mark.slow
-def test_a_worker_makes_a_batch_sparse_that_begins_with_sparse_features():
+@pytest.mark.parametrize("sparse", [0, 1])
+def test_a_worker_makes_a_batch_dense_where_some_features_are(sparse):
     graphs = [graph(n, seed=n) for n in (4, 2)]
-    mixed = [SPARSE(graphs[0]), graphs[1]]
-    (found,) = DataLoader(mixed, batch_size=2, num_workers=1)
-    same(found, Batch.from_data_list(graphs))
+    mixed = [SPARSE(one) if i == sparse else one for i, one in enumerate(graphs)]
+    with warnings.catch_warnings():  # in the worker too
+        warnings.simplefilter("ignore", BecameDense)
+        (batch,) = DataLoader(mixed, batch_size=2, num_workers=1)
+    assert type(batch.x) is torch.Tensor
+    assert_near(batch.x, Batch.from_data_list(graphs).x)
 
 
 def loader_by_size(graphs):
@@ -264,17 +269,15 @@ def test_a_dataset_collates_writes_and_separates_them(tmp_path):
     same(stored[torch.tensor([2])][0], graphs[2])
 
 
-def test_a_storage_of_other_numbers_is_refused():
+def test_a_result_that_was_allocated_is_sparse():
     x = SPARSE(graph(4)).x
-    with pytest.raises(TypeError, match="allocated for a result"):
-        torch.cat([x, x], out=torch.cat([x, x]))
     storage = x.untyped_storage()._new_shared(8 * x.numel())
-    wrong = x.new(storage).resize_(4, 5)
-    with pytest.raises(ValueError, match="shape and type of the result"):
-        torch.cat([x, x], out=wrong)
-    right = x.new(storage).view([8, 6])
-    assert torch.cat([x, x], out=right) is right
-    assert_near(right.to_dense(), torch.cat([x.to_dense()] * 2))
+    for out in (x.new(storage).view([8, 6]), x.new(storage).resize_(8, 6)):
+        assert_near(torch.cat([x, x], out=out).to_dense(), torch.cat([x.to_dense()] * 2))
+        index = torch.tensor([3, 0])
+        assert_near(torch.index_select(x, 0, index, out=out).to_dense(), x.to_dense()[index])
+    with pytest.raises(TypeError, match="does not change sparse features in place"):
+        torch.cat([x, x], out=torch.cat([x, x]))
 
 
 def test_a_dense_result_is_asked_for_by_a_dense_tensor():

@@ -1,1 +1,0 @@
-"""What torch's functions do with sparse features: rules by kind, in a table by function."""
