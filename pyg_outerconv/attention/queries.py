@@ -126,7 +126,7 @@ Places = Union[range, Tensor]  # noqa: UP007
 
 Edges = EdgeBasis | ImplicitEdges
 
-_narrowed: WeakKeyDictionary[Basis, dict[range, Edges]] = WeakKeyDictionary()
+_narrowed: WeakKeyDictionary[Basis, Memo] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)

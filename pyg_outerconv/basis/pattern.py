@@ -92,7 +92,7 @@ class Pattern(PatternMatrices):
     source_ptr: Tensor = _part("_sorted_by_source")
     by_source: Tensor = _part("_sorted_by_source")
 
-    label_ptr: ClassVar[Tensor] = _part("_expand")
+    label_ptr = _part("_expand")
     given: ClassVar[UnsortedEdges | None] = None
 
     def __init__(

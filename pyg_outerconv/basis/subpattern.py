@@ -110,7 +110,7 @@ def subset(
     by_source = pattern.by_source[keep.index_select(0, pattern.by_source)]
     dtype = pattern.source.dtype
     source, target = (end.index_select(0, kept).to(dtype) for end in (source, target))
-    return Pattern(
+    return Pattern.of_parts(
         size=size,
         num_labels=pattern.num_labels,
         source=source,
@@ -121,7 +121,6 @@ def subset(
         target_ptr=pointers(target, size[1]),
         source_ptr=pointers(source, size[0]),
         by_source=(keep.cumsum(0) - 1).index_select(0, by_source).to(dtype),
-        _is_known=True,
     )
 
 

@@ -226,12 +226,10 @@ def check_devices(layer: Module, call: Call) -> None:
     if call.mode.compiles:
         return  # tracers check devices themselves
     source, target, edge_index = call.source, call.target, call.edge_index
-    if source is not None:
-        device = source.device
-    else:
-        device = _device_of(layer) if target is None else target.device
-        if device is None:
-            return
+    features = target if source is None else source
+    device = _device_of(layer) if features is None else features.device
+    if device is None:
+        return
     if target is not None and target.device != device:
         raise RefusedValue("sources and targets are in one place", device, target.device)
     check_parameters(layer, device)
