@@ -115,13 +115,16 @@ def plain_name(function):
     return function.__name__.strip("_") if function.__name__ != "t" else "t"
 
 
-TABLE = [
-    function
-    for function, rule in RULES.items()
-    if rule.__name__ in (*STAYS, *BECOMES)
-    and resolve_name(function)
-    and not {"__get__", "__set__", "__delete__", *APART} & {function.__name__}
-]
+TABLE = sorted(
+    [
+        function
+        for function, rule in RULES.items()
+        if rule.__name__ in (*STAYS, *BECOMES)
+        and resolve_name(function)
+        and not {"__get__", "__set__", "__delete__", *APART} & {function.__name__}
+    ],
+    key=resolve_name,
+)
 
 
 def call(function, x, beside):
