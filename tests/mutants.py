@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyg_outerconv"
 ROOMS = (
-    "registry", "kernels", "cache", "theta", "graph", "basis", "contract",
+    "registry", "kernels", "memo", "theta", "graph", "basis", "contract",
     "attention", "families", "nn", "pyg", "transforms", "testing",
 )  # fmt: skip
 QUICK = ("-m", "fast")
@@ -40,7 +40,7 @@ NONE_SELECTED = 5  # pytest's exit status where a folder has no quick test
 # Tests of a room that has no folder of its own.
 TESTS = {
     "registry": ["tests/test_registry.py", "tests/families/test_text.py"],
-    "cache": ["tests/test_cache.py"],
+    "memo": ["tests/test_memo.py"],
     "theta": ["tests/test_theta.py"],
     "testing": ["tests/families", "tests/contract"],
 }

@@ -130,7 +130,7 @@ def _second(
 # What a forward pass on a new graph spends its time on; the first word that a path has.
 ROOMS = {
     "pyg_outerconv/nn/": "the layer: arguments, parameters, root weight",
-    "pyg_outerconv/cache.py": "a look at the last graphs",
+    "pyg_outerconv/memo.py": "a look at the last graphs",
     "pyg_outerconv/basis/": "edges checked and listed, the basis",
     "pyg_outerconv/contract/": "the order, and what is one problem",
     "pyg_outerconv/kernels/": "kernels",
