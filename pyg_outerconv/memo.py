@@ -129,7 +129,8 @@ class Memo:
                     if not compiles:  # a compiler would guard on the count
                         entry.used = shelf.used = next(_clock)
                     return entry.result
-        if anchor is None:
+        surrounds = torch._C._are_functorch_transforms_active() or torch.is_inference_mode_enabled()
+        if anchor is None or not surrounds:
             result = make()
         else:
             with lasting(anchor):
@@ -154,8 +155,10 @@ class Memo:
         references = [_nothing if one is None else weakref.ref(one) for one in tensors]
         shelf.entries[key] = entry = _Entry(result, states, references)
         shelf.used = entry.used
-        _remove_oldest(shelf.entries, self._each)
-        _remove_oldest(shelves, self._tensors)
+        if len(shelf.entries) > self._each:
+            _remove_oldest(shelf.entries, self._each)
+        if len(shelves) > self._tensors:
+            _remove_oldest(shelves, self._tensors)
         return result
 
     def clear(self) -> None:

@@ -249,7 +249,7 @@ class Theta:
             each = by_label(h, num_rows, coefficient.numel())
             out = torch.einsum("nk...p,k->n...p", each, coefficient)
             return out if bias is None else add_bias(out, bias, own=True)
-        theta = self.full()
+        theta = self.inner if self.is_tensor else self.full()
         num_labels, groups, rows, columns = theta.shape
         if groups > 1:
             blocks = by_label(h, num_rows, num_labels).movedim(1, -2).unflatten(-1, (groups, rows))

@@ -58,9 +58,15 @@ class EdgeBasis(InSomeOrder, Basis):
 
         Small edge lists are not sorted before the sorted order is needed.
         """
+        if value is not None:
+            check_values(value, pattern)
+        return EdgeBasis.of_checked_list(pattern, value)
+
+    @staticmethod
+    def of_checked_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
+        """:meth:`of_list` for values that fit by the way they were made."""
         if value is None or pattern.given is None or value.numel() > KEEP_UNSORTED:
             return EdgeBasis(pattern, None if value is None else pattern.sort_values(value))
-        check_values(value, pattern)
         basis = object.__new__(EdgeBasis)
         vars(basis).update(pattern=pattern, listed=value)
         return basis

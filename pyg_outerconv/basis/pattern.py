@@ -21,7 +21,7 @@ from ..memo import cached_property
 from ..signatures import check_type
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
-from .unsorted import UnsortedEdges, check_range, index_type
+from .unsorted import INT32_LIMIT, UnsortedEdges, check_range, index_type
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis
@@ -171,12 +171,13 @@ class Pattern(PatternMatrices):
         Raises:
             ValueError: max(M, N) · K exceeds int64.
         """
-        dtype = index_type(size, num_labels, edge_index.size(1))
+        compiles, most = torch.compiler.is_compiling(), INT32_LIMIT // max(1, num_labels)
+        is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
+        dtype = torch.int32
+        if not (is_small and size[0] < most and size[1] < most):
+            dtype = index_type(size, num_labels, edge_index.size(1))
         # Copies, because the list may be written to before it is sorted.
-        compiles = torch.compiler.is_compiling()
-        kept = (
-            dtype if compiles or edge_index.size(1) > KEEP_UNSORTED else torch.int64
-        )  # to index with
+        kept = torch.int64 if is_small else dtype  # to index with
         if edge_index.dtype != kept:
             edge_index = edge_index.to(kept)
         elif not own:
@@ -184,7 +185,8 @@ class Pattern(PatternMatrices):
         source, target = edge_index.unbind(0)
         label = None if label is None else label.to(kept, copy=True)
         listed = UnsortedEdges(source, target, label, origin, dtype)
-        pattern = Pattern.of_parts(size=size, num_labels=num_labels, given=listed)
+        pattern = object.__new__(Pattern)
+        vars(pattern).update(size=size, num_labels=num_labels, given=listed)
         if compiles:  # a traced graph cannot defer the sort
             pattern._keep(pattern._sorted_by_target())
             pattern._keep(pattern._sorted_by_source())

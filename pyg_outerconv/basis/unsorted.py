@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .pattern import Pattern
 
 
-_INT32_LIMIT = 2**31 - 1
+INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
 
 
@@ -62,7 +62,7 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
             "max(M, N) * K < 2**63",
             f"size {size}, K = {num_labels}",
         )
-    fits = (products[0] < _INT32_LIMIT, products[1] < _INT32_LIMIT, num_edges < _INT32_LIMIT)
+    fits = (products[0] < INT32_LIMIT, products[1] < INT32_LIMIT, num_edges < INT32_LIMIT)
     return torch.int32 if surely(*fits) else torch.int64
 
 

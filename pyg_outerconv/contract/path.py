@@ -10,6 +10,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..errors import RefusedValue
 from ..graph.sparse_matrix import Features
+from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import ThetaValue, add_bias
 from .arguments import check_bias, check_inputs, check_shapes, problems
@@ -78,14 +79,17 @@ def contracted(
     max_memory: int | None = None,
     bias: Tensor | None = None,
     values: Tensor | None = None,
+    here: Mode | None = None,
 ) -> Tensor:
     """:func:`contract` for layers, whose options are checked; shapes are, where no plan has them.
+
+    ``here``: what surrounds the call, if the layer has looked.
 
     Raises:
         TypeError, ValueError: as :func:`contract`.
     """
     if order is None and max_memory is None and basis.is_leaf and aggr == label_aggr == "sum":
-        problem = Problem(basis, x, theta, "sum", "sum", bias, values)
+        problem = Problem(basis, x, theta, "sum", "sum", bias, values, here)
         if problem.is_one_step:
             plan = plan_of(problem)
             problem.few = plan.few

@@ -14,7 +14,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels.index_checks import has_numbers
-from ..kernels.mode import mode
+from ..kernels.mode import Mode, mode
 from ..theta import Theta, ThetaValue
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
@@ -52,8 +52,9 @@ class Problem:
         label_aggr: str = "sum",
         bias: Tensor | None = None,
         values: Tensor | None = None,
+        here: Mode | None = None,
     ) -> None:
-        self.basis, self.mode = basis, mode()
+        self.basis, self.mode = basis, here or mode()
         self.x = x if type(x) is Tensor else as_matrix(x)
         self.parameter = Theta(parameter) if isinstance(parameter, Tensor) else parameter
         self.aggr, self.label_aggr = aggr, label_aggr

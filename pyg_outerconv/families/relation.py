@@ -42,7 +42,7 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
     """
     if not isinstance(edges, EdgeList):
         check_type("edge_basis", "edges", edges, EdgeList)
-    if not is_integer(num_labels):
+    if type(num_labels) is not int and not is_integer(num_labels):
         raise RefusedType(
             "num_labels is the number of matrices K; values go by weight=",
             "an integer",
@@ -59,7 +59,8 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
         edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin, own=own
     )
     weight = edges.edge_weight
-    return EdgeBasis.of_list(pattern, weight if own or weight is None else weight.clone())
+    weight = weight if own or weight is None else weight.clone()
+    return EdgeBasis.of_checked_list(pattern, weight)
 
 
 @row(

@@ -12,7 +12,6 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ..errors import RefusedValue
-from ..kernels.edge_lists import with_loops
 from ..signatures import check_type
 from .checks import (
     agreed,
@@ -160,18 +159,22 @@ class EdgeList(Structure):
             edge_attr=None if self.edge_attr is None else self.edge_attr[mask],
         )
 
-    def with_diagonal(self, value: Tensor | None, nodes: Tensor) -> EdgeList:
-        """Append a self-loop at each of ``nodes``, of weight ``value``; None is 1 for all edges."""
-        origin = self.num_edges if self.origin is None else self.origin
+    def with_diagonal(self, value: Tensor, nodes: Tensor) -> EdgeList:
+        """Append a self-loop at each of ``nodes``, of weight ``value``."""
+        return self.with_added(torch.cat([self.edge_index, nodes.expand(2, -1)], dim=1), value)
+
+    def with_added(self, edge_index: Tensor, value: Tensor | None) -> EdgeList:
+        """The edges with others after them, (2, E + L), of weight ``value`` (L,).
+
+        Without a value all edges weigh 1, as these have to.
+        """
+        count = self.edge_index.size(1)
+        origin = count if self.origin is None else self.origin
         if isinstance(origin, Tensor) and origin.dim():  # under a tracer, a count is a tensor too
-            origin = torch.cat([origin, torch.full_like(nodes, -1)])
+            origin = torch.cat([origin, torch.full_like(edge_index[0, count:], -1)])
         weight = None if value is None else torch.cat([self.weight(value.dtype), value])
         return self.but(
-            edge_index=with_loops(self.edge_index, nodes),
-            edge_weight=weight,
-            edge_type=None,
-            origin=origin,
-            edge_attr=None,
+            edge_index=edge_index, edge_weight=weight, edge_type=None, origin=origin, edge_attr=None
         )
 
     def origins(self) -> Tensor:

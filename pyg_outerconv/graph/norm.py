@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.utils import add_remaining_self_loops
 
 from ..errors import RefusedValue, unknown
-from ..kernels.edge_lists import gathered, inverse_counts, nodes_without_loops
+from ..kernels.edge_lists import gathered, inverse_counts, with_missing_loops
 from ..kernels.index_checks import can_read
 from .checks import holds
 from .edge_list import EdgeList
@@ -85,11 +85,12 @@ def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.
         edges.require_one_set("adding self-loops", "add_self_loops=False")
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
-    nodes = nodes_without_loops(edges.edge_index, edges.size[0])
+    edge_index = with_missing_loops(edges.edge_index, edges.size[0])
     if fill == 1.0 and edges.edge_weight is None:
-        return edges.with_diagonal(None, nodes)
-    value = torch.full(nodes.shape, fill, dtype=edges.weight(dtype).dtype, device=edges.device)
-    return edges.with_diagonal(value, nodes)
+        return edges.with_added(edge_index, None)
+    count = edge_index.size(1) - edges.num_edges
+    value = torch.full((count,), fill, dtype=edges.weight(dtype).dtype, device=edges.device)
+    return edges.with_added(edge_index, value)
 
 
 def with_last_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:

@@ -229,8 +229,8 @@ def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
 
 
 def gathered(numbers: Tensor, index: Tensor) -> Tensor:
-    """``numbers[index]``, (E,), for numbers (R,) without gradients."""
-    if not can_read(index) or index.numel() > SHORT:
+    """``numbers[index]``, (E,), where :func:`.can_read` holds, for numbers without gradients."""
+    if index.numel() > SHORT:
         return numbers.index_select(0, index)
     return torch.from_numpy(numbers.numpy().take(index.numpy()))
 
@@ -238,17 +238,29 @@ def gathered(numbers: Tensor, index: Tensor) -> Tensor:
 _FLOATS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
-    """The nodes without a self-loop, ascending.
+def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
+    """Append a self-loop at each node that has none, in ascending order: (2, E + L).
 
     Args:
         edge_index: (2, E) integers in [0, N).
         count: N.
     """
-    if can_read(edge_index):
-        source, target = edge_index.numpy()
-        nodes, is_loop = np.arange(count, dtype=source.dtype), source == target
-        return torch.from_numpy(np.delete(nodes, source[is_loop]) if is_loop.any() else nodes)
+    if not can_read(edge_index):
+        nodes = _nodes_without_loops(edge_index, count)
+        return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
+    edges = edge_index.numpy()
+    source, target = edges
+    nodes, loops = np.arange(count, dtype=edges.dtype), source[source == target]
+    if loops.size:
+        nodes[loops] = -1
+        nodes = nodes[nodes >= 0]
+    out = np.empty((2, source.size + nodes.size), edges.dtype)
+    out[:, : source.size] = edges
+    out[:, source.size :] = nodes
+    return torch.from_numpy(out)
+
+
+def _nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
     source, target = edge_index.unbind(0)
     is_loop = source == target
     # A trace must serve edges with self-loops too, and a fake tensor has no numbers to ask for.
@@ -258,14 +270,3 @@ def nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
     lacks_loop = torch.ones(count, dtype=torch.bool, device=source.device)
     lacks_loop[source[is_loop].long()] = False
     return lacks_loop.nonzero().view(-1).to(source.dtype)
-
-
-def with_loops(edge_index: Tensor, nodes: Tensor) -> Tensor:
-    """Append self-loops of L nodes to the edges (2, E): (2, E + L)."""
-    if not can_read(edge_index) or edge_index.size(1) > SHORT:
-        return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
-    edges, count = edge_index.numpy(), edge_index.size(1)
-    out = np.empty((2, count + nodes.numel()), edges.dtype)
-    out[:, :count] = edges
-    out[:, count:] = nodes.numpy()
-    return torch.from_numpy(out)

@@ -141,7 +141,7 @@ def _product(
     data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
     entries = target.numpy(), source.numpy(), data
     _coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
-    if value is not None and not data.all():
+    if value is not None and np.count_nonzero(data) < count:
         _add_zeros(*entries, dense, out)
     return torch.from_numpy(out)
 

@@ -53,7 +53,8 @@ def can_read(index: Tensor) -> bool:
     """
     return (
         index.is_cpu
-        and has_numbers(index)
+        and type(index) in PLAIN
+        and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and not torch._C._is_tracing()
         and _len_torch_dispatch_stack() == 0

@@ -21,6 +21,7 @@ from ..families import Attention, Family
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.structure import Content
+from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias
 from .attention_options import (
@@ -296,6 +297,7 @@ class AttentionConv(FoldOutput, OuterConv):
         theta: ThetaValue,
         bias: OptTensor = None,
         values: OptTensor = None,
+        here: Mode | None = None,
     ) -> Tensor:
         """Y; for attention whose sums are known, or on few edges, without choosing an order."""
         if isinstance(basis, AdditiveAttentionBasis):
@@ -309,7 +311,7 @@ class AttentionConv(FoldOutput, OuterConv):
             if found is not None:
                 found = found if bias is None else add_bias(found, bias, own=True)
                 return found if found.dim() == 2 else found.movedim(0, -2)
-        return super()._contract(basis, x, theta, bias, values)
+        return super()._contract(basis, x, theta, bias, values, here)
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""

@@ -107,7 +107,7 @@ def only_sums(conv: AttentionConv) -> bool:
     """Whether a layer needs only the sums of values, by any order and without observers."""
     free = conv.order is None and conv.max_memory is None and conv.edge_dim is None
     sums = conv.reduce == conv.label_reduce == "sum" and not conv.folds_mean
-    return free and sums and not (conv._runs_by_messages() or conv._calls_fused_step())
+    return free and sums and conv._way() == "contraction"
 
 
 def on_cached_support(

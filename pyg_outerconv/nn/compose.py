@@ -79,7 +79,7 @@ class ComposedConv(OuterConv):
             )
         basis = self.basis(x, edge_index, *args, **kwargs)
         out = super().forward(x, basis)
-        own = not self._runs_by_messages() and not self._calls_fused_step()
+        own = self._way() == "contraction"
         for number, constant in constants_of(self).items():
             sums = self._passed_on(basis, number, constant.dtype)
             out = add_product(out, sums, constant, own)

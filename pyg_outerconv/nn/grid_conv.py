@@ -16,7 +16,7 @@ from ..errors import RefusedValue
 from ..families import Grid
 from ..memo import Memo
 from ..signatures import typed
-from .call import check_parameters
+from .call import check_given, check_parameters
 from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 from .outer_conv import OuterConv
 from .theta_forms import GroupedTheta
@@ -165,6 +165,8 @@ class GridConv(OuterConv):
         """
         shape = shape_of(images, len(self.family.windows), self.theta.in_channels)
         check_parameters(self, images.device)
+        if images.is_meta:
+            check_given(None, images.device)
         key = self.family, shape, images.device
         return self._rules.get(key, lambda: shifts_of(*key))  # type: ignore[no-any-return]
 
@@ -206,8 +208,7 @@ class GridConv(OuterConv):
         return (
             self.aggr == self.label_aggr == "sum"
             and self.root is None
-            and not self._runs_by_messages()
-            and not self._calls_fused_step()
+            and self._way() == "contraction"
             and type(self).message_and_aggregate is OuterConv.message_and_aggregate
         )
 

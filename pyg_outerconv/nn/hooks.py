@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from ..theta import ThetaValue
 # The arguments that message, aggregate and update of a subclass may have.
 OF_MESSAGES = {"x_j", "edge_value", "index", "ptr", "dim_size", "size", "size_i", "size_j"}
 OF_MESSAGES |= {"edge_index", "edge_index_i", "edge_index_j"}
+
+Way = Literal["contraction", "fused step", "messages"]
+"""How a layer runs: at once, by ``message_and_aggregate`` with its hooks, or message by message."""
 
 
 class MessageHooks(MessagePassing):
@@ -80,26 +83,28 @@ class MessageHooks(MessagePassing):
             mask = mask.sigmoid()
         return torch.cat([mask, mask.new_ones(1)])[edge_origin]
 
-    def _runs_by_messages(self) -> bool:
-        """Whether explainers, hooks, ``fuse=False`` or overridden steps require messages."""
-        hooks = (
-            self._message_forward_pre_hooks
+    def _way(self) -> Way:
+        """The way on which all see what they ask for: explainers, hooks, ``fuse``, overrides."""
+        if (
+            self._explain
+            or self._message_forward_pre_hooks
             or self._message_forward_hooks
             or self._aggregate_forward_pre_hooks
             or self._aggregate_forward_hooks
             or self._propagate_forward_pre_hooks
             or self._propagate_forward_hooks
-        )
-        return bool(self.explain or hooks or not self.fuse or self.sends_own_messages)
-
-    def _calls_fused_step(self) -> bool:
-        """Whether hooks or an override require a call of ``message_and_aggregate``."""
-        return bool(
+            or not self.fuse
+            or self.sends_own_messages
+        ):
+            return "messages"
+        if (
             self._message_and_aggregate_forward_pre_hooks
             or self._message_and_aggregate_forward_hooks
             or self.has_own_fused_step
             or "message_and_aggregate" in vars(self)
-        )
+        ):
+            return "fused step"
+        return "contraction"
 
     def _call_fused_step(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Call ``message_and_aggregate`` with its hooks, as PyG's ``propagate`` does."""

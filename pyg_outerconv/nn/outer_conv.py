@@ -19,6 +19,7 @@ from ..families import Family, parse_family
 from ..families.options import functions_of, nested
 from ..graph import Features
 from ..graph.structure import Content
+from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import ThetaValue, add_bias, scaled
 from .bases import basis_of
@@ -283,10 +284,11 @@ class OuterConv(DenseForms, MessageHooks):
         ``values`` (M, *batch, H, V): the values of heads, if they are computed already.
         """
         bias, root = self.bias, self.root
-        by_messages = self._runs_by_messages()
-        if own := not (by_messages or self._calls_fused_step()):
-            out, bias = self._contract(basis, call.source, theta, bias, values), None
-        elif by_messages:
+        way = self._way()
+        if own := way == "contraction":
+            here = call.mode
+            out, bias = self._contract(basis, call.source, theta, bias, values, here), None
+        elif way == "messages":
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, call.source, theta)
         else:
@@ -353,10 +355,12 @@ class OuterConv(DenseForms, MessageHooks):
         theta: ThetaValue,
         bias: OptTensor = None,
         values: OptTensor = None,
+        here: Optional[Mode] = None,
     ) -> Tensor:
+        is_matrix = type(x) is Tensor and x.dim() == 2
         out = contracted(
             basis,
-            nodes_first(x),
+            x if is_matrix else nodes_first(x),
             theta,
             self.order,
             aggr=self.reduce,
@@ -364,6 +368,7 @@ class OuterConv(DenseForms, MessageHooks):
             max_memory=self.max_memory,
             bias=bias,
             values=values,
+            here=here,
         )
         return out if out.dim() == 2 else out.movedim(0, -2).contiguous()  # users call `view`
 

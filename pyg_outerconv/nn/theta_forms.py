@@ -31,7 +31,9 @@ class FullTheta(ThetaModule):
         """weight (K, P, Q)."""
         return {"weight": (self.num_labels, in_channels, self.out_channels)}
 
-    def build(self) -> Tensor:
+    def forward(self) -> Tensor:
+        if self.in_channels < 0:
+            self.require_shape()
         return self.weight.unsqueeze(1)
 
     def draw(self, parameter: Tensor, bound: float) -> None:

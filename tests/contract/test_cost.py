@@ -175,6 +175,7 @@ def test_features_without_gradient_make_propagating_first_free_of_sparse_product
         learned = Problem(basis, normal(5, 4, dtype=torch.float32), theta)
         assert ORDERS[order].cost(learned).backward.gathered > 0.0
         with torch.no_grad():
+            case = Problem(basis, torch.randn(5, 4), theta)
             assert ORDERS[order].cost(case).backward.seconds(SPEEDS) == 0.0
 
 

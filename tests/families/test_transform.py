@@ -149,5 +149,5 @@ def test_a_memo_knows_objects_not_contents():
     assert len(cache) == 0, "entries die with their tensors"
     with torch.inference_mode():
         uncounted = torch.ones(2)
-    cache.get(uncounted, (), "key", make)
+    cache.get("key", make, uncounted)
     assert len(cache) == 0, "changes of inference tensors cannot be seen"

@@ -6,10 +6,9 @@ import torch
 from pyg_outerconv.kernels import edge_lists as module
 from pyg_outerconv.kernels.edge_lists import (
     counting_sort,
-    nodes_without_loops,
     sort_edges,
     transposed_rows,
-    with_loops,
+    with_missing_loops,
 )
 from pyg_outerconv.kernels.sparsity import known_rows
 
@@ -69,9 +68,7 @@ def test_loops_are_added_where_there_are_none(edges, reads, dtype, monkeypatch):
     if not reads:
         monkeypatch.setattr(module, "can_read", lambda index: False)
     edge_index = torch.tensor(edges, dtype=dtype).view(-1, 2).t()
-    nodes = nodes_without_loops(edge_index, 4)
-    assert nodes.dtype == dtype
-    assert nodes.tolist() == [n for n in range(4) if (n, n) not in edges]
-    added = with_loops(edge_index, nodes)
+    added = with_missing_loops(edge_index, 4)
     assert added.dtype == dtype
-    assert added.t().tolist() == [*map(list, edges), *([n, n] for n in nodes.tolist())]
+    loops = [[n, n] for n in range(4) if (n, n) not in edges]
+    assert added.t().tolist() == [*map(list, edges), *loops]

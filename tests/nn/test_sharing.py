@@ -108,7 +108,7 @@ def test_tracers_and_inference_share_nothing(monkeypatch):
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert not shares_here(edge_index, mode())
     assert len(recent) == 0
-    monkeypatch.setattr(torch.jit, "is_tracing", lambda: True)
+    monkeypatch.setattr(torch._C, "_is_tracing", lambda: True)
     assert not shares_here(edge_index, mode())
 
 
