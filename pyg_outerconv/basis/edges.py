@@ -11,9 +11,11 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
-from ..kernels import Sparsity, sddmm, spmm
+from ..kernels import Sparsity, sddmm
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
+from ..kernels.sparsity import View
+from ..kernels.spmm import reduce_rows
 from ..signatures import check_type
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
@@ -341,7 +343,8 @@ def multiply(
     value = edges.value
     if value is not None:
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
-    if x.dim() == 2:
-        return spmm(sparsity, value, x, aggr=aggr)
-    out = spmm(sparsity, value, x.flatten(1), aggr=aggr)
-    return out.view(out.size(0), *x.shape[1:])
+    if value is not None:
+        value = value.unsqueeze(1)
+    wide = x if x.dim() == 2 else x.flatten(1)
+    out = reduce_rows(View(sparsity), value, wide.unsqueeze(1), aggr).squeeze(1)
+    return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])

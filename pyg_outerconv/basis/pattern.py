@@ -17,6 +17,7 @@ from ..errors import RefusedValue
 from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
 from ..kernels.index_checks import can_read, check_integers, has_numbers, surely
 from ..kernels.lasting import lasting
+from ..kernels.parts import part
 from ..memo import cached_property
 from ..signatures import check_type
 from .pattern_matrices import PatternMatrices
@@ -31,28 +32,6 @@ EDGES_PER_ROW = 4
 
 KEEP_UNSORTED = 2**15
 """Up to this number of edges a pattern keeps its unsorted edges, for products that sort nothing."""
-
-
-class _Part:
-    """An attribute of a pattern that is computed when it is asked for, and then kept in it."""
-
-    def __init__(self, make: str) -> None:
-        self._make = make  # the name of the method that computes it, and perhaps others
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, pattern: Pattern | None, owner: type | None = None) -> Any:
-        if pattern is None:
-            return self
-        parts = getattr(pattern, self._make)(self._name)
-        pattern._keep(parts)
-        return parts[self._name]
-
-
-def _part(make: str) -> Any:
-    """A :class:`_Part`, which stands where a tensor is declared."""
-    return _Part(make)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -83,16 +62,16 @@ class Pattern(PatternMatrices):
 
     size: tuple[int, int]
     num_labels: int
-    source: Tensor = _part("_sorted_by_target")
-    target: Tensor = _part("_expand")
-    label: Tensor = _part("_expand")
-    order: Tensor = _part("_sorted_by_target")
-    origin: Tensor | None = _part("_expand")
-    target_ptr: Tensor = _part("_sorted_by_target")
-    source_ptr: Tensor = _part("_sorted_by_source")
-    by_source: Tensor = _part("_sorted_by_source")
+    source: Tensor = part("_sorted_by_target")
+    target: Tensor = part("_expand")
+    label: Tensor = part("_expand")
+    order: Tensor = part("_sorted_by_target")
+    origin: Tensor | None = part("_expand")
+    target_ptr: Tensor = part("_sorted_by_target")
+    source_ptr: Tensor = part("_sorted_by_source")
+    by_source: Tensor = part("_sorted_by_source")
 
-    label_ptr = _part("_expand")
+    label_ptr = part("_expand")
     given: ClassVar[UnsortedEdges | None] = None
 
     def __init__(
@@ -182,7 +161,7 @@ class Pattern(PatternMatrices):
             edge_index = edge_index.to(kept)
         elif not own:
             edge_index = edge_index.clone()
-        source, target = edge_index.unbind(0)
+        source, target = edge_index[0], edge_index[1]
         label = None if label is None else label.to(kept, copy=True)
         listed = UnsortedEdges(source, target, label, origin, dtype)
         pattern = object.__new__(Pattern)
@@ -245,24 +224,24 @@ class Pattern(PatternMatrices):
         if name in vars(self):  # set while the edges were sorted
             return {name: vars(self)[name]}
         with lasting(order):
-            part: Tensor | None
+            out: Tensor | None
             if name == "label":
-                part = order.new_zeros(order.numel())
+                out = order.new_zeros(order.numel())
             elif name == "target":
                 nodes = torch.arange(self.size[1], dtype=order.dtype, device=order.device)
-                part = spread(nodes, self.target_ptr, order.numel())
+                out = spread(nodes, self.target_ptr, order.numel())
             elif name == "label_ptr":  # (N·K + 1,) row pointers by target and label
                 count = self.size[1] * self.num_labels
-                part = self.target_ptr
+                out = self.target_ptr
                 if self.num_labels != 1:
-                    part = pointers(self.target * self.num_labels + self.label, count)
+                    out = pointers(self.target * self.num_labels + self.label, count)
             else:  # the origin
-                part, count = order, vars(self)["num_given"]
+                out, count = order, vars(self)["num_given"]
                 if count is None:
-                    part = None
+                    out = None
                 elif count != order.numel():
-                    part = torch.where(order < count, order, -1)
-        return {name: part}
+                    out = torch.where(order < count, order, -1)
+        return {name: out}
 
     def _sorted_by_source(self, name: str = "by_source") -> dict[str, Any]:
         with lasting(self.source):

@@ -13,8 +13,8 @@ from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_edge_vector, numbers
 from ..graph.edge_list import EdgeList
-from ..graph.norm import check_norm
-from ..kernels.index_checks import has_numbers
+from ..graph.norm import check_norm, normalise
+from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import check_type, is_integer
 from .family import Family
 from .options import check_least
@@ -120,8 +120,11 @@ class Relation(Family):
     def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, with their types as labels."""
         self._check(edges)
+        is_mean, counts = self.norm == "mean", edges.edge_weight is None
+        if is_mean and counts and self.num_relations == 1 and can_read(edges.edge_index):
+            return edge_basis(normalise(edges, "target", dtype))
         basis = edge_basis(edges, self.num_relations)
-        return basis.mean(dtype) if self.norm == "mean" else basis
+        return basis.mean(dtype) if is_mean else basis
 
     def _check(self, edges: EdgeList) -> None:
         if self.norm == "given" and edges.edge_weight is None:

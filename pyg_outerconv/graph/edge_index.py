@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels.index_checks import check_indices, check_pointers, has_numbers
+from ..kernels.index_checks import can_read, check_indices, check_pointers, has_numbers
 from .checks import agreed
 
 
@@ -82,15 +83,15 @@ def infer_size(
     Raises:
         ValueError: an index is negative, or not below M (row 0) or N (row 1).
     """
-    if size is not None and not has_numbers(edge_index):  # fake tensors: nothing to check
-        num_sources, num_targets = size
-        if num_sources is not None and num_targets is not None:
-            return num_sources, num_targets
     size = size or (None, None)
-    if size[0] is not None and size[0] == size[1] and edge_index.numel():
-        least, most = edge_index.aminmax()
-        if int(least) >= 0 and int(most) < size[0]:
-            return size[0], size[0]
+    if size[0] is not None and size[1] is not None:
+        if can_read(edge_index):
+            if edge_index.numel() and size[0] == size[1]:
+                indices = edge_index.numpy()  # without signs, a negative index is a large one
+                if np.maximum.reduce(indices.view(f"u{indices.itemsize}"), None) < size[0]:
+                    return size[0], size[0]
+        elif not has_numbers(edge_index):  # fake tensors: nothing to check
+            return size[0], size[1]
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]
     elif size == (None, None) and not bipartite:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.utils import add_remaining_self_loops
 
 from ..errors import RefusedValue, unknown
-from ..kernels.edge_lists import gathered, inverse_counts, with_missing_loops
+from ..kernels.edge_lists import share_of_degrees, with_missing_loops
 from ..kernels.index_checks import can_read
 from .checks import holds
 from .edge_list import EdgeList
@@ -181,7 +181,9 @@ def normalise(
     if norm is None:
         return edges
     if edges.edge_weight is None and can_read(edges.edge_index):
-        return edges.but(edge_weight=_counted(edges, norm, dtype or torch.get_default_dtype()))
+        ends = edges.edge_index, edges.size
+        dtype = dtype or torch.get_default_dtype()
+        return edges.but(edge_weight=share_of_degrees(*ends, norm, not edges.bipartite, dtype))
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
     if norm == "source":
@@ -196,21 +198,3 @@ def normalise(
                 sent = divisor(weight, source, num_sources, what, signed)
             weight = weight / sent.sqrt()[source] / received.sqrt()[target]
     return edges.but(edge_weight=weight.to(narrow))
-
-
-def _counted(edges: EdgeList, norm: str, dtype: torch.dtype) -> Tensor:
-    """(E,) the normalised weights of edges of weight 1, whose degrees are counts.
-
-    With norm 'sym' and one set of nodes, edges from a source of in-degree 0 get weight 0.
-    """
-    source, target = edges.edge_index.unbind(0)
-    wide = dtype if dtype == torch.float64 else torch.float32
-    if norm in ("source", "target"):
-        nodes, count = (source, edges.size[0]) if norm == "source" else (target, edges.size[1])
-        value = gathered(inverse_counts(nodes, count, wide), nodes)
-    else:
-        received = sent = inverse_counts(target, edges.size[1], wide, root=True)
-        if edges.bipartite or norm == "both":
-            sent = inverse_counts(source, edges.size[0], wide, root=True)
-        value = gathered(sent, source).mul_(gathered(received, target))
-    return value if wide == dtype else value.to(dtype)

@@ -130,7 +130,8 @@ def request_of(
 
 def pick(primitive: str, view: View, x: Tensor, reduction: str = "sum") -> str:
     """The name of the backend that :func:`choose` chooses for a call; choices are cached."""
-    key = (primitive, x.device.type, x.dtype, view.sparsity.col.dtype, reduction, forced())
+    asked = getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
+    key = (primitive, x.device.type, x.dtype, view.sparsity.col.dtype, reduction, asked)
     name = CHOSEN.get(key)
     if name is None:
         ptr, index, _ = view.by_row

@@ -197,10 +197,48 @@ def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = F
         dtype: float32 or float64.
         root: whether to take the square root.
     """
-    found = np.bincount(index.numpy(), minlength=count).astype(_FLOATS[dtype])
-    found = np.sqrt(found, out=found) if root else found
-    np.divide(1.0, found, out=found, where=found > 0)
-    return torch.from_numpy(found)
+    return torch.from_numpy(_inverse_counts(index.numpy(), count, dtype, root))
+
+
+def _inverse_counts(index: Any, count: int, dtype: torch.dtype, root: bool) -> Any:
+    counts = np.bincount(index, minlength=count).astype(_FLOATS[dtype])
+    counts[counts == 0] = np.inf
+    counts = np.sqrt(counts, out=counts) if root else counts
+    return np.reciprocal(counts, out=counts)
+
+
+def share_of_degrees(
+    edge_index: Tensor, size: tuple[int, int], norm: str, one_set: bool, dtype: torch.dtype
+) -> Tensor:
+    """(E,) weights 1 divided by degrees, as :func:`.normalise` says, for edges of weight 1.
+
+    Args:
+        edge_index: (2, E) integers, for which :func:`.can_read` holds.
+        size: (M, N).
+        norm: 'source', 'target', 'sym' or 'both'.
+        one_set: whether sources are targets, so that 'sym' takes in-degrees of both. Edges from a
+            source of in-degree 0 then get weight 0.
+        dtype: the dtype of the weights; degrees are in float32 at least.
+    """
+    source, target = edge_index.numpy()
+    wide = dtype if dtype == torch.float64 else torch.float32
+    if norm == "source":
+        value = _taken(_inverse_counts(source, size[0], wide, False), source)
+    elif norm == "target":
+        value = _taken(_inverse_counts(target, size[1], wide, False), target)
+    else:
+        received = sent = _inverse_counts(target, size[1], wide, True)
+        if norm == "both" or not one_set:
+            sent = _inverse_counts(source, size[0], wide, True)
+        value = _taken(sent, source).mul_(_taken(received, target))
+    return value if wide == dtype else value.to(dtype)
+
+
+def _taken(numbers: Any, index: Any) -> Tensor:
+    """The numbers at the places of an index; in all threads where there are many."""
+    if index.size > SHORT:
+        return torch.from_numpy(numbers).index_select(0, torch.from_numpy(index))
+    return torch.from_numpy(numbers.take(index))
 
 
 def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
@@ -250,13 +288,13 @@ def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
         return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
     edges = edge_index.numpy()
     source, target = edges
-    nodes, loops = np.arange(count, dtype=edges.dtype), source[source == target]
-    if loops.size:
-        nodes[loops] = -1
-        nodes = nodes[nodes >= 0]
-    out = np.empty((2, source.size + nodes.size), edges.dtype)
+    loops, is_loop = np.arange(count, dtype=edges.dtype), source == target
+    if np.count_nonzero(is_loop):
+        loops[source[is_loop]] = -1
+        loops = loops[loops >= 0]
+    out = np.empty((2, source.size + loops.size), edges.dtype)
     out[:, : source.size] = edges
-    out[:, source.size :] = nodes
+    out[:, source.size :] = loops
     return torch.from_numpy(out)
 
 

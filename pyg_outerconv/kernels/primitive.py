@@ -113,14 +113,14 @@ class Primitive:
         Raises:
             NotImplementedError: torch.compile traces forward-mode differentiation.
         """
-        if is_lean():
-            if wants_gradients() and any(
-                isinstance(given, Tensor) and given.requires_grad for given in arguments
-            ):
-                return cls.lean.apply(*arguments)
-            return cls.forward(*arguments)
         if not torch.compiler.is_compiling():
-            return cls.whole.apply(*arguments)
+            if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+                return cls.whole.apply(*arguments)
+            if torch.is_grad_enabled() and not torch._C._is_tracing():
+                for operand in arguments[: cls.operands]:
+                    if operand is not None and operand.requires_grad:
+                        return cls.lean.apply(*arguments)
+            return cls.forward(*arguments)
         if forward_ad._current_level >= 0:
             raise NotImplementedError(
                 "torch.compile cannot trace jvp of a primitive: call torch.func.jvp outside the "
@@ -214,8 +214,16 @@ def operator(
         implementation = BACKENDS[backend]
         if RECORDERS and request is not None:
             log_call(implementation, request(*given))
-        given = [_unwrapped(x).contiguous() if isinstance(x, Tensor) else x for x in given]
-        with without_autocast(given[0].device.type):  # the caller has settled the dtypes
+        given = [
+            (_unwrapped(x) if is_gradtrackingtensor(x) else x).contiguous()
+            if isinstance(x, Tensor)
+            else x
+            for x in given
+        ]
+        device = given[0].device.type
+        if not torch.is_autocast_enabled(device):
+            return getattr(implementation, name)(*given)
+        with torch.autocast(device, enabled=False):  # the caller has settled the dtypes
             return getattr(implementation, name)(*given)
 
     backend = inspect.Parameter("backend", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)

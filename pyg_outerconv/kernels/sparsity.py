@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from ..errors import RefusedType, RefusedValue
 from .edge_lists import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .lasting import lasting
+from .parts import part
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Sparsity:
     """The places of the E entries of an R × C sparse matrix, by row and by column.
 
@@ -36,31 +38,30 @@ class Sparsity:
 
     rowptr: Tensor
     col: Tensor
-    colptr: Tensor
-    row: Tensor
-    perm: Tensor
-    # Set by known_sparsity alone, to skip the checks; dataclasses.replace does not copy it.
-    _is_known: InitVar[bool] = False
+    colptr: Tensor = part("_by_column")
+    row: Tensor = part("_by_column")
+    perm: Tensor = part("_by_column")
 
-    def __post_init__(self, _is_known: bool) -> None:
-        if _is_known:
-            return
+    num_cols: ClassVar[int | None] = None  # C, of a matrix that is not sorted by column yet
+
+    def __init__(
+        self, rowptr: Tensor, col: Tensor, colptr: Tensor, row: Tensor, perm: Tensor
+    ) -> None:
+        vars(self).update(rowptr=rowptr, col=col, colptr=colptr, row=row, perm=perm)
         _check_types(self)
-        for name in _NAMES:
-            object.__setattr__(self, name, getattr(self, name).contiguous())
+        vars(self).update({name: getattr(self, name).contiguous() for name in _NAMES})
         if has_numbers(*self.tensors):
             _check_numbers(self)
 
-    def __getattr__(self, name: str) -> Tensor:
-        # A matrix made by known_rows is sorted by column at the first use of its columns.
-        if name not in BY_COLUMN or "num_cols" not in vars(self):
-            raise AttributeError(name)
+    def _by_column(self, name: str) -> dict[str, Tensor]:
+        assert self.num_cols is not None  # known_rows sets it
         with lasting(self.col):
-            transposed = transposed_rows(self.rowptr, self.col, vars(self)["num_cols"])
-        tensors = dict(zip(BY_COLUMN, transposed, strict=True))
+            transposed = transposed_rows(self.rowptr, self.col, self.num_cols)
+        return dict(zip(BY_COLUMN, transposed, strict=True))
+
+    def _keep(self, tensors: dict[str, Tensor]) -> None:
         if not torch.compiler.is_compiling():  # tensors of a compiled graph cannot be stored
             vars(self).update(tensors)
-        return tensors[name]
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -70,7 +71,7 @@ class Sparsity:
     @property
     def shape(self) -> tuple[int, int]:
         """The shape (R, C) of the matrix."""
-        cols = vars(self).get("num_cols")
+        cols = self.num_cols
         return self.rowptr.numel() - 1, self.colptr.numel() - 1 if cols is None else cols
 
     @property
@@ -80,8 +81,8 @@ class Sparsity:
 
     def to(self, device: torch.device | str) -> Sparsity:
         """A copy on another device; its columns are sorted when they are needed, if not here."""
-        if "num_cols" in vars(self) and "perm" not in vars(self):
-            return known_rows(self.rowptr.to(device), self.col.to(device), self.shape[1])
+        if self.num_cols is not None and "perm" not in vars(self):
+            return known_rows(self.rowptr.to(device), self.col.to(device), self.num_cols)
         return known_sparsity(*(tensor.to(device) for tensor in self.tensors))
 
 
@@ -89,7 +90,9 @@ def known_sparsity(
     rowptr: Tensor, col: Tensor, colptr: Tensor, row: Tensor, perm: Tensor
 ) -> Sparsity:
     """A :class:`Sparsity` of contiguous tensors that are known to be valid, without a check."""
-    return Sparsity(rowptr, col, colptr, row, perm, _is_known=True)
+    sparsity = object.__new__(Sparsity)
+    vars(sparsity).update(rowptr=rowptr, col=col, colptr=colptr, row=row, perm=perm)
+    return sparsity
 
 
 def known_rows(rowptr: Tensor, col: Tensor, num_cols: int) -> Sparsity:

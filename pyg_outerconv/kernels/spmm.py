@@ -51,7 +51,7 @@ def spmm(
     """
     value, x = agreeing("spmm", sparsity.rowptr, value, x)  # type: ignore[assignment]
     view = View(sparsity, transpose)
-    rows, cols = view.shape
+    cols = view.shape[1]
     if aggr not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:
@@ -68,15 +68,20 @@ def spmm(
             raise RefusedValue(
                 "spmm needs as many heads of values as of x", x.size(1), value.size(1)
             )
+    out = reduce_rows(view, value, x, aggr)
+    return out.squeeze(1) if plain else out
+
+
+def reduce_rows(view: View, value: Tensor | None, x: Tensor, aggr: str = "sum") -> Tensor:
+    """:func:`spmm` for operands that fit, (E, H) and (C, H, channels): (R, H, channels)."""
     backend = pick("spmm", view, x, aggr)
     if aggr in ("max", "min"):
-        out = _extreme(view, value, x, backend, largest=aggr == "max")
-    else:
-        out = product(view, value, x, backend)
+        return _extreme(view, value, x, backend, largest=aggr == "max")
+    out = product(view, value, x, backend)
     if aggr == "mean":
         count = view.by_row[0].diff().clamp(min=1).to(out.dtype)
-        out = out / count.view(rows, 1, 1)
-    return out.squeeze(1) if plain else out
+        out = out / count.view(-1, 1, 1)
+    return out
 
 
 # Max and min: a kernel finds the entry, torch gathers the value --------------------------------

@@ -83,7 +83,10 @@ class TransformFirst(EdgeOrder):
         return _transforming(problem, float(problem.basis.size[0] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
-        return problem.basis.edges().gather(problem.transform(), problem.few)
+        z, x = problem.transform(), problem.x
+        # Autocast makes z of another type than the plan was made for.
+        few = problem.few if isinstance(x, Tensor) and x.dtype == z.dtype else None
+        return problem.basis.edges().gather(z, few)
 
 
 def _transforming(problem: Problem, pairs: float, copies: int = 1) -> Cost:
