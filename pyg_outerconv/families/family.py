@@ -21,6 +21,7 @@ from ..graph.edge_index import require_data
 from ..graph.edge_list import EdgeList
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure, require_kind
+from ..memo import cached_property
 from ..registry import Named
 from .options import RENAMED, check_options, refuse_unknown
 from .registry import FAMILIES
@@ -248,7 +249,12 @@ class Family(Named, BaseTransform, registry=FAMILIES):
 
     def makes_use_of(self, name: str) -> bool:
         """Whether the basis depends on the argument of this name."""
-        return name in self.reads_beside or any(part.makes_use_of(name) for part in self.parts)
+        return name in self._read
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """The arguments that it reads, and those of its parts."""
+        return frozenset(self.reads_beside).union(*(part._read for part in self.parts))
 
     def basis(
         self,

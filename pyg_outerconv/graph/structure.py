@@ -102,8 +102,8 @@ class Structure:
 
     def with_content(self, content: Content) -> Self:
         """A copy of the structure with ``content``."""
-        new = copy(self)
-        object.__setattr__(new, "content", content)
+        new = object.__new__(type(self))
+        vars(new).update(vars(self), content=content)
         return new
 
     def bare(self) -> Self:

@@ -35,7 +35,6 @@ from .attention_options import (
 from .attention_support import (
     basis_on_support,
     check_beside,
-    is_support,
     on_cached_support,
     only_sums,
     require_edges,
@@ -252,9 +251,10 @@ class AttentionConv(FoldOutput, OuterConv):
         """The attention matrices of :meth:`forward` for these arguments."""
         content = self._content(call) if content is None else content
         edge_index = call.edge_index
-        if isinstance(edge_index, Basis):
+        is_basis = type(edge_index) is not Tensor and isinstance(edge_index, Basis)
+        if is_basis:
             check_beside(call, content)
-        if is_support(edge_index):
+        if is_basis and edge_index.dtype is None:
             check_devices(self, call)
             basis = basis_on_support(self.family, call, content)
             return basis.mean(basis.dtype) if self.folds_mean else basis

@@ -83,7 +83,8 @@ class GraphAttention(AttentionConv):
         edge_attr: Tensor | None = None,
         **beside: Any,
     ) -> Any:
-        has_loops = isinstance(edge_index, Basis)  # a support has the edges that it has
+        is_list = type(edge_index) is Tensor
+        has_loops = not is_list and isinstance(edge_index, Basis)  # the edges that it has
         if self.fill_value is None or not self._fills or has_loops:
             return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
         call = Call(x, flow=self.flow)
