@@ -129,12 +129,13 @@ class Memo:
                     if not compiles:  # a compiler would guard on the count
                         entry.used = shelf.used = next(_clock)
                     return entry.result
-        surrounds = torch._C._are_functorch_transforms_active() or torch.is_inference_mode_enabled()
-        if anchor is None or not surrounds:
+        if anchor is None:
             result = make()
-        else:
+        elif torch._C._are_functorch_transforms_active() or torch.is_inference_mode_enabled():
             with lasting(anchor):
                 result = make()
+        else:
+            result = make()
         return result if compiles else self._keep(anchor, key, result, states, tensors)
 
     def _keep(

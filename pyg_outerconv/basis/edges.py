@@ -252,7 +252,10 @@ class EdgeBasis(InSomeOrder, Basis):
             if edges.source.numel() * wide.size(1) <= (most(x, mode()) if few is None else few):
                 row = edges.target
                 row = row if num_labels == 1 else edges.under_label(row, num_labels)
-                out = edge_sums(edges.source, row, self._values_as_listed(x), wide, num_rows)
+                value = self.listed
+                if self.in_order is not None or (value is not None and value.dtype != x.dtype):
+                    value = self._values_as_listed(x)
+                out = edge_sums(edges.source, row, value, wide, num_rows)
                 return out if x.dim() == 2 else out.view(num_rows, *x.shape[1:])
         return multiply(pattern.by_target_label, self, x, aggr=aggr)
 

@@ -20,9 +20,10 @@ from ..kernels.lasting import lasting
 from ..kernels.parts import part
 from ..memo import cached_property
 from ..signatures import check_type
+from . import unsorted
 from .pattern_matrices import PatternMatrices
 from .registry import make, register
-from .unsorted import INT32_LIMIT, UnsortedEdges, check_range, index_type
+from .unsorted import UnsortedEdges, check_range, index_type
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis
@@ -150,7 +151,7 @@ class Pattern(PatternMatrices):
         Raises:
             ValueError: max(M, N) · K exceeds int64.
         """
-        compiles, most = torch.compiler.is_compiling(), INT32_LIMIT // max(1, num_labels)
+        compiles, most = torch.compiler.is_compiling(), unsorted.INT32_LIMIT // max(1, num_labels)
         is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
         dtype = torch.int32
         if not (is_small and size[0] < most and size[1] < most):
@@ -166,6 +167,7 @@ class Pattern(PatternMatrices):
         listed = UnsortedEdges(source, target, label, origin, dtype)
         pattern = object.__new__(Pattern)
         vars(pattern).update(size=size, num_labels=num_labels, given=listed)
+        vars(pattern).update(num_edges=edge_index.size(1), device=edge_index.device)
         if compiles:  # a traced graph cannot defer the sort
             pattern._keep(pattern._sorted_by_target())
             pattern._keep(pattern._sorted_by_source())

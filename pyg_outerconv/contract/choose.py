@@ -93,25 +93,20 @@ def choose_order(
         return _choose_to_compile(problem, max_memory)
     if max_memory is not None:  # the bound is for this graph, not for its shape class
         return _best(_legal(problem), problem, max_memory)
-    plan: Plan = PLANS.get(plan_key(problem), partial(_make_plan, problem, checked=True))
+    plan: Plan = PLANS.get(plan_key(problem), partial(make_plan, problem, checked=True))
     return plan.order
 
 
-def plan_of(problem: Problem) -> Plan:
-    """The plan of a problem, looked up by its key or, after a check of its shapes, made.
+def make_plan(problem: Problem, checked: bool = False) -> Plan:
+    """The plan of a problem, after a check of its shapes if they are not ``checked``.
 
-    The key contains all shapes, dtypes and devices but the number of nodes, so that shapes of a
-    problem with a plan need no further check.
+    The key of a plan contains all shapes, dtypes and devices but the number of nodes, so that
+    shapes of a problem with a plan need no further check.
 
     Raises:
         TypeError, ValueError: as :func:`.check_shapes`.
         ValueError: no order can solve the problem; the message lists every reason.
     """
-    plan: Plan = PLANS.get(plan_key(problem), partial(_make_plan, problem, checked=False))
-    return plan
-
-
-def _make_plan(problem: Problem, checked: bool) -> Plan:
     x = problem.x
     if not checked:
         check_shapes(problem.basis, x, problem.parameter)

@@ -14,7 +14,17 @@ from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import ThetaValue, add_bias
 from .arguments import check_bias, check_inputs, check_shapes, problems
-from .choose import Candidate, candidates, check_memory, check_order, choose_order, plan_of
+from .choose import (
+    PLANS,
+    Candidate,
+    Plan,
+    candidates,
+    check_memory,
+    check_order,
+    choose_order,
+    make_plan,
+    plan_key,
+)
 from .order import ORDERS, Order
 from .problem import Problem
 
@@ -91,9 +101,11 @@ def contracted(
     if order is None and max_memory is None and basis.is_leaf and aggr == label_aggr == "sum":
         problem = Problem(basis, x, theta, "sum", "sum", bias, values, here)
         if problem.is_one_step:
-            plan = plan_of(problem)
-            problem.few = plan.few
-            return _run(plan.order, problem)
+            plan: Plan = PLANS.get(plan_key(problem), partial(make_plan, problem))
+            problem.few, out = plan.few, plan.order.run(problem)
+            if bias is None or plan.order.adds_bias:
+                return out
+            return add_bias(out, bias, own=True)
     check_shapes(basis, x, theta)
     return _contract_leaves(basis, x, theta, order, aggr, label_aggr, max_memory, bias, values)
 

@@ -183,7 +183,8 @@ def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Pla
         **call.beside,
     )
     structure = structure.reversed() if reverse else structure
-    if isinstance(structure, EdgeList) and not has_numbers(structure.edge_index):
+    is_read = call.mode.is_plain and type(edge_index) is Tensor
+    if not is_read and isinstance(structure, EdgeList) and not has_numbers(structure.edge_index):
         structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
     structure = structure if content is None else structure.with_content(content)
     dtype = dtype or torch.get_default_dtype()

@@ -154,7 +154,7 @@ def test_entries_of_every_form_are_those_of_the_pattern_once_each(name):
 @pytest.mark.parametrize("limit", [None, 0], ids=["int32", "int64"])
 def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     if limit is not None:
-        monkeypatch.setattr(unsorted, "_INT32_LIMIT", limit)
+        monkeypatch.setattr(unsorted, "INT32_LIMIT", limit)
     made = PATTERNS[name]()
     assert made.source.dtype == (torch.int32 if limit is None else torch.int64)
     for pairs in (made.source_pairs, made.target_pairs):
@@ -187,7 +187,7 @@ def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
 def test_the_largest_keys_of_int32_do_not_overflow():
     # The last key is 2 ** 31 - 3, and the limit itself is wide already.
     nodes, labels = 2**15, 2**16 - 1
-    assert nodes * labels < unsorted._INT32_LIMIT
+    assert nodes * labels < unsorted.INT32_LIMIT
     ends = torch.tensor([[nodes - 1, 1], [nodes - 1, 1]])
     made = Pattern.build(ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels)
     assert made.source.dtype == torch.int32
