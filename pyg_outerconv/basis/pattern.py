@@ -154,7 +154,7 @@ class Pattern(PatternMatrices):
         compiles, most = torch.compiler.is_compiling(), unsorted.INT32_LIMIT // max(1, num_labels)
         is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
         dtype = torch.int32
-        if not (is_small and size[0] < most and size[1] < most):
+        if not (is_small and max(*size, edge_index.size(1)) < most):
             dtype = index_type(size, num_labels, edge_index.size(1))
         # Copies, because the list may be written to before it is sorted.
         kept = torch.int64 if is_small else dtype  # to index with

@@ -16,7 +16,7 @@ from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
 from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_weighted
 from .reductions import check_reduction
 from .tie import Source, heads, same, viewed
 
@@ -160,8 +160,8 @@ class GATConv(DropIn, theirs.GATConv):
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
-            return of_nodes(conv(wide, edges, edge_attr=edge_attr), x)
-        return conv(x, edge_index, edge_attr=edge_attr, size=size)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), x)
 
 
 class GATv2Conv(DropIn, theirs.GATv2Conv):
@@ -235,8 +235,8 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
             return super().forward(x, edge_index, edge_attr, return_attention_weights)
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
-            return of_nodes(conv(wide, edges, edge_attr=edge_attr), x)
-        return conv(x, edge_index, edge_attr=edge_attr)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), x)
 
 
 class TransformerConv(DropIn, theirs.TransformerConv):

@@ -14,7 +14,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from ..families import GCN, Kernel, Relation
 from ..nn import OuterConv
 from ..nn.edge_functions import GaussianMixture
-from .layer import DropIn, Recipe, is_finite
+from .layer import DropIn, Recipe, as_weighted, is_finite
 from .reductions import check_reduction, reduction
 from .tie import Source, linear, same
 
@@ -78,7 +78,7 @@ class GMMConv(DropIn, theirs.GMMConv):
         conv = self._runs(x, edge_index, edge_attr=edge_attr)
         if conv is None:
             return super().forward(x, edge_index, edge_attr, size)
-        return conv(x, edge_index, edge_attr=edge_attr, size=size)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), x)
 
 
 def _column_blocks(layer: Any) -> Tensor:
@@ -226,7 +226,8 @@ class PDNConv(DropIn, theirs.PDNConv):
         weight = None if conv is None or edge_attr is None else self.mlp(edge_attr).squeeze(-1)
         if conv is None or (weight is not None and not is_finite(weight)):
             return super().forward(x, edge_index, edge_attr)
-        return conv(x, edge_index, weight)
+        out = conv(x, edge_index, weight)
+        return as_weighted(out, x) if self.normalize and weight is None else out
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, edge_index)

@@ -17,7 +17,7 @@ from ..basis import Basis
 from ..families import GCN, Family, Relation
 from ..graph import EdgeList
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_weighted
 from .matrices import matrix_basis
 from .propagation import Propagation
 from .reductions import check_reduction, reduction
@@ -102,7 +102,9 @@ class GCNConv(DropIn, theirs.GCNConv):
                 edge_index, _ = gcn_norm(edge_index, None, x.size(0), *loops, self.flow, x.dtype)
             return conv(x, matrix_basis(edge_index))
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
-        return conv(x, edge_index, edge_weight)
+        out = conv(x, edge_index, edge_weight)
+        has_weights = self.normalize or edge_weight is not None
+        return as_weighted(out, x) if has_weights else out
 
 
 class LGConv(DropIn, theirs.LGConv):
@@ -202,7 +204,8 @@ class ARMAConv(DropIn, theirs.ARMAConv):
         for t, conv in enumerate(convs):
             place = 0 if self.shared_weights else t
             root = F.dropout(x, p=self.dropout, training=self.training)
-            out = conv(out, edge_index, edge_weight) + root @ side_by_side(self.root_weight[place])
+            far = as_weighted(conv(out, edge_index, edge_weight), x)
+            out = far + root @ side_by_side(self.root_weight[place])
             if self.bias is not None:
                 out = out + self.bias[place].flatten()
             if self.act is not None:

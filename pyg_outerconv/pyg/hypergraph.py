@@ -18,7 +18,7 @@ from ..basis.multi_head_edges import MultiHeadEdges
 from ..families import Compose, Relation
 from ..memo import Memo
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_weighted
 from .reductions import check_reduction
 from .tie import linear, same
 
@@ -92,7 +92,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
             return self._attend(
                 x, hyperedge_index, hyperedge_weight, hyperedge_attr, to_edges, to_nodes
             )
-        return conv(x, _composed(to_edges, to_nodes, hyperedge_index, hyperedge_weight, x.dtype))
+        composed = _composed(to_edges, to_nodes, hyperedge_index, hyperedge_weight, x.dtype)
+        return as_weighted(conv(x, composed), x)
 
     def _attend(
         self,

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -86,6 +86,7 @@ class DropIn(MessagePassing):
     least_of_matrices: ClassVar[int] = 2**24
     linear_map: ClassVar[type[Module]] = Linear
     _overridden: ClassVar[tuple[str, ...]] = ()
+    _switches: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -100,6 +101,7 @@ class DropIn(MessagePassing):
             cls.forward.__annotations__ = theirs.forward.__annotations__  # PyG reads these types
         own: dict[str, Any]
         own = {f"{call}_type": _arguments_of(cls, call) for call in ("propagate", "edge_updater")}
+        own["_switches"] = _switches_of(theirs)
         pygs = generated(cls)
         own["_overridden"] = tuple(
             step for step in STEPS if getattr(cls, step) not in (getattr(theirs, step), *pygs)
@@ -282,6 +284,8 @@ class DropIn(MessagePassing):
         self._outer_conv()  # before a compiler looks at the layer
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._switches and type(value) is int:
+            value = bool(value)  # PyG's switches may be numbers; options of a recipe may not
         before = self.__dict__["_parameters"].get(name) if "_parameters" in self.__dict__ else None
         super().__setattr__(name, value)
         own = name.startswith("_") and name != "__class__"
@@ -308,6 +312,16 @@ class DropIn(MessagePassing):
 _OF_CALLS = {"training", "fuse", "att_x", "att_y"}
 TIED = ("_contraction", "_kept")
 MARK = "_accelerated"
+
+
+def _switches_of(kind: type) -> frozenset[str]:
+    """The options of a class of PyG's that are True or False."""
+    options = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    return frozenset(
+        one.name
+        for one in options
+        if isinstance(one.default, bool) or one.annotation in (bool, Optional[bool])
+    )
 
 
 def register(ours: type[Module], theirs: type[Module]) -> None:
@@ -417,6 +431,14 @@ def as_linear(out: Tensor) -> Tensor:
     if not torch.is_autocast_enabled(kind) or out.dtype == torch.float64:
         return out
     return out.to(torch.get_autocast_dtype(kind))
+
+
+def as_weighted(out: Tensor, x: Any) -> Tensor:
+    """A result in the type of features, which PyG's weights of edges have under autocast, too."""
+    if not torch.is_autocast_enabled(out.device.type):
+        return out
+    features = x[0] if isinstance(x, tuple | list) else x
+    return out.to(torch.promote_types(out.dtype, features.dtype))
 
 
 def is_finite(values: Tensor) -> bool:

@@ -13,7 +13,7 @@ from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
 from .attention import lacking, looped, of_nodes
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, as_weighted
 from .reductions import check_reduction
 from .tie import heads, same, viewed
 
@@ -69,7 +69,7 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
             out = conv(x, edge_index)
         if self.training:
             self._keep_products(x, edge_index, neg_edge_index, batch)
-        return out
+        return as_weighted(out, x)
 
     def _keep_products(
         self, x: Tensor, edge_index: Tensor, negative: OptTensor, batch: OptTensor

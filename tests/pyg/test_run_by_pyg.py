@@ -1,6 +1,7 @@
 """Where PyG's own code runs by itself: what is put onto a layer, wrappers of torch, inputs."""
 
 import copy
+import inspect
 import types
 
 import pytest
@@ -421,16 +422,28 @@ def test_an_edge_index_tells_the_number_of_targets_without_features(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_type_under_autocast_is_pygs(name):
     for call in CASES[name].calls:
-        its, mine = pair(name, torch.float32)
-        given = arguments(name, torch.float32, call)
-        with torch.autocast("cpu", torch.bfloat16):
-            try:
-                expected = tensors(its(*given))
-            except REFUSALS:
-                continue  # torch has no such product in bfloat16
-            assert [out.dtype for out in tensors(mine(*given))] == [
-                out.dtype for out in expected
-            ], call
+        for bias in CASES[name].options.get("bias", (None,)):
+            its, mine = pair(name, torch.float32, **({} if bias is None else {"bias": bias}))
+            given = arguments(name, torch.float32, call)
+            with torch.autocast("cpu", torch.bfloat16):
+                try:
+                    expected = [out.dtype for out in tensors(its(*given))]
+                except REFUSALS:
+                    continue  # torch has no such product in bfloat16
+                assert [out.dtype for out in tensors(mine(*given))] == expected, (call, bias)
+
+
+@pytest.mark.parametrize("switch", [0, 1])
+@pytest.mark.parametrize("name", ["GATConv", "GCNConv", "SAGEConv", "SGConv", "TransformerConv"])
+def test_switches_may_be_numbers_as_pygs_may(name, switch):
+    kinds = getattr(theirs, name), getattr(ours, name)
+    for option, parameter in inspect.signature(kinds[0].__init__).parameters.items():
+        if isinstance(parameter.default, bool) and (option, switch) != ("cached", 1):
+            made = []
+            for kind in kinds:
+                torch.manual_seed(0)
+                made.append(kind(6, 4, **{option: switch})(X, EDGES))
+            assert_close(made[1], made[0], 1e-6, option)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "static" in case.calls])
