@@ -13,6 +13,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.polynomial import Polynomial
 from ..errors import RefusedValue
 from ..kernels import edge_sums
+from ..kernels.mode import Mode
 from ..memo import Memo
 from ..signatures import is_integer
 from .arguments import check_shapes
@@ -34,14 +35,16 @@ class Plan:
         order: the contraction order.
         few: up to so many edges times channels, sums are taken over edges as they were listed; -1
             where they never are.
+        mode: what surrounds these calls.
     """
 
     order: Order
     few: int
+    mode: Mode
 
     def __str__(self) -> str:
-        unsorted = f", edges unsorted up to E x C = {self.few}" if self.few >= 0 else ""
-        return f"{self.order.name}{unsorted}"
+        unsorted = f"unsorted edges up to E x C = {self.few:,}" if self.few >= 0 else "sorted edges"
+        return f"{self.order.name}; {unsorted}; {self.mode}"
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,16 @@ def make_plan(problem: Problem, checked: bool = False) -> Plan:
         TypeError, ValueError: as :func:`.check_shapes`.
         ValueError: no order can solve the problem; the message lists every reason.
     """
-    x = problem.x
     if not checked:
-        check_shapes(problem.basis, x, problem.parameter)
+        check_shapes(problem.basis, problem.x, problem.parameter)
+    return plan_with(_best(_legal(problem), problem), problem)
+
+
+def plan_with(order: Order, problem: Problem) -> Plan:
+    """The plan of a problem that an order was chosen for."""
+    x = problem.x
     few = edge_sums.most(x, problem.mode) if isinstance(x, Tensor) else -1
-    return Plan(_best(_legal(problem), problem), few)
+    return Plan(order, few, problem.mode)
 
 
 def check_order(order: str | None) -> None:

@@ -24,6 +24,7 @@ from .choose import (
     choose_order,
     make_plan,
     plan_key,
+    plan_with,
 )
 from .order import ORDERS, Order
 from .problem import Problem
@@ -143,9 +144,10 @@ def _run(order: Order, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True)
 class Step:
-    """A leaf, printed, and its orders: the chosen one, then the cheapest; illegal ones last."""
+    """A leaf, printed, its plan, and its orders: the chosen one, the cheapest, illegal ones last."""
 
     leaf: str
+    plan: Plan
     candidates: list[Candidate]
 
     @property
@@ -156,7 +158,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ContractionPath:
-    """The orders that can solve each leaf of a basis, with their costs; printed, a table.
+    """The plan of each leaf of a basis, and the orders that can solve it, with costs; a table.
 
     Times are rough predictions of the forward pass, plus the backward pass if gradients are
     required. "held" is the memory allocated beside input, output and their gradients.
@@ -177,7 +179,7 @@ class ContractionPath:
     def __str__(self) -> str:
         lines = []
         for step in self.steps:
-            lines.append(step.leaf)
+            lines += [step.leaf, f"  plan: {step.plan}"]
             lines.append(f"  {'order':<26}{'ms':>10}{'Mflop':>10}{'gathered':>12}{'held':>12}")
             for candidate in step.candidates:
                 mark = "→ " if candidate.order.name == step.chosen else "  "
@@ -226,7 +228,7 @@ def contraction_path(
         legal = [one for one in found if not one.reasons]
         legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
         shown = legal + [one for one in found if one.reasons and verbose]
-        steps.append(Step(repr(problem.basis), shown))
+        steps.append(Step(repr(problem.basis), plan_with(taken, problem), shown))
     return ContractionPath(steps)
 
 

@@ -54,6 +54,19 @@ class Mode:
         self.wants_gradients = gradients and not traces
         self.is_plain = not (compiles or traces or transforms or differentiates or dispatches)
 
+    def __str__(self) -> str:
+        seen_by = {
+            "torch.compile": self.compiles,
+            "torch.jit.trace": self.traces,
+            "torch.func": self.transforms,
+            "forward mode": self.differentiates,
+            "a mode of torch": self.dispatches,
+        }
+        where = [f"within {name}" for name, is_on in seen_by.items() if is_on] or ["eager"]
+        gradients = "with gradients" if self.wants_gradients else "without gradients"
+        backend = [f"backend {self.backend!r}"] if self.backend else []
+        return ", ".join([*where, gradients, f"{self.threads} threads", *backend])
+
 
 _modes: dict[tuple[Any, ...], Mode] = {}
 # What a compiler guards on is looked at by itself where it matters, not here.
