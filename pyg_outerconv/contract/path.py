@@ -144,7 +144,7 @@ def _run(order: Order, problem: Problem) -> Tensor:
 
 @dataclass(frozen=True)
 class Step:
-    """A leaf, printed, its plan, and its orders: the chosen one, the cheapest, illegal ones last."""
+    """A leaf, printed, its plan, and its orders: the chosen one first, illegal ones last."""
 
     leaf: str
     plan: Plan
