@@ -225,7 +225,7 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
     return (
         type(basis),
         *basis.plan_key(),
-        theta.form(),
+        theta.shape if theta.is_tensor else theta.form(),
         theta.dtype,
         device,
         theta.requires_grad,

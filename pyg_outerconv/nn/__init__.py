@@ -21,8 +21,7 @@ from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
 from .recurrent.cell import unroll
 from .recurrent.gated_cells import ConvGRUCell, ConvLSTMCell
-from .theta import FORMS, ThetaModule
-from .theta_forms import make_theta
+from .theta import FORMS, ThetaModule, make_theta
 
 __all__ = [
     "FORMS",

@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..theta import Theta
-from .theta_forms import make_theta
+from .theta import make_theta
 
 if TYPE_CHECKING:
     from .attention_conv import AttentionConv

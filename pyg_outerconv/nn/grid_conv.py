@@ -19,7 +19,7 @@ from ..signatures import typed
 from .call import check_given, check_parameters
 from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 from .outer_conv import OuterConv
-from .theta_forms import GroupedTheta
+from .theta import GroupedTheta
 
 
 class GridConv(OuterConv):

@@ -36,8 +36,7 @@ from .dense import DenseForms
 from .hooks import MessageHooks
 from .messages import FirstOfEqual, convolve_by_messages
 from .root import add_root
-from .theta import ThetaModule
-from .theta_forms import make_theta
+from .theta import ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 
 

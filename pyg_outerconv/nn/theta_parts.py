@@ -12,8 +12,7 @@ from torch.nn.init import uniform_
 from ..errors import RefusedValue
 from ..families import Family
 from ..theta import Theta, ThetaParts, ThetaValue, as_theta
-from .theta import ThetaModule
-from .theta_forms import ColumnsTheta, FullTheta, make_theta
+from .theta import ColumnsTheta, FullTheta, ThetaModule, make_theta
 
 
 def glorot_of_heads(weight: Tensor, maps: int = 1) -> None:
@@ -38,8 +37,9 @@ class AveragedHeads(FullTheta):
         self.require_shape()
         return Theta(self.weight.unsqueeze(1), heads="sum", factor=1.0 / self.num_labels)
 
-    def build(self) -> Tensor:
+    def forward(self) -> Tensor:
         """Θ (H, 1, P, Q)."""
+        self.require_shape()
         return self.weight.unsqueeze(1) / self.num_labels
 
     def draw(self, parameter: Tensor, bound: float) -> None:
@@ -116,7 +116,7 @@ def theta_of(
         in_channels, out_channels, max_parameters: of the layer.
 
     Raises:
-        ValueError: see :func:`.theta_forms.make_theta`; or there are no other labels, and a form
+        ValueError: see :func:`.theta.make_theta`; or there are no other labels, and a form
             for them is given.
     """
     runs = family.combinations()

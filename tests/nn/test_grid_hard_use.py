@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_outerconv.nn import FORMS, GridConv, GridPool, GridUnpool
-from pyg_outerconv.nn.theta_forms import GroupedTheta
+from pyg_outerconv.nn.theta import GroupedTheta
 from pyg_outerconv.testing import assert_near
 
 
