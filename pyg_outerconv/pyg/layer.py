@@ -173,6 +173,9 @@ class DropIn(MessagePassing):
 
     def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
+        are_plain = type(x) is Tensor and type(edge_index) is Tensor
+        if are_plain and edge_index.size(-1) * self._width(x) < self.least and is_eager():
+            return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or not is_eager() or tied.watch.is_changed():
             tied = self._tied()
@@ -248,10 +251,14 @@ class DropIn(MessagePassing):
         """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
         if not self.least or is_exporting():
             return False
-        width = features.size(-1)
-        if self.transforms_first:
-            width = vars(self)["out_channels"] * vars(self).get("heads", 1)
-        return surely(edge_index.size(-1) * width < self.least)
+        return surely(edge_index.size(-1) * self._width(features) < self.least)
+
+    def _width(self, features: Tensor) -> int:
+        """The number of channels of PyG's messages."""
+        if not self.transforms_first:
+            return features.size(-1)
+        own = self.__dict__
+        return own["out_channels"] * own.get("heads", 1)  # type: ignore[no-any-return]
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
         """The OuterConv tied to this layer, None if there is none."""
