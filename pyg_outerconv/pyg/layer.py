@@ -173,9 +173,11 @@ class DropIn(MessagePassing):
 
     def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
-        are_plain = type(x) is Tensor and type(edge_index) is Tensor
-        if are_plain and edge_index.size(-1) * self._width(x) < self.least and is_eager():
-            return None  # asked first, for on so small a graph the other questions take long
+        if torch.compiler.is_dynamo_compiling():
+            self._tie()  # first, for a compiler reads ``__dict__`` once
+        elif type(x) is Tensor and type(edge_index) is Tensor and is_eager():
+            if edge_index.size(-1) * self._width(x) < self.least:
+                return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or not is_eager() or tied.watch.is_changed():
             tied = self._tied()
@@ -275,6 +277,11 @@ class DropIn(MessagePassing):
             if tied.conv is not None or not _is_waiting(self):
                 self.__dict__["_contraction"] = tied
         return tied
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _tie(self) -> bool:
+        """Make the contraction while a compiler traces a call, which does not trace this."""
+        return self._tied().conv is not None
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Let PyG generate ``propagate`` with its fused step, whatever the first layer's aggr.

@@ -1,9 +1,12 @@
 """Compiled drop-in layers: one graph where PyG's is one, PyG's results, and what a page says."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from pyg.cases import CASES
-from pyg.parity import Drawn, assert_close, by_size, graphs, layers, tensors
+from pyg.parity import Drawn, assert_close, by_size, contracted, graphs, layers, tensors
 from pyg.whole_graphs import line, whole
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
@@ -46,7 +49,6 @@ def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
     theirs, ours = layers(CASES[name], options, dtype)
     call = "attributes" if "edge_dim" in options else next(iter(CASES[name].calls))
     kind = "pair" if isinstance(options.get("in_channels"), tuple) else "multi-edge"
-    ours.why_not()  # makes the contraction
     results = []
     for layer in (theirs.eval(), ours.eval()):
         torch.manual_seed(5)
@@ -77,11 +79,57 @@ def test_a_small_graph_is_left_to_pyg_in_a_compiled_graph_too(name):
     arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
     for least, ours in ((0, True), (2**30, False)):
         layer.least = least
-        layer.why_not()
         operators.clear()
         torch._dynamo.reset()
         torch.compile(layer, backend=backend, fullgraph=True, dynamic=True)(*arguments)
         assert any("autograd_function" in one or "outerconv" in one for one in operators) is ours
+
+
+def _with_an_option(layer):
+    layer.node_dim = layer.node_dim  # any attribute may be an option
+    return layer
+
+
+UNTIED = {
+    "after an option is set": _with_an_option,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda layer: pickle.loads(pickle.dumps(layer)),
+}
+
+
+@contracted
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("change", UNTIED.values(), ids=UNTIED)
+@pytest.mark.parametrize("name", ["GCNConv", "GATConv", "ARMAConv", "APPNP"])
+def test_a_layer_that_never_ran_compiles_whole(name, change):
+    arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
+    layer = change(layers(CASES[name], {}, torch.float32)[1].eval())
+    wanted = copy.deepcopy(layer)(*arguments)
+    operators = []
+
+    def backend(module, inputs):
+        operators.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    assert_close([compiled(*arguments)], [wanted], 1e-5, "values")
+    assert any("autograd_function" in one or "outerconv" in one for one in operators)
+
+
+@contracted
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv"])
+def test_a_changed_option_is_seen_by_what_was_compiled(name):
+    option = {"GCNConv": "add_self_loops", "SAGEConv": "root_weight"}[name]
+    arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
+    theirs, ours = (layer.eval() for layer in layers(CASES[name], {}, torch.float32))
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend="eager", fullgraph=True)
+    for value in (True, False):
+        for layer in (theirs, ours):
+            setattr(layer, option, value)
+        assert_close([compiled(*arguments)], [theirs(*arguments)], 1e-5, str(value))
 
 
 @pytest.mark.parametrize("where", ["meta", "fake"])
