@@ -275,8 +275,9 @@ class AttentionBasis(Basis):
         outs = []
         for head in range(bias.size(1)):
             one = slice(head, head + 1)
-            entries, own = kept_entries(matrix, bias[:, one])
-            score = sddmm(entries, query[:, one] * self.factor, key[:, one]) + own.to(query.dtype)
+            entries, place = kept_entries(matrix, bias[:, one])
+            own = bias[:, one].index_select(0, place).to(query.dtype)
+            score = sddmm(entries, query[:, one] * self.factor, key[:, one]) + own
             outs.append(spmm(entries, self.normalise(entries, score), x[:, one]))
         return by_head(torch.cat(outs, 1), self.num_labels, self.num_bases, batch)
 

@@ -95,7 +95,7 @@ class _Watched(Function):
             inputs = [None if x is None else x.view_as(x) for x in operands]
             out = ctx.by_edges(*inputs)
             asked: list[Any] = [x for x, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
-            wild, tame = _parted(grad)
+            wild, tame = parted(grad)
             found = iter(
                 torch.autograd.grad(
                     out, asked, wild, create_graph=differentiates, allow_unused=True
@@ -105,7 +105,7 @@ class _Watched(Function):
         return tame, None, *rest
 
 
-def _parted(grad: Tensor) -> tuple[Tensor, Tensor]:
+def parted(grad: Tensor) -> tuple[Tensor, Tensor]:
     """The numbers that are not finite and those that are, with zeros in the places of the others.
 
     The operations are such that also gradients in a batch that cannot be seen can be parted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -124,25 +125,57 @@ def attend_kept(
         bias: (E, H) or None.
         dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
     """
-    if bias is None:
-        return _with_dropout(sparsity, query, key, value, None, scale, dropout_p)
-    outs = []
-    for head in range(query.size(1)):
-        one = slice(head, head + 1)
-        entries, own = kept_entries(sparsity, bias[:, one])
-        ends = query[:, one], key[:, one], value[:, one], own
-        outs.append(_with_dropout(entries, *ends, scale, dropout_p))
+    outs = [
+        _with_dropout(entries, query[:, one], key[:, one], value[:, one], own, scale, dropout_p)
+        for one, entries, own, _ in _kept(sparsity, bias)
+    ]
     return torch.cat(outs, 1)
 
 
+def attend_kept_gradients(
+    sparsity: Sparsity,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    dropout_p: float,
+    grad: Tensor,
+) -> list[Tensor]:
+    """The gradients of :func:`attend_kept` in query, key, value and bias, zeros without a bias."""
+    found = [torch.zeros_like(x) for x in (query, key, value)]
+    of_bias = query.new_zeros((sparsity.num_entries, query.size(1)))
+    for one, entries, own, place in _kept(sparsity, bias):
+        view, (q, k, v) = View(entries), (x[:, one] for x in (query, key, value))
+        backend = pick("attend", view, q)
+        parts = _unfused(view, q, k, v, own, scale, grad[:, one], backend, dropout_p)
+        for whole, part in zip(found, parts, strict=False):
+            whole[:, one] = part
+        of_bias[place, one] = parts[3]
+    return [*found, of_bias]
+
+
+def _kept(
+    sparsity: Sparsity, bias: Tensor | None
+) -> Iterator[tuple[slice, Sparsity, Tensor | None, Any]]:
+    """Heads with the entries whose bias is not -inf, that bias, and the places of these entries."""
+    if bias is None:
+        yield slice(None), sparsity, None, slice(None)
+        return
+    for head in range(bias.size(1)):
+        one = slice(head, head + 1)
+        entries, place = kept_entries(sparsity, bias[:, one])
+        yield one, entries, bias[:, one].index_select(0, place), place
+
+
 def kept_entries(sparsity: Sparsity, bias: Tensor) -> tuple[Sparsity, Tensor]:
-    """The entries whose bias (E, 1) is not -inf, and that bias."""
+    """The entries whose bias (E, 1) is not -inf, and their places among all entries."""
     kept = (bias != -torch.inf).view(-1)
     count = F.pad(kept.cumsum(0), (1, 0))  # the entries that are kept before each
     place = kept.nonzero().view(-1)
     ptr = count.index_select(0, sparsity.rowptr).to(sparsity.rowptr.dtype)
     col = sparsity.col.index_select(0, place)
-    return known_rows(ptr, col, sparsity.shape[1]), bias.index_select(0, place)
+    return known_rows(ptr, col, sparsity.shape[1]), place
 
 
 def _with_dropout(
@@ -211,18 +244,22 @@ def _unfused(
     scale: float,
     grad: Tensor,
     backend: str,
+    dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients by primitives that are differentiable themselves; holds tensors of (E, H)."""
     dtype = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
     share = _shares(view, query, key, bias, backend)
-    of_share = sample(view, grad, value, backend)
+    of_share, sent = sample(view, grad, value, backend), share
+    if dropout_p:
+        drawn = F.dropout(torch.ones_like(share), dropout_p)
+        of_share, sent = of_share * drawn, share * drawn
     of_score = softmax_derivative(view.by_row[0], share, of_share, backend)
     return (
         (product(view, of_score, key, backend) * scale).to(dtype),
         product(view.transposed, of_score, query, backend).to(dtype),
-        product(view.transposed, share, grad, backend).to(dtype),
+        product(view.transposed, sent, grad, backend).to(dtype),
         of_score.to(dtype),
     )
 

@@ -11,12 +11,11 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..signatures import typed
 from .absent_pairs import can_look, over_all_pairs
-from .attend import attend_kept
 from .band import BandLimits
 from .band_attention import BandOptions, banded
 from .index_checks import is_exporting
 from .operands import agreeing, attention_operands, probability, scale_of
-from .sparsity import known_rows
+from .pairs_by_edges import by_edges, is_recorded, mended, within
 from .torch_attention import lowered
 
 _SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
@@ -70,15 +69,12 @@ def attend_all(
             "attend_all needs a bias for each pair and head", (rows, cols, heads), tuple(bias.shape)
         )
     given = source_mask, scale_of(query, scale), probability(dropout_p)
-
-    def visible() -> Tensor:
-        place = torch.arange(max(rows, cols), device=query.device)
-        return place[:cols] <= place[:rows].unsqueeze(-1) + (cols if causal is None else causal)
+    band = BandLimits(rows + cols, cols if causal is None else causal, 0, 1)
 
     def product(q: Tensor, k: Tensor, v: Tensor, b: Tensor | None = None) -> Tensor:
         return _attend_all(q, k, v, b, causal, *given)
 
-    return _watched(product, visible, query, key, value, bias, *given)
+    return _watched(product, band, query, key, value, bias, *given)
 
 
 def _attend_all(
@@ -172,13 +168,10 @@ def attend_band(
     limits = unlimited if left is None else left, unlimited if right is None else right
     band = BandLimits(*limits, offset, dilation)
 
-    def visible() -> Tensor:
-        return _within(band, rows, cols, query.device)
-
     def product(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return _attend_band(q, k, v, band, *given)
 
-    return _watched(product, visible, query, key, value, None, *given)
+    return _watched(product, band, query, key, value, None, *given)
 
 
 def _attend_band(
@@ -207,14 +200,14 @@ def _attend_band(
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(query, key, value, None)
     if source_mask is None and is_small(rows, cols):
-        mask = _hide(None, ~_within(band, rows, cols, query.device), query).unsqueeze(0)
+        mask = _hide(None, ~within(band, rows, cols, query.device), query).unsqueeze(0)
         return _lowered(query, key, value, mask, False, scale, dropout_p)
     return banded(query, key, value, source_mask, band, _options(scale, dropout_p))
 
 
 def _watched(
     product: Callable[..., Tensor],
-    visible: Callable[[], Tensor],
+    band: BandLimits,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -223,43 +216,34 @@ def _watched(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """``product``, if its operands are finite or cannot be looked at; else attention by edges.
+    """``product``, if its operands are finite or none could arrive elsewhere; else by edges.
 
     Args:
         product: attention, for queries, keys, values, and the bias if there is one.
-        visible: the pairs that may have an edge, (N, M) booleans.
+        band: the pairs that may have an edge.
         query, key, value, bias, source_mask, scale, dropout_p: as in :func:`attend_all`.
     """
     if source_mask is not None:
         # Excluded sources may hold any numbers, including NaN.
         key, value = (x.masked_fill(~source_mask.unsqueeze(-1), 0.0) for x in (key, value))
-    if not can_look(query, key, value, bias):
-        return product(*(x for x in (query, key, value, bias) if x is not None))
-
-    def by_edges(q: Tensor, k: Tensor, v: Tensor, b: Tensor | None = None) -> Tensor:
-        pairs = visible()
-        target, source = pairs.nonzero(as_tuple=True)
-        entries = known_rows(F.pad(pairs.sum(1).cumsum(0), (1, 0)), source, k.size(0))
-        of_pair = None if b is None else b.to(q.dtype)[target, source]
-        if source_mask is not None:
-            of_pair = q.new_zeros(()) if of_pair is None else of_pair
-            of_pair = torch.where(source_mask[source], of_pair, -torch.inf)
-        return attend_kept(entries, q, k, v, of_pair, scale, dropout_p)
-
-    return over_all_pairs(product, by_edges, query, key, value, bias=bias)
+    given = band, source_mask, scale, dropout_p
+    if can_look(query, key, value, bias):
+        return over_all_pairs(
+            product,
+            lambda q, k, v, b=None: by_edges(q, k, v, b, *given),
+            query,
+            key,
+            value,
+            bias=bias,
+        )
+    if is_recorded():
+        return mended(product, query, key, value, bias, *given)
+    return product(*(x for x in (query, key, value, bias) if x is not None))
 
 
 def is_small(rows: int, cols: int) -> bool:
     """Whether attention within a band uses one mask of all pairs, because blocks would be few."""
     return not is_exporting() and rows * cols <= _SMALL
-
-
-def _within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:
-    """The pairs within a band, (N, M) booleans."""
-    place = torch.arange(max(rows, cols), device=device)
-    away = place[:cols] - place[:rows].unsqueeze(-1) - band.offset
-    first, last = -band.left * band.dilation, band.right * band.dilation
-    return (away >= first) & (away <= last) & (away % band.dilation == 0)
 
 
 def _lowered(

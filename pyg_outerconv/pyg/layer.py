@@ -175,9 +175,13 @@ class DropIn(MessagePassing):
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         if torch.compiler.is_dynamo_compiling():
             self._tie()  # first, for a compiler reads ``__dict__`` once
-        elif type(x) is Tensor and type(edge_index) is Tensor and is_eager():
-            if edge_index.size(-1) * self._width(x) < self.least:
-                return None  # asked first, for on so small a graph the other questions take long
+        elif (
+            type(x) is Tensor
+            and type(edge_index) is Tensor
+            and is_eager()
+            and edge_index.size(-1) * self._width(x) < self.least
+        ):
+            return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or not is_eager() or tied.watch.is_changed():
             tied = self._tied()

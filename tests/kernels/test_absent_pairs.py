@@ -25,6 +25,7 @@ EVERY = torch.ones(NODES, NODES, dtype=torch.bool)
 PRESENT = torch.tensor([1, 1, 0, 1, 0, 1, 1]).bool()
 HIDDEN = torch.rand(NODES, NODES, generator=torch.Generator().manual_seed(1)) < 0.4
 BLOCK = torch.tensor([0, 0, 1, 1, 1, 2, 2])
+BLOCKS = blocks_of(BLOCK, BLOCK.flip(0))
 
 
 def sparsity(visible):
@@ -35,12 +36,11 @@ def sparsity(visible):
 def biased(function):
     """The function with a bias (N, M, H) that is -inf at hidden pairs."""
 
-    def run(query, key, value):
-        generator = torch.Generator().manual_seed(2)
-        bias = torch.randn(NODES, NODES, HEADS, generator=generator, dtype=query.dtype)
-        return function(query, key, value, bias.masked_fill(HIDDEN.unsqueeze(-1), -inf))
-
-    return run
+    drawn = torch.randn(
+        NODES, NODES, HEADS, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
+    bias = drawn.masked_fill(HIDDEN.unsqueeze(-1), -inf)
+    return lambda query, key, value: function(query, key, value, bias.to(query.dtype))
 
 
 def on_edges(visible):
@@ -77,7 +77,7 @@ WAYS = {
     "dilated": (window(left=1, right=1, dilation=2), (AHEAD.abs() <= 2) & (AHEAD % 2 == 0)),
     "later": (window(left=1, right=None), AHEAD >= -1),
     "blocks": (
-        lambda *x: attend_blocks(*x, blocks_of(BLOCK, BLOCK.flip(0))),
+        lambda *x: attend_blocks(*x, BLOCKS),
         BLOCK.flip(0).unsqueeze(1) == BLOCK,
     ),
 }
@@ -162,6 +162,55 @@ def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
         found = torch.vmap(lambda v, chunks=chunks: scan(query, key, v, chunks))(broken)[0]
         assert found[~unseen].isnan().all()
         assert_near(found[unseen], expected[unseen])
+
+
+OVER_PAIRS = [way for way in WAYS if not way.startswith(("edges", "blocks"))]
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("way", OVER_PAIRS)
+@pytest.mark.parametrize("small", [0, 1 << 17], ids=["in blocks", "by one mask"])
+def test_each_way_to_attend_in_a_compiled_graph(way, number, small, backend, monkeypatch):
+    monkeypatch.setattr(dense_attention, "_SMALL", small)
+    function, visible = WAYS[way]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
+    assert_attends(compiled, visible, number, torch.float64)
+
+
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("way", OVER_PAIRS)
+def test_each_way_to_attend_in_a_trace(way, number):
+    function, visible = WAYS[way]
+    query, key, value = operands()
+    traced = torch.jit.trace(function, (query, key, value), check_trace=False)
+    spoilt = value.index_fill(0, torch.tensor(4), number)
+    reached = ~traced(query, key, spoilt).isfinite().flatten(1).all(1)
+    assert torch.equal(reached, visible[:, 4])
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("way", OVER_PAIRS)
+def test_a_compiled_graph_has_the_values_and_gradients_of_a_plain_call(way):
+    function, _ = WAYS[way]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    for spoilt in (None, 3):
+        results = []
+        for run in (function, compiled):
+            given = operands()
+            if spoilt is not None:
+                given[2][spoilt] = nan
+            given = [x.requires_grad_() for x in given]
+            out = run(*given)
+            grads = torch.autograd.grad(
+                out, given, torch.linspace(1, 2, out.numel()).view_as(out).to(out)
+            )
+            results.append([out, *grads])
+        for one, other in zip(*results, strict=True):
+            assert_near(*(x.nan_to_num(7.0) for x in (other, one)))
 
 
 @pytest.mark.parametrize("way", WAYS)
