@@ -270,7 +270,10 @@ class _Banded(Primitive):
         band: BandLimits,
         options: BandOptions,
     ) -> Tensor:
-        return _forward(query, key, value, seen, list(band), *options)
+        limits: list[Any] = list(band)
+        if torch.jit.is_tracing():  # where sizes are tensors, which no list of integers holds
+            limits = [int(limit) for limit in limits]
+        return _forward(query, key, value, seen, limits, *options)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
