@@ -192,7 +192,10 @@ class AttentionBasis(Basis):
         query, key = (by_label(exact(x), self.num_labels) for x in (self.query, self.key))
         score = sddmm(self.pattern.by_both, query * self.factor, key)
         bias = self.edge_bias()
-        return score if bias is None else score + bias.to(score.dtype)
+        if bias is None:
+            return score
+        # Nor does a gradient come to what has no edge, as it would through a sum.
+        return (score + bias.to(score.dtype)).masked_fill(bias == -torch.inf, -torch.inf)
 
     @cached_property
     def _exact(self) -> MultiHeadEdges:

@@ -39,7 +39,14 @@ from .attention_support import (
     only_sums,
     require_edges,
 )
-from .call import Call, check_devices, checked_mask, nodes_first, without_absent
+from .call import (
+    Call,
+    check_devices,
+    checked_mask,
+    nodes_first,
+    values_of_present,
+    without_absent,
+)
 from .checks import check_channels, check_ends
 from .fold_output import FoldOutput
 from .outer_conv import OuterConv
@@ -238,11 +245,15 @@ class AttentionConv(FoldOutput, OuterConv):
         if theta is None:
             self._materialize(waiting)
             theta = self._parameter(call)
+        values = content.values
+        if source_mask is not None:  # what absent sources send is cut off, and gradients with it
+            call = without_absent(call, source_mask, wholly=True)
+            values = None if values is None else values_of_present(values, source_mask)
         if self._message_forward_hooks:
             with showing_shares(self, basis, edge_index):
                 out = self._convolve(call, basis, theta)
         else:
-            out = self._convolve(call, basis, theta, content.values)
+            out = self._convolve(call, basis, theta, values)
         if self.edge_dim is not None:
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out

@@ -197,6 +197,15 @@ def without_absent(call: Call, source_mask: Tensor, wholly: bool = False) -> Cal
     return call.with_ends(source, source if own else call.target)
 
 
+def values_of_present(values: Tensor, source_mask: Tensor) -> Tensor:
+    """Values (M, *batch, H, V) with zeros for absent sources, to which no gradient comes."""
+    there = source_mask.movedim(-1, 0)
+    if there.shape not in (values.shape[:1], values.shape[:-2]):
+        return values  # each item of the batch has sources of its own
+    ones = (1,) * (values.dim() - there.dim())
+    return values.masked_fill(~there.reshape(*there.shape, *ones), 0.0)
+
+
 def _without(x: Features, there: Tensor, wholly: bool) -> Features:
     if isinstance(x, SparseMatrix):
         if there.dim() > 1:
