@@ -304,5 +304,9 @@ def pairs_of(
 
 
 def divided(x: Tensor, total: Tensor) -> Tensor:
-    """``x / total``, with zeros where the total is zero, and without NaN in any derivative."""
-    return x / total.masked_fill(total == 0, torch.inf)
+    """``x / total``, with zeros where the total is zero, and without NaN in any derivative.
+
+    Where it is zero nothing is seen, so that no gradient comes from there, whatever it is.
+    """
+    none = total == 0
+    return (x / total.masked_fill(none, 1.0)).masked_fill(none, 0.0)
