@@ -38,7 +38,7 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.graph import Assignment, EdgeList
+from pyg_outerconv.graph import Assignment, Graph
 from pyg_outerconv.testing import awkward_cells, awkward_structures
 
 STRUCTURES = awkward_structures()
@@ -212,7 +212,7 @@ def structure_for(family, name):
 
 def arguments_of(structure):
     """A structure as the arguments of a layer: what stands for edge_index, and what is beside."""
-    if not isinstance(structure, EdgeList) or structure.bipartite:
+    if not isinstance(structure, Graph) or structure.bipartite:
         return structure, {}
     names = ("edge_weight", "edge_type", "size")
     return structure.edge_index, {name: getattr(structure, name) for name in names}

@@ -102,8 +102,8 @@ def x(*shape: int) -> Tensor:
     return torch.linspace(-1.0, 1.0, 12).view(4, 3) if not shape else torch.ones(shape)
 
 
-def edges() -> graph.EdgeList:
-    return graph.edge_list(EDGE_INDEX, size=(4, 4))
+def edges() -> graph.Graph:
+    return graph.Graph.read(EDGE_INDEX, size=(4, 4))
 
 
 def pattern() -> po.Pattern:
@@ -361,12 +361,12 @@ CALLS: dict[str, Callable[[], Call]] = {
             "size": (3, 2),
         },
     ),
-    "graph.EdgeList": _of(graph.EdgeList, edge_index=EDGE_INDEX, size=(4, 4)),
+    "graph.Graph": _of(graph.Graph, edge_index=EDGE_INDEX, size=(4, 4)),
     "graph.NodeSet": _of(graph.NodeSet, known=(3, 3), device=CPU),
     "graph.SparseFeatures": _made(
         graph.SparseFeatures, lambda: {"sparsity": sparsity(), "value": torch.ones(4)}
     ),
-    "graph.edge_list": _of(graph.edge_list, edge_index=EDGE_INDEX),
+    "graph.graph": _of(graph.graph, edge_index=EDGE_INDEX),
     "graph.edge_list_of": _made(graph.edge_list_of, lambda: {"data": data()}),
     "graph.fold": _of(graph.fold, matrix=torch.ones(3, 8), mode=0, shape=(3, 4, 2)),
     "graph.from_hetero": _made(graph.from_hetero, lambda: {"data": hetero()}),

@@ -15,7 +15,7 @@ from pyg_outerconv import AttentionConv, OuterConv, Pattern, parse_family
 from pyg_outerconv.attention import NORMALISERS, SCORES, Cosine, KeyQuery
 from pyg_outerconv.errors import LONGEST, Refused
 from pyg_outerconv.families.family import FAMILIES
-from pyg_outerconv.graph import EdgeList, edge_list, from_networkx, from_scipy
+from pyg_outerconv.graph import Graph, from_networkx, from_scipy
 from pyg_outerconv.pyg import GraphConv
 
 EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 2]])
@@ -112,17 +112,17 @@ REFUSED = {
         ("source of a pattern holds integers", "expected torch.int32", "got str"),
     ),
     "an edge list of far sources": (
-        lambda: EdgeList(torch.tensor([[FAR], [0]]), (4, 4)),
+        lambda: Graph(torch.tensor([[FAR], [0]]), (4, 4)),
         ValueError,
         ("every source in edge_index must", "expected an index below 4", f"got {FAR}"),
     ),
     "an edge list of far targets": (
-        lambda: dataclasses.replace(edge_list(EDGES), edge_index=torch.tensor([[0], [FAR]])),
+        lambda: dataclasses.replace(Graph.read(EDGES), edge_index=torch.tensor([[0], [FAR]])),
         ValueError,
         ("every target in edge_index must", "expected an index below 4", f"got {FAR}"),
     ),
     "an edge list of a list": (
-        lambda: EdgeList([[0], [1]], (4, 4)),
+        lambda: Graph([[0], [1]], (4, 4)),
         TypeError,
         ("edge_index must be a tensor", "expected Tensor", "got list"),
     ),

@@ -17,7 +17,7 @@ from ..equations import row
 from ..errors import RefusedValue, unknown
 from ..graph.checks import check_positive
 from ..graph.edge_index import require_data
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.interop import edge_list_of
 from ..graph.positions import places_within
 from ..signatures import typed
@@ -117,7 +117,7 @@ class GraphPositions(torch.nn.Module):
             out[nodes] = self._eigenvectors(graph).to(out)
         return out
 
-    def _walks(self, edges: EdgeList) -> Tensor:
+    def _walks(self, edges: Graph) -> Tensor:
         if edges.edge_weight is not None:
             raise RefusedValue("walks take all edges alike", "no edge_weight", edges.edge_weight)
         index, count = edges.edge_index, edges.size[0]
@@ -150,7 +150,7 @@ def _signed(vectors: Tensor) -> Tensor:
     return torch.where(vectors.gather(0, first) < 0, -vectors, vectors)
 
 
-def _graphs(edges: EdgeList) -> Iterator[tuple[Tensor, Data]]:
+def _graphs(edges: Graph) -> Iterator[tuple[Tensor, Data]]:
     """The nodes of each graph of a batch, and the graph by itself."""
     nodes = torch.arange(edges.size[0], device=edges.device)
     batch = torch.zeros_like(nodes) if edges.batch is None else edges.batch

@@ -20,7 +20,7 @@ from ..equations import row
 from ..errors import RefusedValue
 from ..graph import positions_of
 from ..graph.checks import check_positive, holds
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure
@@ -168,7 +168,7 @@ def placed(structure: Structure, place: Places) -> Placed:
     Raises:
         ValueError: the batch vector puts a target into another graph than its source.
     """
-    if not isinstance(structure, NodeSet | EdgeList):
+    if not isinstance(structure, NodeSet | Graph):
         return Placed(structure, place)  # cells, the same at both ends
     sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)
     if graphs is not None and graphs[0] is not graphs[1]:

@@ -22,7 +22,7 @@ from ..basis.multi_head_edges import are_few, can_list, is_listed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.structure import Content, Structure
 from ..memo import Memo
 from .content_family import (
@@ -293,7 +293,7 @@ class Attention(ContentFamily):
         """Whether a new support is faster than a cached one: few edges, which stay unsorted."""
         if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
             return False
-        return isinstance(structure, EdgeList) and are_few(structure.num_edges, x)
+        return isinstance(structure, Graph) and are_few(structure.num_edges, x)
 
     def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
         """Whether the edges of a support are few and may stay unsorted."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..errors import RefusedValue
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.index_checks import has_numbers
@@ -93,7 +93,7 @@ class Chebyshev(Family):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"T_{k} of the rescaled Laplacian" for k in range(self.num_terms))
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """T_0(L̂), …, T_{K−1}(L̂), as a rule."""
         if edges.is_bare:
             rescaled = edges.but(edge_weight=edges.weight(dtype))
@@ -101,7 +101,7 @@ class Chebyshev(Family):
             rescaled = self._rescaled(edges, dtype)
         return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
 
-    def _rescaled(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
+    def _rescaled(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """The edges of L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         if self.as_pyg and self.lambda_max == "bound":
@@ -125,7 +125,7 @@ class Chebyshev(Family):
         narrow = edges.weight(dtype).dtype
         return laplacian.but(edge_weight=value.to(narrow))
 
-    def _by_largest_entry(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
+    def _by_largest_entry(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """The edges of L̂ with λ_max twice the largest entry of L, with its gradient."""
         laplacian = self._laplacian(edges, dtype)
         value = laplacian.weight()
@@ -134,7 +134,7 @@ class Chebyshev(Family):
         value = torch.where(laplacian.origins() < 0, value - 1.0, value)
         return laplacian.but(edge_weight=value.to(edges.weight(dtype).dtype))
 
-    def _laplacian(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
+    def _laplacian(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
         edges, num_nodes = _without_loops(edges), edges.size[0]
         if self.norm is None:
@@ -148,7 +148,7 @@ class Chebyshev(Family):
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
         return edges.with_diagonal(diagonal, nodes)
 
-    def _normalised(self, edges: EdgeList, dtype: torch.dtype | None) -> EdgeList:
+    def _normalised(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """Edges without loops with the entries of L − I."""
         weight, num_nodes = edges.weight(dtype), edges.size[0]
         narrow, end = weight.dtype, edges.target if self.norm == "target" else edges.source
@@ -160,7 +160,7 @@ class Chebyshev(Family):
             weight = weight / degrees[end]
         return edges.but(edge_weight=(-weight).to(narrow))
 
-    def _lambda(self, edges: EdgeList, laplacian: EdgeList) -> Tensor:
+    def _lambda(self, edges: Graph, laplacian: Graph) -> Tensor:
         """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
         if isinstance(self.lambda_max, tuple):
             num_graphs = _num_graphs(edges.batch)
@@ -183,14 +183,14 @@ class Chebyshev(Family):
             found = torch.tensor([2.0], dtype=torch.float64)
         return torch.where(found > 0, found, 2.0).to(edges.device)
 
-    def _exact_lambda(self, edges: EdgeList) -> Tensor:
+    def _exact_lambda(self, edges: Graph) -> Tensor:
         # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
         weight = edges.weight(torch.float64).detach().double()
         precise = self._laplacian(edges.but(edge_weight=weight), torch.float64)
         return largest_eigenvalues(precise, edges.batch)
 
     @staticmethod
-    def _largest_degree(edges: EdgeList, laplacian: EdgeList) -> Tensor:
+    def _largest_degree(edges: Graph, laplacian: Graph) -> Tensor:
         diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
         graph = edges.batch
         if graph is None:
@@ -207,7 +207,7 @@ def _is_nonnegative(weight: Tensor | None) -> bool:
     return plain and bool(weight.detach().min() >= 0)
 
 
-def _without_loops(edges: EdgeList) -> EdgeList:
+def _without_loops(edges: Graph) -> Graph:
     is_loop = edges.source == edges.target
     if has_numbers(is_loop) and not bool(is_loop.any()):
         return edges

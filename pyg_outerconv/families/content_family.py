@@ -20,7 +20,7 @@ from ..attention.queries import (
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure, require_kind
@@ -150,7 +150,7 @@ def _between(
 
 def with_graph(content: Content, structure: Structure) -> Content:
     """The content with the graph of each source, if the structure has a batch vector."""
-    if isinstance(structure, EdgeList) and structure.bipartite and structure.source_batch is None:
+    if isinstance(structure, Graph) and structure.bipartite and structure.source_batch is None:
         return content  # batch is that of the targets
     graphs = graphs_of(structure)
     return content if graphs is None else replace(content, graph=graphs[0])

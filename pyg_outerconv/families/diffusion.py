@@ -10,7 +10,7 @@ import torch
 from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
@@ -122,7 +122,7 @@ class Diffusion(Family):
         kind = self.kind if isinstance(self.kind, str) else "weighted"
         return (f"{kind} walks of length 0 to {len(self.coefficients) - 1}",)
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """A weighted sum of the powers of T, as a rule."""
         edges.require_one_set("a diffusion", "Walk(1, powers=(1,))")
         loops = self.add_self_loops, False, self.as_pyg

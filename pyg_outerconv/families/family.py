@@ -18,7 +18,7 @@ from ..errors import RefusedValue
 from ..graph.cells import Cells
 from ..graph.checks import check_one_set
 from ..graph.edge_index import require_data
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure, require_kind
 from ..memo import cached_property
@@ -87,7 +87,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
     """
 
     equation: ClassVar[str]
-    reads: type[Structure] = EdgeList
+    reads: type[Structure] = Graph
     keeps_nodes: bool = True
     add_self_loops: bool = False
     max_parameters: int | None = None
@@ -274,7 +274,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
 
         Args:
             edge_index: (2, E), an ``EdgeIndex``, a transposed sparse matrix (N × M, torch's or
-                torch_sparse's), or a :class:`EdgeList`; for families of grids the shape of one, a
+                torch_sparse's), or a :class:`Graph`; for families of grids the shape of one, a
                 mask, or :class:`~pyg_outerconv.graph.Cells`.
             edge_weight: (E,) or (E, 1) numbers, may carry gradients; integers become torch's
                 default dtype.
@@ -290,7 +290,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
                 a pair; by default if M ≠ N.
 
         Raises:
-            TypeError, ValueError: see :func:`edge_list`, and the family's own rules.
+            TypeError, ValueError: see :meth:`Graph.read`, and the family's own rules.
         """
         structure = self.read(
             edge_index,
@@ -357,7 +357,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         Raises:
             ValueError: the object has no such structure.
         """
-        if self.takes_nodes_alone and not (EdgeList.is_in(data) or Cells.is_in(data)):
+        if self.takes_nodes_alone and not (Graph.is_in(data) or Cells.is_in(data)):
             return NodeSet.of_data(data)
         return self.reads.of_data(data)
 

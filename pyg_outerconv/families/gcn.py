@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.edges import EdgeBasis
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .relation import edge_basis
@@ -73,7 +73,7 @@ class GCN(Family):
         }
         return f"A_0 = {scaled.get(self.norm or '', w)}"
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
         loops = self.add_self_loops, self.improved, self.as_pyg
         return edge_basis(transition(edges, self.norm, dtype, *loops))

@@ -11,7 +11,7 @@ from ..basis.base import Basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..equations import row
 from ..errors import RefusedValue
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .relation import edge_basis
@@ -57,7 +57,7 @@ class HighPass(Family):
         if not math.isfinite(self.epsilon):
             raise RefusedValue("epsilon of HighPass is a number", "finite", self.epsilon)
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """ε I − Â, as a weighted sum of the powers 0 and 1 of Â."""
         edges.require_one_set("a high-pass filter", "Relation(1, 'mean') with root_weight=True")
         step = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))

@@ -14,7 +14,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.checks import check_positions
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..memo import Memo
 from .family import Family
 
@@ -108,19 +108,19 @@ class Kernel(Family):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"function {k} of {self.on}" for k in range(self.num_bases))
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges once for each label, with the values of the functions."""
         pattern, value = self._pattern(edges), self._values(edges)
         return pattern.with_values(pattern.sort_values(value.t().reshape(-1)))
 
-    def _pattern(self, edges: EdgeList) -> Pattern:
+    def _pattern(self, edges: Graph) -> Pattern:
         if not self.cached or edges.origin is not None:
             return self._make_pattern(edges)
         key = (self.num_bases, edges.size)
         made: Pattern = _patterns.get(key, lambda: self._make_pattern(edges), edges.edge_index)
         return made
 
-    def _make_pattern(self, edges: EdgeList) -> Pattern:
+    def _make_pattern(self, edges: Graph) -> Pattern:
         index, count = edges.edge_index, self.num_bases
         label = torch.arange(count, dtype=index.dtype, device=index.device)
         return Pattern.build(
@@ -131,7 +131,7 @@ class Kernel(Family):
             origin=edges.origins().repeat(count),
         )
 
-    def _values(self, edges: EdgeList) -> Tensor:
+    def _values(self, edges: Graph) -> Tensor:
         """The values (E, K), in the order of the user's edges."""
         value = self.fn(self._relative(edges) if self.on == "pos" else _attributes(edges))
         wanted = (edges.num_edges, self.num_bases)
@@ -146,7 +146,7 @@ class Kernel(Family):
             )
         return value if edges.edge_weight is None else value * edges.edge_weight.unsqueeze(1)
 
-    def _relative(self, edges: EdgeList) -> Tensor:
+    def _relative(self, edges: Graph) -> Tensor:
         """The position (E, D) of each source minus that of its target."""
         of_sources, of_targets = _positions(edges)
         there = of_sources.index_select(0, edges.source)
@@ -160,7 +160,7 @@ class Kernel(Family):
         return found / (2 * longest) + 0.5
 
 
-def _attributes(edges: EdgeList) -> Tensor:
+def _attributes(edges: Graph) -> Tensor:
     given = edges.edge_attr
     if given is None:
         raise RefusedValue("a kernel on attributes needs them", "edge_attr (E, D)", "None")
@@ -171,7 +171,7 @@ def _attributes(edges: EdgeList) -> Tensor:
     return given.view(-1, 1) if given.dim() == 1 else given
 
 
-def _positions(edges: EdgeList) -> tuple[Tensor, Tensor]:
+def _positions(edges: Graph) -> tuple[Tensor, Tensor]:
     given = edges.pos
     if given is None:
         raise RefusedValue("a kernel on positions needs them", "pos (N, D)", "None")

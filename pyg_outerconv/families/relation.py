@@ -12,7 +12,7 @@ from ..basis.pattern import Pattern
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_edge_vector, numbers
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import check_norm, normalise
 from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import check_type, is_integer
@@ -20,12 +20,12 @@ from .family import Family
 from .options import check_least
 
 
-def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = None) -> EdgeBasis:
+def edge_basis(edges: Graph, num_labels: int = 1, *, weight: Tensor | None = None) -> EdgeBasis:
     """The edges of a structure as explicit edges of K matrices.
 
     >>> import torch
-    >>> from pyg_outerconv.graph import edge_list
-    >>> edges = edge_list(torch.tensor([[0, 1], [1, 2]]))
+    >>> from pyg_outerconv.graph import Graph
+    >>> edges = Graph.read(torch.tensor([[0, 1], [1, 2]]))
     >>> edge_basis(edges, weight=torch.tensor([0.5, 2.0])).to_dense()[0]
     tensor([[0.0000, 0.5000, 0.0000],
             [0.0000, 0.0000, 2.0000],
@@ -40,8 +40,8 @@ def edge_basis(edges: EdgeList, num_labels: int = 1, *, weight: Tensor | None = 
         TypeError: ``num_labels`` is not an integer, or ``weight`` is not a tensor of numbers.
         ValueError: ``weight`` does not have one finite number for each edge.
     """
-    if not isinstance(edges, EdgeList):
-        check_type("edge_basis", "edges", edges, EdgeList)
+    if not isinstance(edges, Graph):
+        check_type("edge_basis", "edges", edges, Graph)
     if type(num_labels) is not int and not is_integer(num_labels):
         raise RefusedType(
             "num_labels is the number of matrices K; values go by weight=",
@@ -117,7 +117,7 @@ class Relation(Family):
             return "A_r = W_r, the weights of the edges of type r"
         return self.equation
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, with their types as labels."""
         self._check(edges)
         is_mean, counts = self.norm == "mean", edges.edge_weight is None
@@ -126,7 +126,7 @@ class Relation(Family):
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if is_mean else basis
 
-    def _check(self, edges: EdgeList) -> None:
+    def _check(self, edges: Graph) -> None:
         if self.norm == "given" and edges.edge_weight is None:
             raise RefusedValue(
                 "Relation(norm='given') takes its constants from the edges",

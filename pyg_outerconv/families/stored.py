@@ -22,7 +22,7 @@ from ..basis.pattern import Pattern
 from ..basis.unsorted import index_type
 from ..errors import RefusedValue
 from ..graph.cells import Cells
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.node_set import NodeSet
 from ..graph.structure import Structure
 from .options import nested
@@ -186,7 +186,7 @@ def _mark(
     ``counts`` (B,) has the number of nodes of each graph, ``kind`` the outline of the basis. None
     for an unknown kind of structure.
     """
-    if not isinstance(structure, EdgeList | Cells | NodeSet):
+    if not isinstance(structure, Graph | Cells | NodeSet):
         return None
     counts = counts.contiguous()
     ends = counts.cumsum(0)
@@ -203,7 +203,7 @@ def _mark(
         return summed(_hash(source - begin, target - begin, *columns), graph)
 
     read, num_edges = torch.zeros_like(counts), torch.zeros_like(counts)
-    if isinstance(structure, EdgeList):
+    if isinstance(structure, Graph):
         source, target = structure.edge_index.long().unbind(0)
         attr = structure.edge_attr if family.makes_use_of("edge_attr") else None
         graph = graph_of(target)

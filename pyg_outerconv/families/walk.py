@@ -14,7 +14,7 @@ from ..basis.eye import Eye
 from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
@@ -112,7 +112,7 @@ class Walk(Family):
         ways = ("forward", "backward") if self.direction == "both" else (self.direction,)
         return tuple(f"{way} walks of length {power}" for way in ways for power in self.kept)
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """The chosen powers of the transition matrix, in each direction."""
         if max(self.kept) > 1 or self.direction != "forward":
             edges.require_one_set("a walk of more than one step, or not forward,", _OF_A_PAIR)
@@ -124,7 +124,7 @@ class Walk(Family):
         parts = tuple([self._walks(way, dtype) for way in ways])
         return parts[0] if len(parts) == 1 else Stacked(parts)
 
-    def _walks(self, edges: EdgeList, dtype: torch.dtype | None) -> Basis:
+    def _walks(self, edges: Graph, dtype: torch.dtype | None) -> Basis:
         """The powers of one direction, or its explicit walks."""
         if self.add_self_loops:
             edges = edges.but(only_sums=edges.only_sums and self.aggr == "sum")

@@ -11,7 +11,7 @@ from ..basis.base import Basis
 from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
 from ..errors import RefusedType
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.structure import Structure
 from .family import Channels, Family
 from .gcn import GCN
@@ -99,13 +99,13 @@ class Directed(OfFamily):
 
     equation = "A_k(W), then A_k(W^T)"
     keeps_labels = False
-    reads = EdgeList  # type: ignore[assignment]
+    reads = Graph  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not issubclass(EdgeList, self.family.reads):
+        if not issubclass(Graph, self.family.reads):
             raise RefusedType("Directed reverses edges", "a family of edges", repr(self.family))
 
     @property
@@ -118,7 +118,7 @@ class Directed(OfFamily):
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """The bases of the edges and of the reversed edges, stacked."""
         ends = (edges, _reversed(edges, "Directed"))
         return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
@@ -142,25 +142,25 @@ class Reverse(OfFamily):
     """
 
     equation = "A_k(W^T)"
-    reads = EdgeList  # type: ignore[assignment]
+    reads = Graph  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not issubclass(EdgeList, self.family.reads):
+        if not issubclass(Graph, self.family.reads):
             raise RefusedType("Reverse reverses edges", "a family of edges", repr(self.family))
 
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(f"{label}, reversed" for label in self.family.labels)
 
-    def basis_on(self, edges: EdgeList, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """The basis of the reversed edges."""
         return self.family.basis_on(_reversed(edges, "Reverse"), dtype)
 
 
-def _reversed(edges: EdgeList, what: str) -> EdgeList:
+def _reversed(edges: Graph, what: str) -> Graph:
     """The reversed edges, with the same features of nodes."""
     instead = "the family itself, and a layer of its own for the reversed edges"
     edges.require_one_set(what, instead)
@@ -196,7 +196,7 @@ class Mean(OfFamily):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The family's basis, divided by the numbers of edges."""
-        if isinstance(structure, EdgeList):
+        if isinstance(structure, Graph):
             structure = replace(structure, only_sums=False)  # edges are counted
         return self.family.basis_on(structure, dtype).mean(dtype)
 

@@ -3,7 +3,7 @@
 from . import sparse_rules as sparse_rules
 from .assignment import Assignment
 from .cells import Cells
-from .edge_list import EdgeList, edge_list
+from .graph import Graph
 from .images import flatten_grid, fold, unflatten_grid, unfold
 from .interop import edge_list_of, from_hetero, from_networkx, from_scipy
 from .node_set import NodeSet
@@ -16,13 +16,12 @@ __all__ = [
     "Assignment",
     "BecameDense",
     "Cells",
-    "EdgeList",
     "Features",
+    "Graph",
     "NodeSet",
     "SparseFeatures",
     "SparseMatrix",
     "Structure",
-    "edge_list",
     "edge_list_of",
     "flatten_grid",
     "fold",

@@ -119,7 +119,7 @@ def infer_size(
 
 
 def edges_of(data: Data) -> dict[str, Any]:
-    """The edges of a ``Data`` object and their attributes, as arguments of :func:`.edge_list`.
+    """The edges of a ``Data`` object and their attributes, as arguments of :meth:`Graph.read`.
 
     Raises:
         TypeError: ``data`` is not a homogeneous graph.

@@ -13,23 +13,23 @@ from torch_geometric.data import Data, HeteroData
 from ..errors import RefusedType, RefusedValue, unknown
 from ..kernels.index_checks import check_indices, check_integers, check_pointers
 from ..signatures import typed
-from .edge_list import EdgeList, edge_list
+from .graph import Graph
 
 if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph has imported it
     import networkx as nx
 
 
-def edge_list_of(data: Data) -> EdgeList:
+def edge_list_of(data: Data) -> Graph:
     """The edge list of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
 
     Raises:
         TypeError, ValueError: ``data`` is not a homogeneous graph, or lacks edges or nodes.
     """
-    return EdgeList.of_data(data)
+    return Graph.of_data(data)
 
 
 @typed
-def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
+def from_scipy(matrices: Any, bipartite: bool | None = None) -> Graph:
     """The edge list of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
     A sequence of matrices of one size gives an edge list with edge types. Stored zeros are edges.
@@ -65,7 +65,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
     edge_index = np.concatenate([np.stack(part.coords).astype(np.int64) for part in coo], axis=1)
     weight = np.concatenate([_as_float(part.data) for part in coo])
     kinds = np.repeat(np.arange(len(coo)), [part.nnz for part in coo])
-    return edge_list(
+    return Graph.read(
         torch.from_numpy(edge_index),
         torch.from_numpy(weight),
         torch.from_numpy(kinds) if len(coo) > 1 else None,
@@ -75,9 +75,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> EdgeList:
 
 
 @typed
-def from_networkx(
-    graph: nx.Graph, weight: str | None = "weight"
-) -> tuple[EdgeList, list[Hashable]]:
+def from_networkx(graph: nx.Graph, weight: str | None = "weight") -> tuple[Graph, list[Hashable]]:
     """The edge list of a networkx graph, and the networkx node of each index.
 
     An undirected edge becomes two directed edges (a self-loop stays one);
@@ -119,13 +117,13 @@ def from_networkx(
     values = None
     if weights and not missing:
         values = torch.from_numpy(_as_float(np.asarray(weights))).to(torch.get_default_dtype())
-    return edge_list(edge_index, values, size=(len(nodes), len(nodes))), nodes
+    return Graph.read(edge_index, values, size=(len(nodes), len(nodes))), nodes
 
 
 @typed
 def from_hetero(
     data: HeteroData, edge_type: tuple[str, str, str] | None = None
-) -> tuple[EdgeList, list[tuple[str, str, str]]]:
+) -> tuple[Graph, list[tuple[str, str, str]]]:
     """The edge list of a heterogeneous graph, and the relation of each edge type number.
 
     Without ``edge_type`` the nodes of all types are concatenated in the order of
@@ -148,7 +146,7 @@ def from_hetero(
         store, (source, _, target) = data[edge_type], edge_type
         index = store.edge_index
         size = (counts[source], counts[target])
-        edges = edge_list(index, store.get("edge_weight"), size=size, bipartite=source != target)
+        edges = Graph.read(index, store.get("edge_weight"), size=size, bipartite=source != target)
         return edges, [edge_type]
     shift, total = {}, 0
     for name in data.node_types:
@@ -167,7 +165,7 @@ def from_hetero(
         )
     if not index_parts:
         raise RefusedValue("a graph needs edges", "at least one edge type", "none")
-    return edge_list(
+    return Graph.read(
         torch.cat(index_parts, dim=1),
         None if missing else torch.cat(weights),
         torch.cat(kinds),

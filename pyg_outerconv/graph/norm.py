@@ -10,7 +10,7 @@ from ..errors import RefusedValue, unknown
 from ..kernels.edge_lists import share_of_degrees, with_missing_loops
 from ..kernels.index_checks import can_read
 from .checks import holds
-from .edge_list import EdgeList
+from .graph import Graph
 
 NORMS = ("sym", "source", "target", "both", None)
 
@@ -75,7 +75,7 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
         )
 
 
-def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.0) -> EdgeList:
+def with_self_loops(edges: Graph, dtype: torch.dtype | None, fill: float = 1.0) -> Graph:
     """Add a self-loop of weight ``fill`` at every node without one; existing loops are kept.
 
     Raises:
@@ -93,7 +93,7 @@ def with_self_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float = 1.
     return edges.with_added(edge_index, value)
 
 
-def with_last_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
+def with_last_loops(edges: Graph, dtype: torch.dtype | None, fill: float) -> Graph:
     """Keep the last of several self-loops at a node, as PyG does; ``fill`` where there are none.
 
     The edges themselves where no node has several.
@@ -118,7 +118,7 @@ def with_last_loops(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> 
     return edges.but(edge_index=edge_index, edge_weight=weight)
 
 
-def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: float) -> EdgeList:
+def _with_loops_everywhere(edges: Graph, dtype: torch.dtype | None, fill: float) -> Graph:
     """Add N self-loops, of weight 0 at nodes that have one; their number is known to a compiler."""
     is_loop, num_nodes = edges.source == edges.target, edges.size[0]
     loops = degree(is_loop.float(), edges.target, num_nodes)
@@ -128,13 +128,13 @@ def _with_loops_everywhere(edges: EdgeList, dtype: torch.dtype | None, fill: flo
 
 
 def transition(
-    edges: EdgeList,
+    edges: Graph,
     norm: str | None,
     dtype: torch.dtype | None,
     add_self_loops: bool,
     improved: bool = False,
     as_pyg: bool = False,
-) -> EdgeList:
+) -> Graph:
     """Edges after self-loops were added and weights divided by degrees.
 
     Args:
@@ -159,8 +159,8 @@ def transition(
 
 
 def normalise(
-    edges: EdgeList, norm: str | None, dtype: torch.dtype | None, signed: bool = False
-) -> EdgeList:
+    edges: Graph, norm: str | None, dtype: torch.dtype | None, signed: bool = False
+) -> Graph:
     """Divide edge weights by degrees.
 
     - 'sym': w / √(d(m) d(n)), with d the in-degree of both as in PyG; for bipartite edges the

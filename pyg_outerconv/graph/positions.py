@@ -11,7 +11,7 @@ from ..signatures import typed
 from .cells import Cells
 from .checks import check_batch, check_index, holds
 from .edge_index import infer_size
-from .edge_list import EdgeList
+from .graph import Graph
 from .structure import Structure
 
 
@@ -26,9 +26,9 @@ def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
         return None
     if isinstance(batch, tuple):
         return batch
-    if isinstance(structure, EdgeList) and structure.source_batch is not None:
+    if isinstance(structure, Graph) and structure.source_batch is not None:
         return structure.source_batch, batch
-    if isinstance(structure, EdgeList):
+    if isinstance(structure, Graph):
         instead = "batch=(of sources, of targets)"
         structure.require_one_set("one batch vector for both ends", instead)
     return batch, batch

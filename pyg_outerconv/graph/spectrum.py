@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..kernels.primitive import item_by_item
-from .edge_list import EdgeList
+from .graph import Graph
 
 if TYPE_CHECKING:  # scipy.sparse is imported when an eigenvalue is computed
     import scipy.sparse as sp
@@ -27,7 +27,7 @@ DENSE_RESCUE = 1500
 _RESTARTS = 300
 
 
-def largest_eigenvalues(matrix: EdgeList, batch: Tensor | None = None) -> Tensor:
+def largest_eigenvalues(matrix: Graph, batch: Tensor | None = None) -> Tensor:
     """The largest eigenvalue by modulus of a square matrix, for each graph of a batch.
 
     Symmetric matrices: Lanczos (scipy's ``eigsh``) from 128 rows on, a dense solver below. Other

@@ -129,7 +129,7 @@ class Structure:
 
 
 def kind_of(given: Any) -> type[Structure]:
-    """The kind of structure that recognises an argument; ``EdgeList`` if none does."""
+    """The kind of structure that recognises an argument; ``Graph`` if none does."""
     return next((kind for kind in KINDS if kind.recognises(given)), KINDS[0])
 
 

@@ -13,7 +13,7 @@ from ..basis import Basis
 from ..errors import RefusedValue
 from ..families import FAMILIES, Family
 from ..files import as_path
-from ..graph import Cells, EdgeList, edge_list_of
+from ..graph import Cells, Graph, edge_list_of
 from ..plot.frames import frames
 from . import data
 from .train.family_options import any_family, options, short_name
@@ -92,7 +92,7 @@ def _on_graph(
         raise RefusedValue(f"{text} is drawn on a grid", "--shape such as 8x10", "none")
     loaded = data.load(dataset or data.EMBEDDED, root)
     family = any_family(text, _with_shifts(text, shifts), loaded.num_relations)
-    _require(issubclass(EdgeList, family.reads), family, "a graph")
+    _require(issubclass(Graph, family.reads), family, "a graph")
     basis = family.basis(edge_list_of(loaded.data))
     return family, basis, loaded.entry.name, loaded.data.y
 
@@ -108,7 +108,7 @@ def _with_shifts(text: str, shifts: tuple[tuple[int, ...], ...]) -> dict[str, An
 
 def _require(fits: bool, family: Family, got: str) -> None:
     if not fits:
-        ways = {Cells: "--shape such as 8x10", EdgeList: "--dataset"}
+        ways = {Cells: "--shape such as 8x10", Graph: "--dataset"}
         expected = ways.get(family.reads, f"{family.reads.expects}, in Python")
         raise RefusedValue(f"{type(family).__name__} reads {family.reads.noun}", expected, got)
 

@@ -14,9 +14,9 @@ from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedType, RefusedValue
 from ..families import Attention
-from ..graph import EdgeList, NodeSet
+from ..graph import Graph, NodeSet
 from ..graph.checks import holds
-from ..graph.edge_list import completed
+from ..graph.graph import completed
 from ..graph.structure import Content, Structure
 from .bases import bases
 from .call import Call
@@ -85,7 +85,7 @@ def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
     else:
         _check_origin(over, edge_attr)
         index = over.pattern.index
-        edges = EdgeList(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
+        edges = Graph(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
         structure = completed(edges, None, batch, None)
     return family.basis_over(over, structure, content)
 

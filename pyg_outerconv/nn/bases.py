@@ -16,7 +16,7 @@ from ..basis import Basis
 from ..errors import RefusedValue
 from ..graph.checks import check_size
 from ..graph.edge_index import is_matrix
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..graph.structure import Content, Structure, require_kind
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
@@ -179,12 +179,12 @@ def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Pla
         edge_index,
         size=size[::-1] if reverse else size,
         bipartite=None if call.is_single else True,
-        **({"dtype": dtype} if issubclass(kind, EdgeList) else {"device": device}),
+        **({"dtype": dtype} if issubclass(kind, Graph) else {"device": device}),
         **call.beside,
     )
     structure = structure.reversed() if reverse else structure
     is_read = call.mode.is_plain and type(edge_index) is Tensor
-    if not is_read and isinstance(structure, EdgeList) and not has_numbers(structure.edge_index):
+    if not is_read and isinstance(structure, Graph) and not has_numbers(structure.edge_index):
         structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
     structure = structure if content is None else structure.with_content(content)
     dtype = dtype or torch.get_default_dtype()

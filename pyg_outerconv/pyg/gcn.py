@@ -15,7 +15,7 @@ from torch_geometric.typing import Adj, OptTensor
 
 from ..basis import Basis
 from ..families import GCN, Family, Relation
-from ..graph import EdgeList
+from ..graph import Graph
 from ..nn import OuterConv
 from .layer import DropIn, Recipe, as_weighted
 from .matrices import matrix_basis
@@ -61,9 +61,9 @@ def kept_edges(
     return held["_kept"][1], None
 
 
-def listed(layer: Any, edge_index: Tensor, value: OptTensor, num_nodes: int) -> EdgeList:
+def listed(layer: Any, edge_index: Tensor, value: OptTensor, num_nodes: int) -> Graph:
     """The edges of a layer after its norm, whose values are not checked again."""
-    edges = EdgeList.of(edge_index, (num_nodes, num_nodes), edge_weight=value)
+    edges = Graph.of(edge_index, (num_nodes, num_nodes), edge_weight=value)
     return edges.reversed() if layer.flow == "target_to_source" else edges
 
 

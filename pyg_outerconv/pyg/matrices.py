@@ -11,7 +11,7 @@ from torch_geometric.typing import OptTensor
 
 from ..basis import EdgeBasis
 from ..families.relation import edge_basis
-from ..graph import EdgeList
+from ..graph import Graph
 from ..graph.edge_index import from_sparse
 
 
@@ -37,4 +37,4 @@ def matrix_basis(matrix: Tensor) -> EdgeBasis:
     edge_index, value, size = from_sparse(matrix, None, None)
     assert size[0] is not None
     assert size[1] is not None
-    return edge_basis(EdgeList.of(edge_index, (size[0], size[1]), edge_weight=value))
+    return edge_basis(Graph.of(edge_index, (size[0], size[1]), edge_weight=value))

@@ -17,7 +17,7 @@ from torch_geometric.utils.repeat import repeat
 from ..basis import EdgeBasis, Pattern
 from ..errors import RefusedValue
 from ..families import Kernel
-from ..graph.edge_list import EdgeList
+from ..graph.graph import Graph
 from ..memo import Memo
 from ..nn import OuterConv
 from ..nn.edge_functions import BSpline
@@ -41,7 +41,7 @@ class LocalSplines(Kernel):
 
     mean: bool = True
 
-    def basis_on(self, edges: EdgeList, dtype: Optional[torch.dtype] = None) -> EdgeBasis:
+    def basis_on(self, edges: Graph, dtype: Optional[torch.dtype] = None) -> EdgeBasis:
         """Every edge under the labels of its splines; the pattern is kept as long as attributes."""
         given = edges.edge_attr
         assert isinstance(self.fn, BSpline)

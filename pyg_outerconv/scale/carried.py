@@ -16,7 +16,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.pattern import Pattern
 from ..errors import RefusedValue
 from ..families import Family
-from ..graph import EdgeList
+from ..graph import Graph
 from ..signatures import typed
 
 # Attributes with "edge" in their names are those of edges to PyG, also where M = E.
@@ -44,7 +44,7 @@ class Carried:
     def __init__(
         self,
         family: Family,
-        structure: EdgeList,
+        structure: Graph,
         basis: Basis | None = None,
         mapped: bool = False,
     ) -> None:

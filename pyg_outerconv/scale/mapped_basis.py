@@ -16,7 +16,7 @@ from ..basis.edges import EdgeBasis
 from ..basis.subpattern import of_rows
 from ..errors import RefusedValue
 from ..families import Family
-from ..graph import EdgeList
+from ..graph import Graph
 from ..signatures import is_integer, typed
 from .carried import Carried
 from .mapped import HEADER, Arrays, ArrayWriter, MappedGraph
@@ -41,7 +41,7 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
         ValueError: samples cannot carry the basis, see :class:`.carried.Carried`; the family needs
             more than edges; or files are damaged, or cannot be written.
     """
-    if not issubclass(EdgeList, family.reads):
+    if not issubclass(Graph, family.reads):
         rule = "a graph in mapped files has edges"
         raise RefusedValue(rule, "a family that reads them", repr(family))
     place = graph.folder / f"basis-{zlib.crc32(repr(family).encode()):08x}"
@@ -51,7 +51,7 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
         _write(place, graph, family)
     arrays, size = Arrays(place), (graph.num_nodes, graph.num_nodes)
     _require(arrays, {"family": repr(family), "graph": _edges_of(graph)})
-    bare = EdgeList(torch.empty((2, 0), dtype=torch.long), size, is_bare=True)
+    bare = Graph(torch.empty((2, 0), dtype=torch.long), size, is_bare=True)
     frame = family.basis_on(bare, torch.float32)
     counts: Any = arrays.facts.get("labels")
     if not _are_counts(counts, len(edge_sets(frame))):
@@ -128,7 +128,7 @@ def _write(place: Path, graph: MappedGraph, family: Family) -> None:
     _check_edges(graph)
     target = torch.arange(graph.num_nodes).repeat_interleave(graph.ptr.diff())
     size = (graph.num_nodes, graph.num_nodes)
-    structure = EdgeList(torch.stack([graph.source.long(), target]), size)
+    structure = Graph(torch.stack([graph.source.long(), target]), size)
     del target
     basis = family.basis_on(structure, torch.float32)
     Carried(family, structure, basis)  # refuses what samples cannot carry

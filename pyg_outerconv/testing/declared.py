@@ -11,7 +11,7 @@ from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
 from ..families.window_family import Windows
-from ..graph import Cells, EdgeList, edge_list
+from ..graph import Cells, Graph
 from ..graph.assignment import Assignment
 from ..graph.structure import Content, Structure
 from ..nn import OuterConv
@@ -71,7 +71,7 @@ def _axes(family: Family) -> set[int]:
     return own.union(*map(_axes, family.parts))
 
 
-def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
+def draw_edges(family: Family, generator: torch.Generator) -> Graph:
     """A random directed graph with loops, parallel edges, positive weights, types and attributes.
 
     Nodes have positions if the family reads them.
@@ -85,7 +85,7 @@ def draw_edges(family: Family, generator: torch.Generator) -> EdgeList:
     size = (nodes, nodes)
     attributes = _normal(generator, count, 2) if family.makes_use_of("edge_attr") else None
     place = _normal(generator, nodes, 2) if family.makes_use_of("pos") else None
-    return edge_list(edge_index, weight, kinds, size=size, edge_attr=attributes, pos=place)
+    return Graph.read(edge_index, weight, kinds, size=size, edge_attr=attributes, pos=place)
 
 
 def draw_cells(family: Family, generator: torch.Generator) -> Cells:

@@ -15,7 +15,7 @@ from ..basis.grid_shift import Axis, GridShift
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedValue
 from ..families import Family
-from ..graph import EdgeList
+from ..graph import Graph
 from ..graph.structure import Structure
 from ..nn import OuterConv
 from ..signatures import typed
@@ -47,7 +47,7 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) 
 
 def _given(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
     """A structure as arguments of a layer; an edge list of one set of nodes as its tensors."""
-    if not isinstance(structure, EdgeList) or structure.bipartite:
+    if not isinstance(structure, Graph) or structure.bipartite:
         return structure, {}
     names = [name for name in ("edge_weight", "edge_type") if family.makes_use_of(name)]
     given = {name: getattr(structure, name) for name in (*names, "size", "batch")}
@@ -106,9 +106,7 @@ def assert_batch_equals_graphs(family: Family, graphs: Sequence[Data]) -> None:
 
 
 @typed
-def assert_permutation_equivariant(
-    conv: OuterConv, x: Tensor, edges: EdgeList | None = None
-) -> None:
+def assert_permutation_equivariant(conv: OuterConv, x: Tensor, edges: Graph | None = None) -> None:
     """Renumbering the nodes renumbers the output: f(PX) = P f(X), for any order of the edges.
 
     Attention has this law for every score and support that do not depend on the order of nodes.
@@ -133,7 +131,7 @@ def assert_permutation_equivariant(
 
 @typed
 def assert_learned_queries_invariant(
-    conv: OuterConv, x: Tensor, edges: EdgeList | None = None
+    conv: OuterConv, x: Tensor, edges: Graph | None = None
 ) -> None:
     """Attention with learned queries is permutation-invariant: f(PX) = f(X).
 
@@ -175,7 +173,7 @@ def assert_stochastic(basis: Basis) -> None:
 def _run(
     conv: OuterConv,
     x: Tensor,
-    edges: EdgeList | None,
+    edges: Graph | None,
     sources: Tensor | None,
     targets: Tensor | None,
 ) -> Tensor:

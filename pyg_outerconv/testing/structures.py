@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from ..graph import Cells, EdgeList, edge_list
+from ..graph import Cells, Graph
 from ..signatures import typed
 
 
 @typed
-def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList]:
+def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, Graph]:
     """Small graphs with corner cases, by name; weights require gradients.
 
     Edge types are below 3, weights are positive. 'rectangular' and 'wide rectangular' have M ≠ N;
@@ -22,7 +22,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList
         size: tuple[int, int],
         weighted: bool,
         bipartite: bool | None = None,
-    ) -> EdgeList:
+    ) -> Graph:
         edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t().contiguous()
         count = edge_index.size(1)
         weight = None
@@ -30,7 +30,7 @@ def awkward_structures(dtype: torch.dtype = torch.float64) -> dict[str, EdgeList
             weight = torch.rand(count, dtype=dtype, generator=generator).add_(0.1)
             weight.requires_grad_()
         kinds = torch.randint(3, (count,), generator=generator)
-        return edge_list(edge_index, weight, kinds, size=size, bipartite=bipartite)
+        return Graph.read(edge_index, weight, kinds, size=size, bipartite=bipartite)
 
     ring = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 1)]
     both_ways = ring + [(target, source) for source, target in ring]

@@ -12,7 +12,7 @@ from torch_geometric.transforms import GDC
 from pyg_outerconv import OuterConv, record
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import Diffusion, Walk, parse_family
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import Theta
 
@@ -20,7 +20,7 @@ NODES = 20
 PAIRS = {(n, (n * step + 1) % NODES) for n in range(NODES) for step in (1, 3, 7)}
 EDGE_INDEX = torch.tensor(sorted(pair for pair in PAIRS if pair[0] != pair[1])).t().contiguous()
 WEIGHT = torch.linspace(0.1, 1.1, EDGE_INDEX.size(1), dtype=torch.float64)
-GRAPH = edge_list(EDGE_INDEX, WEIGHT, size=(NODES, NODES))
+GRAPH = Graph.read(EDGE_INDEX, WEIGHT, size=(NODES, NODES))
 NORMS = ("sym", "source", "target", "both", None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyg_outerconv import OuterConv, parse_family
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.families.chebyshev import largest_eigenvalues
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.graph.spectrum import DENSE_LIMIT
 from pyg_outerconv.testing import (
     assert_layer_equals_dense,
@@ -134,7 +134,7 @@ def random_graph(num_nodes, num_edges, symmetric):
     index = torch.cat([index, index.flip(0)], 1) if symmetric else index
     weight = torch.rand(num_edges).double() + 0.1
     weight = torch.cat([weight, weight]) if symmetric else weight
-    return edge_list(index, weight, size=(num_nodes, num_nodes))
+    return Graph.read(index, weight, size=(num_nodes, num_nodes))
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -151,7 +151,7 @@ def test_largest_eigenvalue_of_many_equal_ones_in_float32():
     index = torch.arange(300).view(2, 150)
     index = torch.cat([index, index.flip(0)], 1)
     weight = torch.rand(150) + 0.1
-    edges = edge_list(index, torch.cat([weight, weight]), size=(300, 300))
+    edges = Graph.read(index, torch.cat([weight, weight]), size=(300, 300))
     basis = Chebyshev(2, "exact").basis(edges)
     assert_near(basis.to_dense()[1] + torch.eye(300), laplacian(edges, "sym").float())
 
@@ -242,7 +242,7 @@ def graphs(draw):
         positive = st.floats(0.125, 4.0, width=32)
         values = draw(st.lists(positive, min_size=len(pairs), max_size=len(pairs)))
         weight = torch.tensor(values, dtype=torch.float64, requires_grad=True)
-    return edge_list(index, weight, kinds, size=(num_nodes, num_nodes))
+    return Graph.read(index, weight, kinds, size=(num_nodes, num_nodes))
 
 
 ANY = [
@@ -259,7 +259,7 @@ ANY = [
 def test_laws_hold_on_drawn_graphs(edges, number):
     family = ANY[number]
     if not isinstance(family, Relation | Directed):
-        edges = edge_list(edges.edge_index, edges.edge_weight, size=edges.size)
+        edges = Graph.read(edges.edge_index, edges.edge_weight, size=edges.size)
     assert_lazy_equals_explicit(family.basis(edges, dtype=torch.float64))
     conv = OuterConv(3, 2, family).double()
     x = torch.randn(edges.size[0], 3, dtype=torch.float64, requires_grad=True)
@@ -306,7 +306,7 @@ def test_a_stack_is_of_families():
         Stack("gcn")
 
 
-NEGATIVE = edge_list(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, -2.0]), size=(2, 2))
+NEGATIVE = Graph.read(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, -2.0]), size=(2, 2))
 
 
 def test_what_needs_weights_without_sign_refuses_negative_ones():
@@ -356,7 +356,7 @@ def test_degrees_of_short_types_count_past_what_these_hold(family):
 def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family):
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 0, 3]])
     weight = torch.zeros(4, dtype=torch.bfloat16, requires_grad=True)
-    basis = family.basis(edge_list(edge_index, weight, torch.zeros(4).long(), size=(5, 5)))
+    basis = family.basis(Graph.read(edge_index, weight, torch.zeros(4).long(), size=(5, 5)))
     assert basis.dtype in (None, torch.bfloat16)
     dense = basis.to_dense(torch.bfloat16)
     assert dense.isfinite().all()

@@ -15,7 +15,7 @@ from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
 from pyg_outerconv.families.kernel import _patterns
 from pyg_outerconv.families.options import functions_of, nested
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.memo import Memo
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (
@@ -296,7 +296,7 @@ def test_learned_edge_weights_are_values_replaced_without_sorting():
 
 def many(count=4000, labels=2):
     index, label = torch.randint(50, (2, count)), torch.randint(labels, (count,))
-    return Relation(labels, None).basis(edge_list(index, edge_type=label, size=(50, 50))).edges()
+    return Relation(labels, None).basis(Graph.read(index, edge_type=label, size=(50, 50))).edges()
 
 
 def test_dropped_edges_keep_the_pattern_and_the_mean():

@@ -9,7 +9,7 @@ from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import EdgeBasis, UnitMatrices
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import Explicit, Full, Identity, Stack, Walk, parse_family
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import (
     assert_adjoint,
     assert_contraction,
@@ -172,7 +172,7 @@ def test_an_identity_without_structure_needs_a_number_of_nodes():
 
 
 def test_explicit_edges_take_the_reductions_that_a_rule_refuses():
-    graph = edge_list(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]]))
+    graph = Graph.read(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]]))
     x = torch.randn(4, 3).double()
     lazy = OuterConv(3, 3, Walk(2, norm=None), theta="identity", aggr="max", bias=False)
     with pytest.raises(ValueError, match="Polynomial"):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from pyg_outerconv.families import edge_basis
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 
-EDGES = edge_list(torch.tensor([[0, 1], [1, 2]]))
+EDGES = Graph.read(torch.tensor([[0, 1], [1, 2]]))
 
 
 def test_weights_of_the_caller_carry_gradients():

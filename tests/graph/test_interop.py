@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_outerconv.basis import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import Relation, edge_basis
-from pyg_outerconv.graph import edge_list, edge_list_of, from_hetero, from_networkx, from_scipy
+from pyg_outerconv.graph import Graph, edge_list_of, from_hetero, from_networkx, from_scipy
 from pyg_outerconv.testing import assert_near
 
 INDEX = torch.tensor([[0, 2, 1, 2], [1, 0, 1, 3]])
@@ -23,7 +23,7 @@ def dense(edges):
 
 
 def test_edge_index_with_weights():
-    assert_near(dense(edge_list(INDEX, WEIGHT, size=(3, 4))), DENSE)
+    assert_near(dense(Graph.read(INDEX, WEIGHT, size=(3, 4))), DENSE)
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
@@ -31,7 +31,7 @@ def test_torch_sparse_is_read_transposed_and_its_values_are_weights(layout):
     matrix = torch.sparse_coo_tensor(INDEX.flip(0), WEIGHT, (4, 3))
     if layout != "coo":
         matrix = matrix.coalesce().to_sparse(layout=getattr(torch, f"sparse_{layout}"))
-    edges = edge_list(matrix)
+    edges = Graph.read(matrix)
     assert edges.size == (3, 4)
     assert_near(dense(edges), DENSE)
     assert int(edge_basis(edges).support().sum()) == 4, "a stored zero is an edge"
@@ -39,20 +39,20 @@ def test_torch_sparse_is_read_transposed_and_its_values_are_weights(layout):
 
 def test_uncoalesced_entries_stay_parallel_edges():
     matrix = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2))
-    assert edge_list(matrix).num_edges == 2
+    assert Graph.read(matrix).num_edges == 2
 
 
 def test_edge_index_class_keeps_its_size():
-    edges = edge_list(EdgeIndex(INDEX, sparse_size=(5, 6)))
+    edges = Graph.read(EdgeIndex(INDEX, sparse_size=(5, 6)))
     assert edges.size == (5, 6)
     assert type(edges.edge_index) is torch.Tensor
-    assert edge_list(EdgeIndex(INDEX), size=(3, 4)).size == (3, 4)
+    assert Graph.read(EdgeIndex(INDEX), size=(3, 4)).size == (3, 4)
 
 
 def test_size_is_inferred_from_the_largest_index():
-    assert edge_list(INDEX).size == (4, 4)
-    assert edge_list(INDEX, size=(None, 6)).size == (3, 6)
-    assert edge_list(torch.empty(2, 0, dtype=torch.long)).size == (0, 0)
+    assert Graph.read(INDEX).size == (4, 4)
+    assert Graph.read(INDEX, size=(None, 6)).size == (3, 6)
+    assert Graph.read(torch.empty(2, 0, dtype=torch.long)).size == (0, 0)
 
 
 def test_data_and_its_adjacency():
@@ -170,7 +170,7 @@ def test_edge_list_out_is_the_basis_again():
 )
 def test_what_is_no_edge_list_is_refused(arguments, error, rule):
     with pytest.raises(error, match=rule):
-        edge_list(*arguments)
+        Graph.read(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -179,15 +179,15 @@ def test_what_is_no_edge_list_is_refused(arguments, error, rule):
 )
 def test_size_smaller_than_an_index_is_refused(size, rule):
     with pytest.raises(ValueError, match=rule):
-        edge_list(INDEX, size=size)
+        Graph.read(INDEX, size=size)
 
 
 def test_size_must_agree_with_a_sparse_matrix_and_batch_with_size():
     matrix = torch.sparse_coo_tensor(INDEX.flip(0), WEIGHT, (4, 3))
     with pytest.raises(ValueError, match=r"row for each target: expected \(3, 4\), got \(4, 3\)"):
-        edge_list(matrix, size=(4, 3))
+        Graph.read(matrix, size=(4, 3))
     with pytest.raises(ValueError, match=r"one graph for each node: expected \(4,\), got \(3,\)"):
-        edge_list(INDEX, size=(4, 4), batch=torch.zeros(3, dtype=torch.long))
+        Graph.read(INDEX, size=(4, 4), batch=torch.zeros(3, dtype=torch.long))
 
 
 def test_partial_weights_are_refused():

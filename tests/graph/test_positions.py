@@ -10,9 +10,9 @@ from pyg_outerconv import Cells
 from pyg_outerconv.attention import ALiBi, IndexTerm
 from pyg_outerconv.graph import (
     Assignment,
+    Graph,
     NodeSet,
     Structure,
-    edge_list,
     edge_list_of,
     places_within,
     positions_of,
@@ -24,19 +24,19 @@ EDGES = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])
 
 def test_positions_that_came_with_edges_are_taken():
     pos = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
-    source, target = positions_of(edge_list(EDGES, pos=pos, batch=torch.tensor([0, 0, 1])))
+    source, target = positions_of(Graph.read(EDGES, pos=pos, batch=torch.tensor([0, 0, 1])))
     assert source is pos
     assert target is pos
 
 
 def test_both_ends_may_have_positions_of_their_own():
     ends = torch.randn(3, 2), torch.randn(4, 2)
-    found = positions_of(edge_list(EDGES, size=(3, 4), pos=ends))
+    found = positions_of(Graph.read(EDGES, size=(3, 4), pos=ends))
     assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
 
 
 def test_one_coordinate_may_be_a_vector():
-    source, _ = positions_of(edge_list(EDGES, pos=torch.tensor([4.0, 1.0, 2.0])))
+    source, _ = positions_of(Graph.read(EDGES, pos=torch.tensor([4.0, 1.0, 2.0])))
     assert source.tolist() == [[4.0], [1.0], [2.0]]
 
 
@@ -68,7 +68,7 @@ def test_nodes_without_edges_may_say_where_they_are_and_of_which_graphs():
 def test_other_nodes_are_numbered():
     device = torch.device("cpu")
     for given_, sizes in (
-        (edge_list(EDGES, size=(3, 5)), (3, 5)),
+        (Graph.read(EDGES, size=(3, 5)), (3, 5)),
         (NodeSet((4, 2), device), (4, 2)),
         (Structure.read(EDGES), (3, 3)),
         (Assignment.read(torch.tensor([0, 1, 1, 0])), (4, 2)),
@@ -80,9 +80,10 @@ def test_other_nodes_are_numbered():
 
 @pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])
 def test_the_type_can_be_chosen(dtype):
-    for given_ in (Cells.of_shape((2,)), edge_list(EDGES), edge_list(EDGES, pos=torch.ones(3, 2))):
+    placed = Graph.read(EDGES, pos=torch.ones(3, 2))
+    for given_ in (Cells.of_shape((2,)), Graph.read(EDGES), placed):
         assert positions_of(given_, dtype)[0].dtype == (dtype or torch.float32)
-    own = edge_list(EDGES, pos=torch.ones(3, 2, dtype=torch.float16))
+    own = Graph.read(EDGES, pos=torch.ones(3, 2, dtype=torch.float16))
     assert positions_of(own, dtype)[1].dtype == (dtype or torch.float16)
 
 
@@ -93,7 +94,7 @@ def test_places_count_the_members_that_came_before(groups, dtype):
 
 
 def test_relative_positions_are_of_the_source_as_seen_from_the_target():
-    found = relative_positions(positions_of(edge_list(EDGES)), EDGES)
+    found = relative_positions(positions_of(Graph.read(EDGES)), EDGES)
     assert found.flatten().tolist() == [-1, 0, 2, 0]
 
 
@@ -103,7 +104,7 @@ def test_a_module_without_heads_is_no_index_term():
 
 
 def of(pos, size=None):
-    return lambda: positions_of(edge_list(EDGES, size=size, pos=pos))
+    return lambda: positions_of(Graph.read(EDGES, size=size, pos=pos))
 
 
 @pytest.mark.parametrize(
@@ -118,9 +119,9 @@ def of(pos, size=None):
         ),
         (of(torch.ones(3, 2, 1)), ValueError, "a number on each axis"),
         (of(torch.ones(3, 2).bool()), TypeError, "torch.bool"),
-        (lambda: positions_of(edge_list(EDGES), torch.int64), TypeError, "become floating point"),
+        (lambda: positions_of(Graph.read(EDGES), torch.int64), TypeError, "become floating point"),
         (
-            lambda: positions_of(edge_list(EDGES, size=(3, 4), batch=torch.zeros(4).long())),
+            lambda: positions_of(Graph.read(EDGES, size=(3, 4), batch=torch.zeros(4).long())),
             ValueError,
             "one batch vector for both ends",
         ),

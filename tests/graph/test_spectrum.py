@@ -5,7 +5,7 @@ import torch
 
 from pyg_outerconv.families import Chebyshev
 from pyg_outerconv.graph import spectrum
-from pyg_outerconv.graph.edge_list import edge_list
+from pyg_outerconv.graph.graph import Graph
 
 N = 160
 HERE = torch.arange(N)
@@ -15,7 +15,7 @@ NORMS = pytest.mark.parametrize("norm", ["sym", "source", None])
 
 
 def largest(edge_index, norm, size=N, batch=None):
-    edges = edge_list(edge_index, size=(size, size), batch=batch)
+    edges = Graph.read(edge_index, size=(size, size), batch=batch)
     return Chebyshev(2, norm=norm)._exact_lambda(edges)
 
 
@@ -38,7 +38,7 @@ def test_strongly_connected_parts_are_taken_one_by_one(norm):
     # Two cycles with a one-way bridge between them, and a tail.
     two = torch.tensor([[0, 1, 2, 1, 3, 4, 4], [1, 2, 0, 3, 4, 3, 5]])
     edges = torch.cat([two, 6 + PATH[:, : N - 7]], dim=1)
-    dense = Chebyshev(2, norm=norm)._laplacian(edge_list(edges, size=(N, N)), None)
+    dense = Chebyshev(2, norm=norm)._laplacian(Graph.read(edges, size=(N, N)), None)
     matrix = torch.zeros(N, N).index_put(
         (dense.source, dense.target), dense.edge_weight, accumulate=True
     )

@@ -36,7 +36,7 @@ from pyg_outerconv.families import (
     Strided,
 )
 from pyg_outerconv.families import Union as UnionOf
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import (
     assert_declared_laws,
@@ -63,7 +63,7 @@ def graph(seed, targets=None, labels=1, told=False):
     kinds = torch.randint(labels, (count,), generator=generator) if labels > 1 else None
     size = (nodes, targets or nodes)
     x = torch.randn(nodes, P, generator=generator, dtype=torch.float64)
-    return x, edge_list(torch.stack(ends), edge_type=kinds, size=size, edge_attr=attr)
+    return x, Graph.read(torch.stack(ends), edge_type=kinds, size=size, edge_attr=attr)
 
 
 def layer(score, **options):

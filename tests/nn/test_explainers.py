@@ -13,7 +13,7 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
 from pyg_outerconv import OuterConv, record
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
 
 # Two components and a lonely node: 0 to 4 with a loop at 1 and parallel edges 0 → 2; 5 and 6; 7.
@@ -47,7 +47,7 @@ class Model(torch.nn.Module):
 
 def masked_basis(family, mask):
     """The basis with the value of every edge times the mask of the edge it stems from."""
-    edges = edge_list(EDGES, None, kinds_of(family), size=(8, 8))
+    edges = Graph.read(EDGES, None, kinds_of(family), size=(8, 8))
     scale = torch.cat([mask, mask.new_ones(1)])  # -1: edges that the family added
     basis = family.basis_on(edges, torch.float32)
     return basis.with_edges(lambda one: one.with_values(one.values() * scale[one.pattern.origin]))

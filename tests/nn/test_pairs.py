@@ -26,7 +26,7 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.graph import edge_list, from_hetero, from_scipy
+from pyg_outerconv.graph import Graph, from_hetero, from_scipy
 from pyg_outerconv.testing import assert_layer_equals_dense, assert_near
 
 P, Q, KINDS = 3, 2, 2
@@ -142,7 +142,7 @@ def test_a_pair_and_one_set_are_their_formulas(family, seed):
     conv = OuterConv(P, Q, family, bias=False, cached=seed % 3 == 0).double()
     x = torch.randn(size[0], P, dtype=torch.float64, requires_grad=True)
     beside = {"edge_weight": weight} if family.makes_use_of("edge_weight") else {}
-    by_matrix = edge_list(index, weight, size=size, bipartite=True)
+    by_matrix = Graph.read(index, weight, size=size, bipartite=True)
     for fuse in (True, False):
         conv.fuse = fuse
         expected = expected_of(family, conv, x, w, is_pair=True)
@@ -193,7 +193,7 @@ def test_a_pair_is_refused_whatever_its_sizes(family, size):
         lambda: conv(ends, index),
         lambda: conv((ends[0], None), index, size=size),
         lambda: family.basis(index, size=size, bipartite=True),
-        lambda: conv((ends[0], None), edge_list(index, size=size, bipartite=True)),
+        lambda: conv((ends[0], None), Graph.read(index, size=size, bipartite=True)),
     ):
         with pytest.raises(ValueError, match=rule):
             call()
@@ -222,22 +222,22 @@ def test_who_says_that_there_are_two_sets_of_nodes():
     data["a", "to", "b"].edge_index = data["a", "to", "a"].edge_index = index
     matrix = to_scipy(Relation(1, None).basis(index))[0]
     said = {
-        "nobody": edge_list(index, size=(2, 2)),
-        "size": edge_list(index, size=(2, 3)),
-        "bipartite": edge_list(index, bipartite=True),
-        "sizes of both rows": edge_list(torch.tensor([[0, 4], [1, 2]]), bipartite=True),
+        "nobody": Graph.read(index, size=(2, 2)),
+        "size": Graph.read(index, size=(2, 3)),
+        "bipartite": Graph.read(index, bipartite=True),
+        "sizes of both rows": Graph.read(torch.tensor([[0, 4], [1, 2]]), bipartite=True),
         "types": from_hetero(data, ("a", "to", "b"))[0],
         "one type": from_hetero(data, ("a", "to", "a"))[0],
         "all types": from_hetero(data)[0],
         "rows and columns": from_scipy(matrix, bipartite=True),
         "a matrix": from_scipy(matrix),
-        "transposed": edge_list(index, bipartite=True).reversed(),
+        "transposed": Graph.read(index, bipartite=True).reversed(),
     }
     one_set = {name for name, edges in said.items() if not edges.bipartite}
     assert one_set == {"nobody", "one type", "all types", "a matrix"}
     assert said["sizes of both rows"].size == (5, 3)
     with pytest.raises(ValueError, match="as many sources as targets: expected M = N"):
-        edge_list(index, size=(2, 3), bipartite=False)
+        Graph.read(index, size=(2, 3), bipartite=False)
 
 
 def test_clusters_are_no_nodes_even_if_there_are_as_many():
@@ -257,7 +257,7 @@ def test_targets_without_positions_of_their_own_are_still_no_sources():
 
 @pytest.mark.parametrize("root_weight", [False, True])
 def test_laws_hold_on_a_pair_of_as_many(root_weight):
-    edges = edge_list(
+    edges = Graph.read(
         torch.tensor([[0, 3, 3, 2], [1, 0, 1, 2]]),
         torch.rand(4, dtype=torch.float64, requires_grad=True),
         size=(4, 4),
@@ -297,7 +297,7 @@ ON_PAIRS = [
 
 
 def dense_basis(family, index, size, is_pair):
-    edges = edge_list(index, size=size, bipartite=is_pair)
+    edges = Graph.read(index, size=size, bipartite=is_pair)
     return family.basis(edges, dtype=torch.float32).to_dense()
 
 

@@ -32,7 +32,7 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.graph import NodeSet, edge_list
+from pyg_outerconv.graph import Graph, NodeSet
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])
@@ -168,7 +168,7 @@ def test_values_of_a_matrix_are_left_alone_by_families_without_weights(family, l
 
 
 def test_a_structure_holds_what_it_holds():
-    edges = edge_list(EDGES, size=(5, 5), **BESIDE)
+    edges = Graph.read(EDGES, size=(5, 5), **BESIDE)
     x = torch.randn(5, 3)
     for family, reads in ((Identity(), ()), (GCN(), (W,)), (Relation(2), (W, T))):
         conv = OuterConv(3, 2, family)
@@ -176,11 +176,11 @@ def test_a_structure_holds_what_it_holds():
         for name in reads:
             with pytest.raises(ValueError, match=f"expected none, got {name}"):
                 conv(x, edges, **{name: BESIDE[name]})
-        with pytest.raises(ValueError, match="size must fit the EdgeList"):
+        with pytest.raises(ValueError, match="size must fit the Graph"):
             conv(torch.randn(6, 3), edges)
         assert_near(conv(x, edges, batch=BATCH), conv(x, edges))
-    with pytest.raises(ValueError, match="this EdgeList already has a batch"):
-        GCN().basis(edge_list(EDGES, batch=BATCH), batch=BATCH.clone())
+    with pytest.raises(ValueError, match="this Graph already has a batch"):
+        GCN().basis(Graph.read(EDGES, batch=BATCH), batch=BATCH.clone())
 
 
 def test_counted_nodes_take_what_they_do_not_know():
@@ -225,7 +225,7 @@ def test_attention_reads_edge_weights_only_where_its_alignment_does():
     ):
         AttentionConv(3, 4, 2)(x, EDGES, weight)
     conv = AttentionConv(3, 4, 2, align=GCN())
-    expected = conv(x, EDGES, alignment=edge_list(EDGES, weight, size=(5, 5)))
+    expected = conv(x, EDGES, alignment=Graph.read(EDGES, weight, size=(5, 5)))
     assert_near(conv(x, EDGES, weight), expected)
     assert float((conv(x, EDGES) - expected).detach().abs().max()) > 1e-3
 

@@ -10,7 +10,7 @@ from torch_geometric.typing import SparseTensor
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
-from pyg_outerconv.graph import edge_list
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
@@ -177,8 +177,8 @@ def test_what_the_transform_gives_is_taken_as_pygs_layers_take_it(name, weighted
 
 def test_a_matrix_says_its_size_and_fits_x():
     matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
-    assert edge_list(matrix).size == (5, 3)
-    assert edge_list(matrix).edge_weight.tolist() == [1.0, 2.0]
+    assert Graph.read(matrix).size == (5, 3)
+    assert Graph.read(matrix).edge_weight.tolist() == [1.0, 2.0]
     conv = OuterConv(P, Q, Relation(1, None))
     assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
     with pytest.raises(ValueError, match="size must fit the sparse matrix"):
@@ -202,4 +202,4 @@ def test_the_stand_in_has_the_methods_of_the_type():
         )
     except (ImportError, TypeError):  # PyG's own stand-in, which cannot be made
         pytest.skip("torch_sparse is not installed")
-    assert edge_list(matrix).size == (5, 3)
+    assert Graph.read(matrix).size == (5, 3)

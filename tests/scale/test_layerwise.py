@@ -17,11 +17,11 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.graph import EdgeList
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.nn import AttentionConv, OuterConv
 from pyg_outerconv.scale import Scratch, convolve
 
-EDGE_FAMILIES = [family for family in CASES if issubclass(EdgeList, family.reads)]
+EDGE_FAMILIES = [family for family in CASES if issubclass(Graph, family.reads)]
 
 
 def graph(family, seed=0, nodes=23, edges=90):
@@ -31,7 +31,7 @@ def graph(family, seed=0, nodes=23, edges=90):
         torch.randint(3, (edges,), generator=draw) if "num_relations=3" in repr(family) else None
     )
     weight = torch.rand(edges, generator=draw, dtype=torch.float64)
-    given = EdgeList.read(
+    given = Graph.read(
         index,
         edge_weight=weight if family.makes_use_of("edge_weight") else None,
         edge_type=kinds,

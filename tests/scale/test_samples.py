@@ -7,7 +7,7 @@ from torch_geometric import typing as pyg
 
 from pyg_outerconv.basis.edge_sets import edge_sets
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Stack, Walk
-from pyg_outerconv.graph import EdgeList
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.scale import Carried, Clusters, Neighbors, RandomNodes, metis
 
@@ -20,7 +20,7 @@ def edges(family, seed=0):
     index = torch.randint(NODES, (2, 90), generator=draw)
     typed = "num_relations=3" in repr(family)
     weight = torch.rand(90, generator=draw, dtype=torch.float64)
-    return EdgeList.read(
+    return Graph.read(
         index,
         edge_weight=weight if family.makes_use_of("edge_weight") else None,
         edge_type=torch.randint(3, (90,), generator=draw) if typed else None,
@@ -41,7 +41,7 @@ def carries(family):
     return True
 
 
-CARRIED = [f for f in CASES if issubclass(EdgeList, f.reads) and carries(f)]
+CARRIED = [f for f in CASES if issubclass(Graph, f.reads) and carries(f)]
 
 
 def drawn(sampler, seeds=None, seed=0, epoch=0):
@@ -113,7 +113,7 @@ def test_metis_cuts_few_edges():
     near = torch.randint(half, (2, 80), generator=draw)
     index = torch.cat([near, near + half, torch.tensor([[0], [half]])], dim=1)
     order = torch.randperm(NODES, generator=draw)
-    structure = EdgeList.read(order[index], size=(NODES, NODES))
+    structure = Graph.read(order[index], size=(NODES, NODES))
     cluster = metis(Carried(family, structure), 2)
     assert torch.equal(cluster, metis(Carried(family, structure), 2))
     sides = cluster[order].view(2, half)

@@ -11,7 +11,7 @@ from ...basis.edge_products import compose_edges
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
-from ...graph.edge_list import EdgeList
+from ...graph.graph import Graph
 from ...kernels.index_checks import has_numbers
 from ..options import check_least
 from .support import Support
@@ -47,7 +47,7 @@ class Hops(Support):
         "a few edges lead from m to n, with or without self",
         "Veličković et al., *Graph Attention Networks* (1710.10903), section 2.1",
     )
-    reads = EdgeList
+    reads = Graph
     symmetries = ("permutation-equivariant",)
 
     length: int = 1
@@ -66,7 +66,7 @@ class Hops(Support):
         """Whether L = 1, so that edges stay as they are."""
         return self.length == 1
 
-    def basis_on(self, structure: EdgeList, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(self, structure: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, or the pairs within L hops."""
         if self.length == 1:
             index, origin = self._with_loops(structure)
@@ -75,7 +75,7 @@ class Hops(Support):
         index, _ = self._with_loops(structure.but(edge_index=self._reached(structure)))
         return sorted_pairs(index, structure.size)
 
-    def _with_loops(self, structure: EdgeList) -> tuple[Tensor, Tensor | int]:
+    def _with_loops(self, structure: Graph) -> tuple[Tensor, Tensor | int]:
         """Edges (2, E) with the self-loops of the option, and their positions in the user's list.
 
         The positions are (E,), or the number of first edges that are the user's.
@@ -94,7 +94,7 @@ class Hops(Support):
             origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
         return torch.cat([index, nodes.expand(2, -1)], dim=1), origin
 
-    def _reached(self, edges: EdgeList) -> Tensor:
+    def _reached(self, edges: Graph) -> Tensor:
         """The pairs (2, E) that at most ``length`` edges join, each once."""
         nodes = max(edges.size[0], 1)
         step = sorted_pairs(edges.edge_index, edges.size)

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ...errors import RefusedValue
 from ...families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
-from ...graph import EdgeList
+from ...graph import Graph
 from ...signatures import describe
 
 
@@ -87,7 +87,7 @@ def make_family(text: str, directed: bool = False, num_relations: int | None = N
         ValueError: a name, an option or a value is wrong, or the family does not read edges.
     """
     made = _parsed(text, {}, num_relations)
-    if not issubclass(EdgeList, made.reads):
+    if not issubclass(Graph, made.reads):
         raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
     return Directed(made) if directed else made
 

@@ -16,7 +16,7 @@ from ...basis import Basis
 from ...errors import RefusedValue
 from ...families import Family
 from ...families.heads_by_name import HeadsByName
-from ...graph import EdgeList
+from ...graph import Graph
 from ...scale import Blocks, Carried, Clusters, Neighbors, RandomNodes, Sampler, Scratch, metis
 from ...scale.chunks import MOST_EDGES, rows_of
 from .by_layers import logits_by_layers
@@ -101,7 +101,7 @@ def sampled(
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
         family = family.edges
     edges = family.structure_in(data)
-    if x is None or not isinstance(edges, EdgeList) or not isinstance(structure, Basis):
+    if x is None or not isinstance(edges, Graph) or not isinstance(structure, Basis):
         raise RefusedValue(
             "samples have features, and carry a basis of edges",
             "a graph with features, a family of edges or heads alone; or --batches none",

@@ -14,7 +14,7 @@ import pytest
 import torch
 from cases import CASES
 
-from pyg_outerconv.graph import EdgeList
+from pyg_outerconv.graph import Graph
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.train import Settings, make_split
 from pyg_outerconv.lab.train.inputs import Share
@@ -90,7 +90,7 @@ def carried_by_text() -> list[str]:
     """The families of edges whose basis samples carry, as text."""
     graph, found = data.load("KarateClub").data, []
     for family in CASES:
-        if issubclass(EdgeList, family.reads):
+        if issubclass(Graph, family.reads):
             try:
                 Carried(family, family.structure_in(graph))
             except ValueError:

@@ -1,4 +1,4 @@
-"""Edge lists: checked edges in input order, before a family builds a basis from them."""
+"""Graph: edges as they were given, checked, before a family makes a basis of them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .structure import Structure, refuse_beside
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeList(Structure):
-    """A checked edge list from M sources to N targets, in input order.
+class Graph(Structure):
+    """Edges from M sources to N targets as they were given, checked.
 
     Attributes:
         edge_index: (2, E) integers; row 0 holds sources, row 1 targets.
@@ -73,15 +73,15 @@ class EdgeList(Structure):
         if self.size is None:
             raise RefusedValue("an edge list has numbers of sources and targets", "(M, N)", None)
         check_size(self.size)
-        check_type("EdgeList", "bipartite", self.bipartite, bool)
+        check_type("Graph", "bipartite", self.bipartite, bool)
         infer_size(self.edge_index, self.size, True)
         if not self.bipartite and self.size[0] != self.size[1]:
             object.__setattr__(self, "bipartite", True)
 
     @staticmethod
-    def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> EdgeList:
+    def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> Graph:
         """The constructor without the overhead of a frozen dataclass."""
-        made = object.__new__(EdgeList)
+        made = object.__new__(Graph)
         vars(made).update(edge_index=edge_index, size=size, **others)
         if size[0] != size[1]:
             vars(made)["bipartite"] = True
@@ -89,15 +89,98 @@ class EdgeList(Structure):
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """Whether the argument is a non-boolean tensor, a sparse matrix or an ``EdgeList``."""
+        """Whether the argument is a non-boolean tensor, a sparse matrix or an ``Graph``."""
         if isinstance(given, Tensor) and given.layout == torch.strided:
             return given.dtype != torch.bool
-        return isinstance(given, EdgeList) or is_matrix(given)
+        return isinstance(given, Graph) or is_matrix(given)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> EdgeList:
-        """Check the edges by :func:`edge_list`; ``device`` is ignored."""
-        return edge_list(given, **beside)
+    def read(  # type: ignore[override]
+        cls,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        edge_type: Tensor | None = None,
+        *,
+        size: tuple[int | None, int | None] | None = None,
+        batch: Tensor | tuple[Tensor, Tensor] | None = None,
+        edge_attr: Tensor | None = None,
+        pos: Tensor | tuple[Tensor, Tensor] | None = None,
+        bipartite: bool | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+    ) -> Graph:
+        """Check edges, and infer M and N where they are not given.
+
+        Args:
+            edge_index: (2, E) integers, an ``EdgeIndex``, or a sparse matrix of size N × M, torch's
+                or the ``SparseTensor`` of torch_sparse (rows are targets, as in PyG, whose layers
+                take adjacency matrices transposed); the values of the matrix are the weights where
+                ``edge_weight`` is None. Or an ``Graph``, which has its own weights and attributes.
+            edge_weight: (E,) or (E, 1) floating point or integers.
+            edge_type: (E,) integers, not negative.
+            size: (M, N); an entry that is None is inferred as the largest index plus one (over both
+                rows, if both entries are None and the edges are not bipartite).
+            batch: (N,) integers, the graph of each node; for bipartite edges that of each target,
+                or a pair, for sources (M,) and targets (N,).
+            edge_attr: (E, *) of any dtype, for families that compute values from it.
+            pos: (N, D) positions of nodes, or a pair for sources and targets, for the same
+                families.
+            bipartite: whether sources and targets are different nodes; by default where M ≠ N.
+            device: ignored; edges are where they are.
+            dtype: the dtype of the result's weights (layers pass that of x); if None, that of
+                ``edge_weight``, or torch's default for integers.
+
+        Returns:
+            The graph. It shares tensors with the arguments, except for weights of another dtype
+            and indices shorter than int32, which become int64.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: shapes do not fit, sizes disagree, an index is out of range, a weight is NaN
+                or infinite; or weights, types, attributes or positions come beside an ``Graph``.
+        """
+        if isinstance(edge_index, Graph):
+            beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
+            refuse_beside("Graph objects", beside | {"pos": pos})
+            weight = edge_index.edge_weight
+            if weight is not None and dtype not in (None, weight.dtype):
+                edge_index = edge_index.but(edge_weight=weight.to(dtype))
+            return completed(edge_index, size, batch, bipartite)
+        if size is not None:
+            check_size(size)
+        is_list = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+        if not is_list and is_matrix(edge_index):
+            edge_index, edge_weight, size = from_sparse(edge_index, edge_weight, size)
+        if isinstance(edge_index, EdgeIndex):
+            known = edge_index.sparse_size()
+            size = agreed("the EdgeIndex", known, size)
+            edge_index = edge_index.as_tensor()
+        check_index(edge_index)
+        if edge_index.dtype not in (torch.int64, torch.int32):
+            edge_index = edge_index.long()
+        if edge_weight is not None:
+            edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
+            check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
+        if edge_type is not None:
+            check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+        if edge_attr is not None:
+            check_attributes(edge_attr, edge_index)
+        if bipartite is not None and bipartite is not True and bipartite is not False:
+            check_type("Graph", "bipartite", bipartite, bool)
+        full_size = infer_size(edge_index, size, bool(bipartite))
+        ends = (pos, pos) if isinstance(pos, Tensor) else pos
+        known = Graph.of(
+            edge_index,
+            full_size,
+            edge_weight=edge_weight,
+            edge_type=edge_type,
+            edge_attr=edge_attr,
+            pos=ends,
+            bipartite=bool(bipartite),
+        )
+        if batch is None and bipartite is not False:
+            return known
+        return completed(known, None, batch, bipartite)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
@@ -105,9 +188,9 @@ class EdgeList(Structure):
         return data.get("edge_index") is not None or data.get("adj_t") is not None
 
     @classmethod
-    def of_data(cls, data: Data) -> EdgeList:
+    def of_data(cls, data: Data) -> Graph:
         """The edge list of a ``Data`` object; see :func:`.interop.edge_list_of`."""
-        return edge_list(**edges_of(data))
+        return Graph.read(**edges_of(data))
 
     @property
     def num_edges(self) -> int:
@@ -135,7 +218,7 @@ class EdgeList(Structure):
             return self.edge_weight
         return torch.ones(self.num_edges, dtype=dtype, device=self.device)
 
-    def reversed(self) -> EdgeList:
+    def reversed(self) -> Graph:
         """The edge list with sources and targets exchanged: from N sources to M targets."""
         pos = None if self.pos is None else self.pos[::-1]
         flipped = self.but(edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
@@ -143,13 +226,13 @@ class EdgeList(Structure):
             return flipped
         return flipped.but(batch=self.source_batch, source_batch=self.batch)
 
-    def bare(self) -> EdgeList:
+    def bare(self) -> Graph:
         known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
         known |= {"edge_attr": self.edge_attr, "origin": None}
         none = {name: None if each is None else each[:0] for name, each in known.items()}
         return self.but(edge_index=self.edge_index[:, :0], is_bare=True, **none)
 
-    def select(self, mask: Tensor) -> EdgeList:
+    def select(self, mask: Tensor) -> Graph:
         """The edges where ``mask`` (E,) is true."""
         return self.but(
             edge_index=self.edge_index[:, mask],
@@ -159,11 +242,11 @@ class EdgeList(Structure):
             edge_attr=None if self.edge_attr is None else self.edge_attr[mask],
         )
 
-    def with_diagonal(self, value: Tensor, nodes: Tensor) -> EdgeList:
+    def with_diagonal(self, value: Tensor, nodes: Tensor) -> Graph:
         """Append a self-loop at each of ``nodes``, of weight ``value``."""
         return self.with_added(torch.cat([self.edge_index, nodes.expand(2, -1)], dim=1), value)
 
-    def with_added(self, edge_index: Tensor, value: Tensor | None) -> EdgeList:
+    def with_added(self, edge_index: Tensor, value: Tensor | None) -> Graph:
         """The edges with others after them, (2, E + L), of weight ``value`` (L,).
 
         Without a value all edges weigh 1, as these have to.
@@ -184,13 +267,13 @@ class EdgeList(Structure):
         order = torch.arange(self.num_edges, device=self.device)
         return order if self.origin is None else torch.where(order < self.origin, order, -1)
 
-    def but(self, **changes: Any) -> EdgeList:
+    def but(self, **changes: Any) -> Graph:
         """A copy with some attributes changed; faster than ``dataclasses.replace``."""
         new = object.__new__(type(self))
         vars(new).update(vars(self), **changes)
         return new
 
-    def at(self, pos: tuple[Tensor, Tensor]) -> EdgeList:
+    def at(self, pos: tuple[Tensor, Tensor]) -> Graph:
         """The same edges with positions (M, D) of sources and (N, D) of targets."""
         return self.but(pos=pos)
 
@@ -232,98 +315,14 @@ class EdgeList(Structure):
             )
 
 
-def edge_list(
-    edge_index: Any,
-    edge_weight: Tensor | None = None,
-    edge_type: Tensor | None = None,
-    *,
-    size: tuple[int | None, int | None] | None = None,
-    batch: Tensor | tuple[Tensor, Tensor] | None = None,
-    edge_attr: Tensor | None = None,
-    pos: Tensor | tuple[Tensor, Tensor] | None = None,
-    bipartite: bool | None = None,
-    dtype: torch.dtype | None = None,
-) -> EdgeList:
-    """Check an edge list, and infer M and N where they are not given.
-
-    Args:
-        edge_index: (2, E) integers, an ``EdgeIndex``, or a sparse matrix of size N × M, torch's or
-            the ``SparseTensor`` of torch_sparse (rows are targets, as in PyG, whose layers take
-            adjacency matrices transposed); the values of the matrix are the weights where
-            ``edge_weight`` is None. Or an ``EdgeList``, which has its own weights and attributes.
-        edge_weight: (E,) or (E, 1) floating point or integers.
-        edge_type: (E,) integers, not negative.
-        size: (M, N); an entry that is None is inferred as the largest index plus one (over both
-            rows, if both entries are None and the edges are not bipartite).
-        batch: (N,) integers, the graph of each node; for bipartite edges that of each target, or
-            a pair, for sources (M,) and targets (N,).
-        edge_attr: (E, *) of any dtype, for families that compute values from it.
-        pos: (N, D) positions of nodes, or a pair for sources and targets, for the same families.
-        bipartite: whether sources and targets are different nodes; by default where M ≠ N.
-        dtype: the dtype of the result's weights (layers pass that of x); if None, that of
-            ``edge_weight``, or torch's default for integers.
-
-    Returns:
-        The edge list. It shares tensors with the arguments, except for weights of another dtype
-        and indices shorter than int32, which become int64.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: shapes do not fit, sizes disagree, an index is out of range, a weight is NaN
-            or infinite; or weights, types, attributes or positions come beside an ``EdgeList``.
-    """
-    if isinstance(edge_index, EdgeList):
-        beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
-        refuse_beside("EdgeList objects", beside | {"pos": pos})
-        weight = edge_index.edge_weight
-        if weight is not None and dtype not in (None, weight.dtype):
-            edge_index = edge_index.but(edge_weight=weight.to(dtype))
-        return completed(edge_index, size, batch, bipartite)
-    if size is not None:
-        check_size(size)
-    is_list = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
-    if not is_list and is_matrix(edge_index):
-        edge_index, edge_weight, size = from_sparse(edge_index, edge_weight, size)
-    if isinstance(edge_index, EdgeIndex):
-        known = edge_index.sparse_size()
-        size = agreed("the EdgeIndex", known, size)
-        edge_index = edge_index.as_tensor()
-    check_index(edge_index)
-    if edge_index.dtype not in (torch.int64, torch.int32):
-        edge_index = edge_index.long()
-    if edge_weight is not None:
-        edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
-        check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
-    if edge_type is not None:
-        check_edge_vector("edge_type", edge_type, edge_index, floating=False)
-    if edge_attr is not None:
-        check_attributes(edge_attr, edge_index)
-    if bipartite is not None and bipartite is not True and bipartite is not False:
-        check_type("edge_list", "bipartite", bipartite, bool)
-    full_size = infer_size(edge_index, size, bool(bipartite))
-    ends = (pos, pos) if isinstance(pos, Tensor) else pos
-    known = EdgeList.of(
-        edge_index,
-        full_size,
-        edge_weight=edge_weight,
-        edge_type=edge_type,
-        edge_attr=edge_attr,
-        pos=ends,
-        bipartite=bool(bipartite),
-    )
-    if batch is None and bipartite is not False:
-        return known
-    return completed(known, None, batch, bipartite)
-
-
 def completed(
-    known: EdgeList,
+    known: Graph,
     size: tuple[int | None, int | None] | None,
     batch: Tensor | tuple[Tensor, Tensor] | None,
     bipartite: bool | None,
-) -> EdgeList:
+) -> Graph:
     """The edge list with ``batch`` and ``bipartite``, if no argument contradicts it."""
-    agreed("the EdgeList", known.size, size)
+    agreed("the Graph", known.size, size)
     if bipartite is False and known.bipartite:
         raise RefusedValue("one set of nodes has as many sources as targets", "M = N", known.size)
     if bipartite and not known.bipartite:
@@ -331,7 +330,7 @@ def completed(
     if batch is None or batch is known.batch:
         return known
     if known.batch is not None or known.source_batch is not None:
-        raise RefusedValue("this EdgeList already has a batch", "no other", "batch")
+        raise RefusedValue("this Graph already has a batch", "no other", "batch")
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         check_batch(batch, known.size[1])
         return known.but(batch=batch)
