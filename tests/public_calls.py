@@ -366,7 +366,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "graph.SparseFeatures": _made(
         graph.SparseFeatures, lambda: {"sparsity": sparsity(), "value": torch.ones(4)}
     ),
-    "graph.graph": _of(graph.graph, edge_index=EDGE_INDEX),
+    "graph.Graph.read": _of(graph.Graph.read, edge_index=EDGE_INDEX),
     "graph.edge_list_of": _made(graph.edge_list_of, lambda: {"data": data()}),
     "graph.fold": _of(graph.fold, matrix=torch.ones(3, 8), mode=0, shape=(3, 4, 2)),
     "graph.from_hetero": _made(graph.from_hetero, lambda: {"data": hetero()}),

@@ -77,7 +77,8 @@ def contents(call, option):
 
 def test_every_public_name_has_a_call():
     names = public_names()
-    assert {name for name, one in names.items() if why_apart(one) is None} == set(CALLS)
+    doors = {"graph.Graph.read"}  # methods that are called with what users have
+    assert {name for name, one in names.items() if why_apart(one) is None} | doors == set(CALLS)
 
 
 @pytest.mark.filterwarnings("ignore")
