@@ -467,7 +467,8 @@ class ColumnsTheta(ThetaModule):
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are concatenated."""
-        self.require_shape()
+        if self.in_channels < 0:
+            self.require_shape()
         return Theta(self.weight.unsqueeze(1), heads="concat")
 
 

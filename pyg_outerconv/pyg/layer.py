@@ -178,6 +178,7 @@ class DropIn(MessagePassing):
         elif (
             type(x) is Tensor
             and type(edge_index) is Tensor
+            and edge_index.layout is torch.strided
             and is_eager()
             and edge_index.size(-1) * self._width(x) < self.least
         ):
