@@ -32,8 +32,8 @@ class Shares:
     is_softmax: bool = True
     dropped: float = 0.0
 
-    def __call__(self, sparsity, score):
-        return segment_softmax(sparsity, score) if self.is_softmax else score.sigmoid()
+    def __call__(self, csr, score):
+        return segment_softmax(csr, score) if self.is_softmax else score.sigmoid()
 
 
 def pattern_of(name, num_labels, index_dtype=torch.long):
@@ -143,7 +143,7 @@ def dense_truth(basis, x, theta):
     rows = x
     if isinstance(x, SparseFeatures):
         dense = x.value.new_zeros(x.shape)
-        rows = dense.index_put((_rows(x), x.sparsity.col.long()), x.value, accumulate=True)
+        rows = dense.index_put((_rows(x), x.csr.index.long()), x.value, accumulate=True)
     elif x is None:
         rows = torch.eye(full.size(1), dtype=full.dtype)
     elif not x.is_floating_point():
@@ -170,7 +170,7 @@ def _unblocked(theta):
 
 
 def _rows(x):
-    counts = x.sparsity.rowptr.diff().long()
+    counts = x.csr.ptr.diff().long()
     return torch.arange(x.shape[0]).repeat_interleave(counts)
 
 

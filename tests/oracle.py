@@ -44,10 +44,10 @@ def additive(rows, cols, a, b, weight, form):
     return (weight * bent(z)).sum(-1)
 
 
-def primitive(name, sparsity):
+def primitive(name, csr):
     """The function that a call of :func:`primitive_calls` (with heads) should be equal to."""
-    shape, cols = sparsity.shape, sparsity.col.long()
-    rows = torch.arange(shape[0], device=cols.device).repeat_interleave(sparsity.rowptr.diff())
+    shape, cols = csr.shape, csr.index.long()
+    rows = torch.arange(shape[0], device=cols.device).repeat_interleave(csr.ptr.diff())
     word, _, form = name.partition(" ")
     return {
         "spmm": lambda v, x: spmm(rows, cols, shape, v, x, form),

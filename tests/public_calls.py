@@ -123,7 +123,7 @@ def parts_of_pattern() -> dict[str, Any]:
     return {name: getattr(whole, name) for name in names if not name.startswith("_")}
 
 
-def sparsity() -> kernels.Sparsity:
+def matrix() -> kernels.CSR:
     return pattern().by_target
 
 
@@ -364,7 +364,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "graph.Graph": _of(graph.Graph, edge_index=EDGE_INDEX, size=(4, 4)),
     "graph.NodeSet": _of(graph.NodeSet, known=(3, 3), device=CPU),
     "graph.SparseFeatures": _made(
-        graph.SparseFeatures, lambda: {"sparsity": sparsity(), "value": torch.ones(4)}
+        graph.SparseFeatures, lambda: {"csr": matrix(), "value": torch.ones(4)}
     ),
     "graph.Graph.read": _of(graph.Graph.read, edge_index=EDGE_INDEX),
     "graph.edge_list_of": _made(graph.edge_list_of, lambda: {"data": data()}),
@@ -381,21 +381,19 @@ CALLS: dict[str, Callable[[], Call]] = {
     ),
     "graph.unfold": _of(graph.unfold, x=torch.ones(3, 4, 2), mode=0),
     # kernels
-    "kernels.Sparsity": _made(
-        kernels.Sparsity,
-        lambda: {
-            name: getattr(sparsity(), name) for name in ("rowptr", "col", "colptr", "row", "perm")
-        },
+    "kernels.CSR": _made(
+        kernels.CSR,
+        lambda: {"ptr": matrix().ptr, "index": matrix().index, "num_columns": 4},
     ),
     "kernels.additive": _made(
         kernels.additive,
         lambda: {
-            "sparsity": sparsity(),
+            "csr": matrix(),
             **{name: torch.ones(4, 2, 3) for name in "ab"},
             "weight": torch.ones(2, 3),
         },
     ),
-    "kernels.attend": _made(kernels.attend, lambda: _attended(sparsity=sparsity())),
+    "kernels.attend": _made(kernels.attend, lambda: _attended(csr=matrix())),
     "kernels.attend_all": _made(kernels.attend_all, _attended),
     "kernels.attend_band": _made(kernels.attend_band, lambda: _attended(left=1, right=1)),
     "kernels.attend_blocks": _made(
@@ -413,12 +411,12 @@ CALLS: dict[str, Callable[[], Call]] = {
     "kernels.grouped_matmul": _of(
         kernels.grouped_matmul, x=x(), ptr=torch.tensor([0, 2, 4]), theta=torch.ones(2, 3, 5)
     ),
-    "kernels.sddmm": _made(kernels.sddmm, lambda: {"sparsity": sparsity(), "a": x(), "b": x()}),
+    "kernels.sddmm": _made(kernels.sddmm, lambda: {"csr": matrix(), "a": x(), "b": x()}),
     "kernels.segment_softmax": _made(
-        kernels.segment_softmax, lambda: {"sparsity": sparsity(), "score": torch.ones(4, 2)}
+        kernels.segment_softmax, lambda: {"csr": matrix(), "score": torch.ones(4, 2)}
     ),
     "kernels.spmm": _made(
-        kernels.spmm, lambda: {"sparsity": sparsity(), "value": torch.ones(4), "x": x()}
+        kernels.spmm, lambda: {"csr": matrix(), "value": torch.ones(4), "x": x()}
     ),
     # nn
     **{
@@ -544,7 +542,7 @@ CALLS: dict[str, Callable[[], Call]] = {
         testing.assert_backend_equals_reference,
         lambda: {
             "backend": "native",
-            "sparsity": sparsity(),
+            "csr": matrix(),
             "dtype": torch.float64,
             "channels": 2,
             "tolerance": 1e-6,
@@ -624,7 +622,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "testing.dense_contraction": _made(testing.dense_contraction, _contraction),
     "testing.legal_orders": _made(testing.legal_orders, _contraction),
     "testing.primitive_calls": _made(
-        testing.primitive_calls, lambda: {"sparsity": sparsity(), "channels": 2}
+        testing.primitive_calls, lambda: {"csr": matrix(), "channels": 2}
     ),
     # transforms
     "transforms.AddBasis": _of(transforms.AddBasis, family="gcn"),

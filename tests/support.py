@@ -186,9 +186,9 @@ def _refusal(ours: Function, reasons: list[str], shapes, device: str) -> str:
 def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
     """What to try of every primitive, or why the backend has it not."""
     index = torch.tensor(EDGES, device=device).t()[:2]
-    sparsity = Pattern.build(index, size=(SOURCES, TARGETS)).by_target
+    csr = Pattern.build(index, size=(SOURCES, TARGETS)).by_target
     tried: dict[str, Combination | str] = {}
-    for name, (function, shapes) in primitive_calls(sparsity, IN, 2).items():
+    for name, (function, shapes) in primitive_calls(csr, IN, 2).items():
         primitive, *words = name.split()
         if set(words) - {*REDUCTIONS, "dot", "add", "biased", "tanh"}:
             continue  # further forms of the same
@@ -198,7 +198,7 @@ def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
         )
         reasons = BACKENDS[backend].why_not(request)
         tried[name] = "; ".join(reasons) or Combination(
-            _by(function, backend), oracle.primitive(name, sparsity), tuple(shapes.values())
+            _by(function, backend), oracle.primitive(name, csr), tuple(shapes.values())
         )
     return tried
 

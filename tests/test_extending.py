@@ -116,9 +116,9 @@ def test_the_order_equals_the_others(run):
 def test_the_backend_equals_the_reference_and_is_the_one_that_runs(run):
     made = run(BACKEND)
     index = torch.tensor([[0, 3, 1, 1, 2], [0, 0, 2, 2, 2]])
-    sparsity = Relation(1).basis(index, size=(4, 3)).edges().pattern.by_target
+    csr = Relation(1).basis(index, size=(4, 3)).edges().pattern.by_target
     for heads in (None, 2):
-        assert_backend_equals_reference("scipy", sparsity, torch.float64, 5, 1e-10, heads)
+        assert_backend_equals_reference("scipy", csr, torch.float64, 5, 1e-10, heads)
     with record() as calls, made["use_backend"]("scipy"):
         again = made["conv"](made["x"], made["edge_index"])
     torch.testing.assert_close(again, made["conv"](made["x"], made["edge_index"]))

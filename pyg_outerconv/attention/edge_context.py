@@ -16,7 +16,7 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features, positions_of
 from ..graph.structure import Structure
-from ..kernels import Sparsity, sddmm
+from ..kernels import CSR, sddmm
 from ..kernels.edge_sums import Listed
 from ..kernels.lasting import lasting
 from ..memo import Memo
@@ -74,14 +74,14 @@ class EdgeContext:
         return self.basis.edges().pattern
 
     @property
-    def sparsity(self) -> Sparsity:
+    def csr(self) -> CSR:
         """The (N·L) × (M·L) matrix of the edges, in the pattern's order."""
         return self.pattern.by_both
 
     @property
-    def entries(self) -> Sparsity | Listed:
+    def entries(self) -> CSR | Listed:
         """The matrix of the edges in the order of scores, sorted or as listed."""
-        return listed_edges(self.pattern) if self.listed else self.sparsity
+        return listed_edges(self.pattern) if self.listed else self.csr
 
     @property
     def sources(self) -> Tensor:
@@ -117,11 +117,11 @@ class EdgeContext:
         return self.unfold(found, at_target.size(-2), at_target.shape[1:-2])
 
     def fold(self, x: Tensor) -> Tensor:
-        """(nodes, *batch, H, C) as operands of :attr:`sparsity`: (nodes·L, B·H/L, C)."""
+        """(nodes, *batch, H, C) as operands of :attr:`csr`: (nodes·L, B·H/L, C)."""
         return by_label(x, self.num_labels)
 
     def unfold(self, score: Tensor, heads: int, batch: Sequence[int]) -> Tensor:
-        """Scores (E, B·H/L) along :attr:`sparsity` as (E, *batch, H/L)."""
+        """Scores (E, B·H/L) along :attr:`csr` as (E, *batch, H/L)."""
         return score.unflatten(1, (*batch, heads // self.num_labels)) if batch else score
 
     def own_heads(self, x: Tensor) -> Tensor:
@@ -132,10 +132,10 @@ class EdgeContext:
         label = self.pattern.label.long().view(-1, 1, 1).expand(-1, 1, wide.size(2))
         return wide.gather(1, label).squeeze(1)
 
-    def label_parts(self) -> list[tuple[Sparsity, Tensor | None]]:
-        """For each label, its edges of :attr:`sparsity` and their positions; all edges if L = 1."""
+    def label_parts(self) -> list[tuple[CSR, Tensor | None]]:
+        """For each label, its edges of :attr:`csr` and their positions; all edges if L = 1."""
         if self.num_labels == 1:
-            return [(self.sparsity, None)]
+            return [(self.csr, None)]
         pattern = self.pattern
         return _parts.get("parts", lambda: _label_parts(pattern), pattern.source)  # type: ignore[no-any-return]
 
@@ -207,7 +207,7 @@ def check_attr(given: Tensor | None) -> Tensor:
     return given
 
 
-def _label_parts(pattern: Pattern) -> list[tuple[Sparsity, Tensor]]:
+def _label_parts(pattern: Pattern) -> list[tuple[CSR, Tensor]]:
     """The edges of each label as a (N·L) × (M·L) matrix, and their positions among all edges."""
     parts, (sources, targets), labels = [], pattern.size, pattern.num_labels
     size = sources * labels, targets * labels

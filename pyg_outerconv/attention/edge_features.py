@@ -9,8 +9,8 @@ from torch_geometric.nn.inits import glorot
 
 from ..basis.multi_head_edges import MultiHeadEdges, by_head
 from ..equations import row
-from ..kernels import Sparsity, sddmm, spmm
-from ..kernels.sparsity import known_sparsity
+from ..kernels import sddmm, spmm
+from ..kernels.csr import CSR
 from ..kernels.tiles import exact
 from .edge_context import EdgeContext, check_attr, of_given
 from .projection import Projection
@@ -70,7 +70,7 @@ class EdgeFeatures(Projection):
         self.settle(attr)
         query = exact(query)
         projected = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
-        edges = _incidence(support.sparsity.rowptr, attr.size(0))
+        edges = _incidence(support.csr.ptr, attr.size(0))
         found = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
@@ -84,17 +84,17 @@ class EdgeFeatures(Projection):
         edge_attr = of_given(heads.pattern, check_attr(edge_attr))
         self.settle(edge_attr)
         labels, value = heads.pattern.num_labels, heads.value
-        edges = _incidence(heads.sparsity.rowptr, value.size(0))
+        edges = _incidence(heads.csr.ptr, value.size(0))
         operand = edge_attr.to(value.dtype).unsqueeze(1)
         received = spmm(edges, value.flatten(1), operand)
         received = by_head(received, labels, heads.num_bases, heads.batch)
         return torch.einsum("n...he,hed->n...hd", received, self.weight.to(received.dtype))
 
 
-def _incidence(pointers: Tensor, num_edges: int) -> Sparsity:
+def _incidence(pointers: Tensor, num_edges: int) -> CSR:
     """The (R, E) incidence matrix of rows and edges; edges are sorted by row."""
     edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
     row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)
     ends = torch.arange(num_edges + 1, dtype=pointers.dtype, device=pointers.device)
     row = row.repeat_interleave(pointers.diff())
-    return known_sparsity(pointers, edge, ends, row, edge)
+    return CSR.of(pointers, edge, num_edges, (ends, row, edge))

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.inits import glorot, reset
 
 from ..graph import Features
-from ..kernels import Sparsity, additive
+from ..kernels import CSR, additive
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
 from .edge_context import EdgeContext
@@ -88,7 +88,7 @@ class Neurons(Score):
 
     def _in_tiles(
         self,
-        part: Sparsity,
+        part: CSR,
         at_target: Tensor,
         at_source: Tensor,
         weight: Tensor,
@@ -100,14 +100,14 @@ class Neurons(Score):
         self.edge.settle(attr)
         of_edge = self.edge.weight.narrow(0, *own)
         items = weight.size(0) // of_edge.size(0)  # of a batch
-        row = rows_of(part.rowptr)
+        row = rows_of(part.ptr)
 
         def tile(
             at_target: Tensor, at_source: Tensor, weight: Tensor, of_edge: Tensor, at: slice
         ) -> Tensor:
             dtype = at_source.dtype
             sent = torch.einsum("ed,hdc->ehc", attr[at].to(dtype), of_edge.to(dtype))
-            z = at_target.index_select(0, row[at]) + at_source.index_select(0, part.col[at])
+            z = at_target.index_select(0, row[at]) + at_source.index_select(0, part.index[at])
             z = z + sent.repeat(1, items, 1)
             return (_ACTIVATIONS[self.activation](z, self.negative_slope) * weight).sum(-1)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels import Sparsity, sddmm, segment_softmax, spmm
+from ..kernels import CSR, sddmm, segment_softmax, spmm
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
 from ..registry import Named, Registry
@@ -61,12 +61,12 @@ class Normaliser(Named, torch.nn.Module, registry=NORMALISERS):
         return self.dropout if self.training else 0.0
 
     @abstractmethod
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, csr: CSR, score: Tensor) -> Tensor:
         """f of scores (E, H) divided by the temperature, without dropout: (E, H)."""
 
-    def forward(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
+    def forward(self, csr: CSR | Listed, score: Tensor) -> Tensor:
         """The values (E, H), with dropout; a softmax also takes unsorted edges."""
-        found = self.values(sparsity, score)  # type: ignore[arg-type]
+        found = self.values(csr, score)  # type: ignore[arg-type]
         if self.dropped:
             found = torch.nn.functional.dropout(found, self.dropped, training=True)
         return found
@@ -86,8 +86,8 @@ class Softmax(Normaliser):
     page = ("exp s / Σ exp s", "1706.03762, equation 1")
     is_stochastic = is_softmax = True
 
-    def values(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
-        return segment_softmax(sparsity, score)
+    def values(self, csr: CSR | Listed, score: Tensor) -> Tensor:
+        return segment_softmax(csr, score)
 
 
 class Sigmoid(Normaliser):
@@ -96,7 +96,7 @@ class Sigmoid(Normaliser):
     name = "sigmoid"
     page = ("σ(s)", "each edge by itself")
 
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, csr: CSR, score: Tensor) -> Tensor:
         return score.sigmoid()
 
 
@@ -106,7 +106,7 @@ class Unnormalised(Normaliser):
     name = "identity"
     page = ("s", "Andreoli, section 4: linear attention")
 
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, csr: CSR, score: Tensor) -> Tensor:
         return _without_absent(score)
 
 
@@ -116,9 +116,9 @@ class L1(Normaliser):
     name = "l1"
     page = ("s / Σ \\|s\\|", "2006.16236, equation 4, for scores that are not negative")
 
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, csr: CSR, score: Tensor) -> Tensor:
         wide = _without_absent(exact(score))
-        total = _of_row(sparsity, _row_sums(sparsity, wide.abs()))
+        total = _of_row(csr, _row_sums(csr, wide.abs()))
         return (wide / total.masked_fill(total == 0, torch.inf)).to(score.dtype)
 
 
@@ -132,14 +132,14 @@ class SoftmaxPlusOne(Normaliser):
     name = "softmax-plus-one"
     page = ("exp s / (1 + Σ exp s)", "a softmax with one more, empty input of score 0")
 
-    def values(self, sparsity: Sparsity, score: Tensor) -> Tensor:
+    def values(self, csr: CSR, score: Tensor) -> Tensor:
         wide = exact(score)
-        ones = wide.new_ones(sparsity.shape[1], 1, 1)
+        ones = wide.new_ones(csr.shape[1], 1, 1)
         # Subtracting the maximum of the scores and 0 keeps the exponentials in range.
-        highest = spmm(sparsity, wide.detach(), ones, aggr="max").squeeze(-1).clamp(min=0)
-        raised = (wide - _of_row(sparsity, highest)).exp()
-        total = _row_sums(sparsity, raised) + (-highest).exp()
-        return (raised * _of_row(sparsity, total.reciprocal())).to(score.dtype)
+        highest = spmm(csr, wide.detach(), ones, aggr="max").squeeze(-1).clamp(min=0)
+        raised = (wide - _of_row(csr, highest)).exp()
+        total = _row_sums(csr, raised) + (-highest).exp()
+        return (raised * _of_row(csr, total.reciprocal())).to(score.dtype)
 
 
 def make_normaliser(spec: Normaliser | str, **options: Any) -> Normaliser:
@@ -153,11 +153,11 @@ def _without_absent(score: Tensor) -> Tensor:
     return score.masked_fill(score == -torch.inf, 0.0)
 
 
-def _row_sums(sparsity: Sparsity, value: Tensor) -> Tensor:
+def _row_sums(csr: CSR, value: Tensor) -> Tensor:
     """The sum of each row, (E, H) to (R, H)."""
-    return spmm(sparsity, value, value.new_ones(sparsity.shape[1], 1, 1)).squeeze(-1)
+    return spmm(csr, value, value.new_ones(csr.shape[1], 1, 1)).squeeze(-1)
 
 
-def _of_row(sparsity: Sparsity, x: Tensor) -> Tensor:
+def _of_row(csr: CSR, x: Tensor) -> Tensor:
     """The number of each entry's row, (R, H) to (E, H)."""
-    return sddmm(sparsity, x, x.new_zeros(sparsity.shape[1], x.size(1)), op="add")
+    return sddmm(csr, x, x.new_zeros(csr.shape[1], x.size(1)), op="add")

@@ -104,7 +104,7 @@ def basis_of(
 def _of_exponents(support: EdgeContext, scores: Dot) -> Tensor:
     """Scores (E, *batch, H/L) from products of exponentials."""
     key = present_keys(scores.key, support.present, exponents=True)
-    found = on_edges(support.sparsity, support.fold(scores.query), support.fold(key))
+    found = on_edges(support.csr, support.fold(scores.query), support.fold(key))
     return support.unfold(found, key.size(-2), tuple(key.shape[1:-2]))
 
 

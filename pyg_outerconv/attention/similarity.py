@@ -171,7 +171,7 @@ class GaussianDistance(Similarity):
         at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
         sigma = self.sigma if self.log_sigma is None else 1.0
         weight = at_source.new_full(at_source.shape[1:], -0.5 / sigma**2)
-        score = additive(support.sparsity, at_target, -at_source, weight, activation="square")
+        score = additive(support.csr, at_target, -at_source, weight, activation="square")
         score = support.unfold(score, self.heads, batch)
         if self.log_sigma is None:
             return score

@@ -78,12 +78,12 @@ class AdditiveAttentionBasis(Basis):
         pattern, heads = self.over.pattern, self.num_bases
         kept = pattern.head_copies
         if heads not in kept:
-            sparsity, given = pattern.by_both, pattern.given
+            csr, given = pattern.by_both, pattern.given
             if given is None:
                 row = pattern.target
             else:  # cheaper than expanding the row pointers
                 row = given.target.index_select(0, pattern.order).to(given.dtype)
-            kept[heads] = HeadCopies(sparsity, row, heads)
+            kept[heads] = HeadCopies(csr, row, heads)
         return kept[heads]
 
     def shares(self) -> MultiHeadEdges:

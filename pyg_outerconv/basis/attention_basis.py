@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..kernels import Sparsity, attend, sddmm, spmm
+from ..kernels import CSR, attend, sddmm, spmm
 from ..kernels.absent_pairs import are_finite, can_look, over_all_pairs
 from ..kernels.attend import kept_entries
 from ..kernels.edge_sums import Listed
@@ -44,7 +44,7 @@ class Normalise(Protocol):
         """The dropout probability in effect; 0 outside training."""
         ...
 
-    def __call__(self, sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
+    def __call__(self, csr: CSR | Listed, score: Tensor) -> Tensor:
         """Normalise scores (E, H) to values (E, H)."""
         ...
 

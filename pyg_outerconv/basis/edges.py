@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
-from ..kernels import Sparsity, sddmm
+from ..kernels import sddmm
+from ..kernels.csr import CSR
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
-from ..kernels.sparsity import View
 from ..kernels.spmm import reduce_rows
 from ..signatures import check_type
 from ..theta import Theta
@@ -333,7 +333,7 @@ def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
 
 
 def multiply(
-    sparsity: Sparsity,
+    csr: CSR,
     edges: EdgeBasis,
     x: Tensor,
     order: Tensor | None = None,
@@ -349,5 +349,5 @@ def multiply(
     if value is not None:
         value = value.unsqueeze(1)
     wide = x if x.dim() == 2 else x.flatten(1)
-    out = reduce_rows(View(sparsity), value, wide.unsqueeze(1), aggr).squeeze(1)
+    out = reduce_rows(csr, value, wide.unsqueeze(1), aggr).squeeze(1)
     return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..kernels import Sparsity, spmm
+from ..kernels import CSR, spmm
 from ..kernels.dispatch import recording
 from ..kernels.edge_sums import Listed, is_small
 from ..kernels.lasting import lasting
@@ -118,7 +118,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return True
 
     @property
-    def sparsity(self) -> Sparsity:
+    def csr(self) -> CSR:
         """The (N·L) × (M·L) matrix with a row for each target and label."""
         return self.pattern.by_both
 
@@ -179,7 +179,7 @@ class MultiHeadEdges(InSomeOrder, Basis):
         value, x = same_dtype(value, x)
         shared = x.stride(-2) == 0 and not batch and self.num_labels == 1
         operand = x[:, :1] if shared else by_label(x, self.num_labels)  # no copy of a shared x
-        out = spmm(self.sparsity, value.flatten(1), operand)
+        out = spmm(self.csr, value.flatten(1), operand)
         return by_head(out, self.num_labels, self.num_bases, batch)
 
     def propagate(self, x: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from ..kernels.csr import CSR
 from ..kernels.edge_lists import counting_sort
 from ..kernels.head_copies import HeadCopies
 from ..kernels.lasting import lasting
-from ..kernels.sparsity import Sparsity, known_rows, known_sparsity
 from ..memo import cached_property
 
 
@@ -20,7 +20,7 @@ class Pairs(NamedTuple):
     Attributes:
         node: (U,) the node of each pair.
         ptr: (K + 1,) the pairs of label k are ``ptr[k]:ptr[k + 1]``.
-        sparsity: the matrix between pairs and the nodes at the other end: N × U for pairs of
+        csr: the matrix between pairs and the nodes at the other end: N × U for pairs of
             sources, U × M for pairs of targets.
         order: (E,) the position, in the pattern's order, of each entry of the matrix in row order;
             None if the orders are the same.
@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
 
     node: Tensor
     ptr: Tensor
-    sparsity: Sparsity
+    csr: CSR
     order: Tensor | None
 
 
@@ -39,14 +39,14 @@ class LabelBlock(NamedTuple):
         label: k.
         source: (m,) the sources.
         target: (n,) the targets.
-        sparsity: n × m.
+        csr: n × m.
         order: (e,) the position, in the pattern's order, of each entry in row order.
     """
 
     label: int
     source: Tensor
     target: Tensor
-    sparsity: Sparsity
+    csr: CSR
     order: Tensor
 
 
@@ -82,21 +82,22 @@ def source_pairs(pattern: PatternMatrices) -> Pairs:
     column[order] = found.pair
     perm = order.index_select(0, found.by_label)
     row = pattern.target.index_select(0, perm)
-    sparsity = known_sparsity(pattern.target_ptr, column, _pointers(found.number), row, perm)
-    return Pairs(found.node, found.ptr, sparsity, None)
+    columns = _pointers(found.number), row, perm
+    csr = CSR.of(pattern.target_ptr, column, found.node.numel(), columns)
+    return Pairs(found.node, found.ptr, csr, None)
 
 
 def target_pairs(pattern: PatternMatrices) -> Pairs:
     """The distinct pairs (target, label): sum over all edges, then transform these."""
     found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
-    sparsity = known_sparsity(
-        _pointers(found.number),
-        pattern.source.index_select(0, found.by_label),
+    columns = (
         pattern.source_ptr,
         found.pair.index_select(0, pattern.by_source),
         _inverse(found.by_label).index_select(0, pattern.by_source),
     )
-    return Pairs(found.node, found.ptr, sparsity, found.by_label)
+    source = pattern.source.index_select(0, found.by_label)
+    csr = CSR.of(_pointers(found.number), source, pattern.size[0], columns)
+    return Pairs(found.node, found.ptr, csr, found.by_label)
 
 
 def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
@@ -104,31 +105,28 @@ def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
     sources, targets = pattern.source_pairs, pattern.target_pairs
     assert targets.order is not None  # target_pairs sets it
     # Entries by (label, target) and by (label, source), and the permutation between the two.
-    column = sources.sparsity.col.index_select(0, targets.order)
-    perm = _inverse(targets.order).index_select(0, sources.sparsity.perm)
-    row = _pair_of(targets.sparsity).index_select(0, perm)
+    column = sources.csr.index.index_select(0, targets.order)
+    source_ptr, _, by_source = sources.csr.columns
+    perm = _inverse(targets.order).index_select(0, by_source)
+    row = _pair_of(targets.csr).index_select(0, perm)
     blocks = []
     bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
     (source_from, target_from), *rest = bounds
     for label, (source_to, target_to) in enumerate(rest):
-        rowptr = targets.sparsity.rowptr[target_from : target_to + 1]
-        colptr = sources.sparsity.colptr[source_from : source_to + 1]
+        rowptr = targets.csr.ptr[target_from : target_to + 1]
+        colptr = source_ptr[source_from : source_to + 1]
         first, last = int(rowptr[0]), int(rowptr[-1])
         if last > first:
             entries = slice(first, last)
-            sparsity = known_sparsity(
-                rowptr - first,
-                column[entries] - source_from,
-                colptr - first,
-                row[entries] - target_from,
-                perm[entries] - first,
-            )
+            columns = colptr - first, row[entries] - target_from, perm[entries] - first
+            index, width = column[entries] - source_from, source_to - source_from
+            csr = CSR.of(rowptr - first, index, width, columns)
             blocks.append(
                 LabelBlock(
                     label,
                     sources.node[source_from:source_to],
                     targets.node[target_from:target_to],
-                    sparsity,
+                    csr,
                     targets.order[entries],
                 )
             )
@@ -161,12 +159,10 @@ def _inverse(order: Tensor) -> Tensor:
     return out
 
 
-def _pair_of(sparsity: Sparsity) -> Tensor:
+def _pair_of(csr: CSR) -> Tensor:
     """(E,) the row of each entry, in row order."""
-    rows = torch.arange(
-        sparsity.rowptr.numel() - 1, dtype=sparsity.col.dtype, device=sparsity.col.device
-    )
-    return rows.repeat_interleave(sparsity.rowptr.diff())
+    rows = torch.arange(csr.ptr.numel() - 1, dtype=csr.index.dtype, device=csr.index.device)
+    return rows.repeat_interleave(csr.ptr.diff())
 
 
 class PatternMatrices:
@@ -188,38 +184,38 @@ class PatternMatrices:
         by_source: Tensor
 
     @cached_property
-    def by_target(self) -> Sparsity:
+    def by_target(self) -> CSR:
         """The N × (M·K) matrix with a column for each source and label."""
         with lasting(self.source):
             column = self.source
             if self.num_labels != 1:
                 column = column * self.num_labels + self.label
-            return known_rows(self.target_ptr, column, self.size[0] * self.num_labels)
+            return CSR.of(self.target_ptr, column, self.size[0] * self.num_labels)
 
     @cached_property
-    def by_target_label(self) -> Sparsity:
+    def by_target_label(self) -> CSR:
         """The (N·K) × M matrix with a row for each target and label."""
         if self.num_labels == 1:
             return self.by_target
         with lasting(self.source):
-            return known_rows(self.label_ptr, self.source, self.size[0])
+            return CSR.of(self.label_ptr, self.source, self.size[0])
 
     @cached_property
-    def by_both(self) -> Sparsity:
+    def by_both(self) -> CSR:
         """The (N·K) × (M·K) matrix with a row per target and label, a column per source and label.
 
         The rows and columns of different labels are not connected.
         """
         if self.num_labels == 1:
             return self.by_target
-        return known_rows(self.label_ptr, self.by_target.col, self.size[0] * self.num_labels)
+        return CSR.of(self.label_ptr, self.by_target.index, self.size[0] * self.num_labels)
 
     @cached_property
-    def ends(self) -> Sparsity:
+    def ends(self) -> CSR:
         """The N × M matrix of all edges, without regard to labels."""
         if self.num_labels == 1:
             return self.by_target
-        return known_rows(self.target_ptr, self.source, self.size[0])
+        return CSR.of(self.target_ptr, self.source, self.size[0])
 
     @cached_property
     def by_label(self) -> tuple[Tensor, Tensor]:

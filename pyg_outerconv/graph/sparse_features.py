@@ -17,9 +17,8 @@ from torch.utils._python_dispatch import _disable_current_modes, _len_torch_disp
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels import Sparsity
+from ..kernels.csr import CSR
 from ..kernels.edge_lists import transposed_rows
-from ..kernels.sparsity import BY_COLUMN, known_sparsity
 from .sparse_matrix import SparseMatrix, checked_rows, pattern_of, read_sparse
 
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -35,11 +34,6 @@ class BecameDense(UserWarning):
     Given once for each function. Filter it as any warning:
     ``warnings.simplefilter("ignore", BecameDense)``.
     """
-
-
-def _of_pattern(name: str) -> Any:
-    """The tensor of the pattern of this name, which a compiler takes apart."""
-    return property(lambda x: getattr(x.sparsity, name), doc=f"``{name}`` of the pattern.")
 
 
 class SparseFeatures(Tensor):
@@ -62,7 +56,7 @@ class SparseFeatures(Tensor):
     with other values (dropout) nothing is sorted or checked again.
 
     Args:
-        sparsity: the pattern; columns of a row are sorted, and repeated entries are added up.
+        csr: the pattern; columns of a row are sorted, and repeated entries are added up.
         value: (E,) floating point, in row order; may require gradients.
 
     Raises:
@@ -77,8 +71,8 @@ class SparseFeatures(Tensor):
     """Whether it stands for an argument of a function that is being compiled."""
 
     @staticmethod
-    def __new__(cls, sparsity: Sparsity, value: Tensor) -> SparseFeatures:
-        return features_of(SparseMatrix(sparsity, value).merged())
+    def __new__(cls, csr: CSR, value: Tensor) -> SparseFeatures:
+        return features_of(SparseMatrix(csr, value).merged())
 
     @staticmethod
     def of(x: Tensor) -> SparseFeatures:
@@ -103,9 +97,9 @@ class SparseFeatures(Tensor):
     # The entries ----------------------------------------------------------------------------------
 
     @property
-    def sparsity(self) -> Sparsity:
+    def csr(self) -> CSR:
         """The pattern of the entries."""
-        return self.matrix.sparsity
+        return self.matrix.csr
 
     @property
     def value(self) -> Tensor:
@@ -120,7 +114,7 @@ class SparseFeatures(Tensor):
     @property
     def density(self) -> float:
         """E / (M P): the share of numbers that are stored."""
-        rows, columns = self.sparsity.shape
+        rows, columns = self.csr.shape
         return self.num_entries / max(1, rows * columns)
 
     def with_values(self, value: Tensor) -> SparseFeatures:
@@ -129,26 +123,30 @@ class SparseFeatures(Tensor):
 
     # Tensors that a compiler takes apart ----------------------------------------------------------
 
-    rowptr, col = _of_pattern("rowptr"), _of_pattern("col")
-    colptr, row, perm = _of_pattern("colptr"), _of_pattern("row"), _of_pattern("perm")
+    rowptr = property(lambda x: x.csr.ptr, doc="(M + 1,) the row pointers.")
+    col = property(lambda x: x.csr.index, doc="(E,) the column of each entry.")
+    colptr = property(lambda x: x.csr.columns[0], doc="(P + 1,) the column pointers.")
+    row = property(lambda x: x.csr.columns[1], doc="(E,) the row of each entry, by column.")
+    perm = property(lambda x: x.csr.columns[2], doc="(E,) its position by row, by column.")
 
     def __tensor_flatten__(self) -> tuple[list[str], bool]:
         learns = self.value.requires_grad and torch.is_grad_enabled()
         if learns and isinstance(self.value, FunctionalTensor):  # the result of a compiled graph
             raise _no_gradients("results of a compiled function")
-        pattern = self.sparsity
-        if type(pattern.col) is Tensor and "perm" not in vars(pattern):
+        csr = self.csr
+        if type(csr.index) is Tensor and "columns" not in vars(csr):
             with _disable_current_modes():  # those in which a compiler traces
-                by_column = transposed_rows(pattern.rowptr, pattern.col, pattern.shape[1])
-            vars(pattern).update(zip(BY_COLUMN, by_column, strict=True))
+                columns = transposed_rows(csr.ptr, csr.index, csr.shape[1])
+            vars(csr)["columns"] = columns
         return list(_INNER), self.is_copy
 
     @staticmethod
     def __tensor_unflatten__(
         inner: dict[str, Tensor], is_copy: bool, size: Any, stride: Any
     ) -> SparseFeatures:
-        *pattern, value = [inner[name] for name in _INNER]
-        out = features_of(SparseMatrix(known_sparsity(*pattern), value), is_copy=is_copy)
+        ptr, index, colptr, row, perm, value = [inner[name] for name in _INNER]
+        csr = CSR.of(ptr, index, size[1], (colptr, row, perm))
+        out = features_of(SparseMatrix(csr, value), is_copy=is_copy)
         out.is_argument = isinstance(value, FakeTensor)
         return out
 
@@ -212,7 +210,7 @@ class SparseFeatures(Tensor):
         return _read_back, (self.rowptr, self.col, self.size(1), self.value)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        rows, columns = self.sparsity.shape
+        rows, columns = self.csr.shape
         learns = ", requires_grad=True" if self.value.requires_grad else ""
         return (
             f"SparseFeatures({rows} x {columns}, entries={self.num_entries}, {self.value.dtype}, "
@@ -223,7 +221,7 @@ class SparseFeatures(Tensor):
 def features_of(matrix: SparseMatrix, *, is_copy: bool = False) -> SparseFeatures:
     """The tensor of these entries."""
     out: SparseFeatures = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        SparseFeatures, matrix.sparsity.shape, dtype=matrix.dtype, device=matrix.device
+        SparseFeatures, matrix.csr.shape, dtype=matrix.dtype, device=matrix.device
     )
     out.matrix, out.is_copy = matrix, is_copy
     out.is_argument = False
@@ -239,8 +237,8 @@ def as_matrix(x: Any) -> Any:
     if not isinstance(x, SparseFeatures):
         return x
     if torch.compiler.is_compiling():  # it knows the tensors that it took apart
-        sparsity = known_sparsity(x.rowptr, x.col, x.colptr, x.row, x.perm)
-        return SparseMatrix(sparsity, x.value)
+        csr = CSR.of(x.rowptr, x.col, x.size(1), (x.colptr, x.row, x.perm))
+        return SparseMatrix(csr, x.value)
     return x.matrix
 
 

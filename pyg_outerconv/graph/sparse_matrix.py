@@ -12,10 +12,10 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels import Sparsity, spmm
+from ..kernels import spmm
+from ..kernels.csr import CSR
 from ..kernels.edge_lists import pointers, spread
 from ..kernels.index_checks import check_indices, check_integers, check_pointers, has_numbers
-from ..kernels.sparsity import known_rows, known_sparsity
 from ..memo import Memo
 from ..signatures import check_type
 from ..theta import autocast_pair
@@ -36,7 +36,7 @@ class SparseMatrix:
     holds one.
 
     Attributes:
-        sparsity: the pattern; entries of a row are sorted by column.
+        csr: the pattern; entries of a row are sorted by column.
         value: (E,) floating point, in row order; may require gradients.
 
     Raises:
@@ -44,15 +44,15 @@ class SparseMatrix:
         TypeError: ``value`` is not floating point.
     """
 
-    sparsity: Sparsity
+    csr: CSR
     value: Tensor
 
     def __post_init__(self) -> None:
         value = self.value
-        if not (isinstance(self.sparsity, Sparsity) and isinstance(value, Tensor)):
-            check_type("sparse features", "sparsity", self.sparsity, Sparsity)
+        if not (isinstance(self.csr, CSR) and isinstance(value, Tensor)):
+            check_type("sparse features", "csr", self.csr, CSR)
             check_type("sparse features", "value", value, Tensor)
-        entries = self.sparsity.col
+        entries = self.csr.index
         if value.shape != entries.shape:
             raise RefusedValue(
                 "sparse features need a value for each entry",
@@ -70,24 +70,24 @@ class SparseMatrix:
 
     def with_values(self, value: Tensor) -> SparseMatrix:
         """The same pattern with other values (E,), in row order."""
-        return SparseMatrix(self.sparsity, value)
+        return SparseMatrix(self.csr, value)
 
     def to(self, target: torch.device | str | torch.dtype) -> SparseMatrix:
         """The same features on another device or in another dtype."""
         value = self.value.to(target)
-        return SparseMatrix(self.sparsity.to(value.device), value)
+        return SparseMatrix(self.csr.to(value.device), value)
 
     # The interface of a dense X -------------------------------------------------------------------
 
     @property
     def shape(self) -> torch.Size:
         """(M, P)."""
-        return torch.Size(self.sparsity.shape)
+        return torch.Size(self.csr.shape)
 
     @property
     def num_entries(self) -> int:
         """Number of entries E, stored zeros included."""
-        return self.sparsity.num_entries
+        return self.csr.num_entries
 
     @property
     def dtype(self) -> torch.dtype:
@@ -105,7 +105,7 @@ class SparseMatrix:
 
     def size(self, dim: int) -> int:
         """M or P."""
-        return self.sparsity.shape[dim]
+        return self.csr.shape[dim]
 
     def is_floating_point(self) -> bool:
         """True: these are features, not indices of nodes."""
@@ -115,13 +115,13 @@ class SparseMatrix:
 
     def row_of_each(self) -> Tensor:
         """(E,) the row of each entry, in row order."""
-        ptr = self.sparsity.rowptr
+        ptr = self.csr.ptr
         rows = torch.arange(ptr.numel() - 1, dtype=ptr.dtype, device=ptr.device)
         return spread(rows, ptr, self.num_entries)
 
     def place_of_each(self) -> Tensor:
         """(E,) the place m · P + p of each entry in the dense matrix stored row by row, int64."""
-        return self.row_of_each().long() * self.size(1) + self.sparsity.col
+        return self.row_of_each().long() * self.size(1) + self.csr.index
 
     def dense(self) -> Tensor:
         """X (M, P), dense, in memory of its own."""
@@ -130,43 +130,42 @@ class SparseMatrix:
 
     def merged(self) -> SparseMatrix:
         """The matrix with sorted columns and without repeats, whose values are added up."""
-        if not has_numbers(self.sparsity.col):
+        if not has_numbers(self.csr.index):
             return self
         places = self.place_of_each()
         if bool((places.diff() > 0).all()):
             return self
         place, index = torch.unique(places, return_inverse=True)
         value = self.value.new_zeros(place.numel()).index_add(0, index, self.value)
-        return SparseMatrix(pattern_of(place, self.sparsity.shape), value)
+        return SparseMatrix(pattern_of(place, self.csr.shape), value)
 
     def t(self) -> SparseMatrix:
         """Xᵀ (P, M). Nothing is sorted a second time."""
-        pattern = self.sparsity
-        back = torch.empty_like(pattern.perm)
-        back[pattern.perm.long()] = torch.arange(back.numel(), dtype=back.dtype, device=back.device)
-        by_column = pattern.colptr, pattern.row, pattern.rowptr, pattern.col, back
-        value = self.value.index_select(0, pattern.perm)
-        return SparseMatrix(known_sparsity(*by_column), value)
+        (ptr, index, order), back = self.csr.columns, torch.empty_like(self.csr.index)
+        back[order.long()] = torch.arange(back.numel(), dtype=back.dtype, device=back.device)
+        columns = self.csr.ptr, self.csr.index, back
+        csr = CSR.of(ptr, index, self.size(0), columns)
+        return SparseMatrix(csr, self.value.index_select(0, order))
 
     def part(self, start: int, stop: int) -> SparseMatrix:
         """The rows from ``start`` to ``stop``, whose values are a view."""
-        ptr = self.sparsity.rowptr[start : stop + 1]
+        ptr = self.csr.ptr[start : stop + 1]
         entries = slice(int(ptr[0]), int(ptr[-1]))
-        pattern = known_rows(ptr - ptr[0], self.sparsity.col[entries], self.size(1))
+        pattern = CSR.of(ptr - ptr[0], self.csr.index[entries], self.size(1))
         return SparseMatrix(pattern, self.value[entries])
 
     def rows(self, index: Tensor) -> SparseMatrix:
         """The rows ``index`` (in range, in any order, with repeats)."""
-        start = self.sparsity.rowptr.index_select(0, index).long()
-        count = self.sparsity.rowptr.diff().index_select(0, index).long()
+        start = self.csr.ptr.index_select(0, index).long()
+        count = self.csr.ptr.diff().index_select(0, index).long()
         ptr = torch.zeros(index.numel() + 1, dtype=torch.int64, device=index.device)
         torch.cumsum(count, 0, out=ptr[1:])
         total = int(ptr[-1])
         entry = torch.arange(total, device=index.device)
         entry += torch.repeat_interleave(start - ptr[:-1], count, output_size=total)
         dtype = index_dtype(index.numel(), self.size(1), total)
-        column = self.sparsity.col.index_select(0, entry).to(dtype)
-        pattern = known_rows(ptr.to(dtype), column, self.size(1))
+        column = self.csr.index.index_select(0, entry).to(dtype)
+        pattern = CSR.of(ptr.to(dtype), column, self.size(1))
         return SparseMatrix(pattern, self.value.index_select(0, entry))
 
     # Products -------------------------------------------------------------------------------------
@@ -189,24 +188,24 @@ class SparseMatrix:
         blocks = out.view(self.size(0), groups, num_labels, columns)
         return blocks.transpose(1, 2).reshape(self.size(0), num_labels, groups * columns)
 
-    def _by_group(self, groups: int) -> Sparsity:
+    def _by_group(self, groups: int) -> CSR:
         """The (M·G) × P pattern whose row m·G + g has the entries of row m in column block g.
 
         Entries of a row are sorted by column, so the order of values does not change.
         """
         if groups == 1:
-            return self.sparsity
+            return self.csr
         num_rows, num_columns = self.shape
-        row_of_column_order, perm = self.sparsity.row, self.sparsity.perm
+        colptr, row_of_column_order, order = self.csr.columns
         dtype = index_dtype(num_rows * groups, num_columns, self.num_entries)
         width = max(1, num_columns // groups)
         column = torch.arange(num_columns, device=self.device, dtype=dtype)
-        column = column.repeat_interleave(self.sparsity.colptr.diff())
+        column = column.repeat_interleave(colptr.diff())
         row = row_of_column_order.to(dtype) * groups + column // width
         pointer = torch.zeros(num_rows * groups + 1, dtype=dtype, device=self.device)
         torch.cumsum(torch.bincount(row, minlength=num_rows * groups), 0, out=pointer[1:])
-        col, colptr = self.sparsity.col.to(dtype), self.sparsity.colptr.to(dtype)
-        return known_sparsity(pointer, col, colptr, row, perm.to(dtype))
+        columns = colptr.to(dtype), row, order.to(dtype)
+        return CSR.of(pointer, self.csr.index.to(dtype), num_columns, columns)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -227,23 +226,23 @@ def stacked(parts: Sequence[SparseMatrix]) -> SparseMatrix:
     dtype = index_dtype(total, rows, parts[0].size(1))
     pieces, before = [torch.zeros(1, dtype=dtype, device=parts[0].device)], 0
     for one in parts:
-        pieces.append(one.sparsity.rowptr[1:].to(dtype) + before)
+        pieces.append(one.csr.ptr[1:].to(dtype) + before)
         before += one.num_entries
-    column = torch.cat([one.sparsity.col.to(dtype) for one in parts])
-    pattern = known_rows(torch.cat(pieces), column, parts[0].size(1))
+    column = torch.cat([one.csr.index.to(dtype) for one in parts])
+    pattern = CSR.of(torch.cat(pieces), column, parts[0].size(1))
     return SparseMatrix(pattern, torch.cat([one.value for one in parts]))
 
 
-def pattern_of(place: Tensor, shape: tuple[int, int]) -> Sparsity:
+def pattern_of(place: Tensor, shape: tuple[int, int]) -> CSR:
     """The pattern (R × C) of ascending places r · C + c without repeats, int64."""
     rows, columns = shape
     dtype = index_dtype(rows, columns, place.numel())
     width = max(1, columns)
     ptr = pointers((place // width).to(dtype), rows)
-    return known_rows(ptr, (place % width).to(dtype), columns)
+    return CSR.of(ptr, (place % width).to(dtype), columns)
 
 
-def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> Sparsity:
+def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> CSR:
     """A pattern from a file or another process, after checks of its pointers and columns.
 
     Raises:
@@ -258,7 +257,7 @@ def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> Sparsity:
     if not ptr.is_meta:
         check_pointers("rowptr", ptr, column.numel())
         check_indices("col", column, num_columns)
-    return known_rows(ptr.contiguous(), column.contiguous(), num_columns)
+    return CSR.of(ptr.contiguous(), column.contiguous(), num_columns)
 
 
 # Matrices of torch.sparse ------------------------------------------------------------------------
@@ -274,7 +273,7 @@ class Prepared(NamedTuple):
     ``regular``: whether the tensor's own indices are sorted without repeats.
     """
 
-    sparsity: Sparsity
+    csr: CSR
     order: Tensor | None
     regular: bool
 
@@ -308,7 +307,7 @@ def prepare(x: Tensor) -> Prepared:
         row, column = row[order], column[order]
     dtype = index_dtype(num_rows, num_columns, row.numel())
     ptr = pointers(row.to(dtype), num_rows)
-    return Prepared(known_rows(ptr, column.to(dtype), num_columns), order, regular)
+    return Prepared(CSR.of(ptr, column.to(dtype), num_columns), order, regular)
 
 
 def _places(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -350,7 +349,7 @@ def _read(x: Tensor) -> SparseMatrix:
     value = x.values().clone() if x.requires_grad else x.values().detach()
     if prepared.order is not None:
         value = value.index_select(0, prepared.order)
-    return SparseMatrix(prepared.sparsity, value)
+    return SparseMatrix(prepared.csr, value)
 
 
 def coalesced(x: Tensor) -> Tensor:

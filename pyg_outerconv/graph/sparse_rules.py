@@ -41,7 +41,7 @@ def pointwise(function: Any, *args: Any, **kwargs: Any) -> Any:
     """f of each number, f(0) = 0: of the stored values and the dense numbers that meet them."""
     features, is_written = sparse_in((args, kwargs)), writes(function, kwargs)
     x = features[0]
-    fits = all(other.sparsity is x.sparsity for other in features) and kwargs.get("out") is None
+    fits = all(other.csr is x.csr for other in features) and kwargs.get("out") is None
     if not fits or (is_written and args[0] is not x) or not _keeps_zero(function, x, args, kwargs):
         return NotImplemented
 
@@ -90,8 +90,8 @@ def _at_entries(operand: Tensor, x: SparseMatrix) -> Tensor:
     if operand.numel() == 1:
         return operand.reshape(operand.shape[:1])
     height, width = (1,) * (2 - operand.dim()) + tuple(operand.shape)
-    place = x.row_of_each().long() * width if height > 1 else x.sparsity.col
-    place = place + x.sparsity.col if height > 1 and width > 1 else place
+    place = x.row_of_each().long() * width if height > 1 else x.csr.index
+    place = place + x.csr.index if height > 1 and width > 1 else place
     return operand.reshape(-1).index_select(0, place)
 
 
@@ -143,13 +143,13 @@ def on_values(function: Any, *args: Any, **kwargs: Any) -> Any:
         return out  # dense.to(sparse), x.requires_grad
     if out is x.value or not out.is_floating_point():
         return x if out is x.value else NotImplemented
-    pattern = x.sparsity if out.device == x.device else x.sparsity.to(out.device)
+    pattern = x.csr if out.device == x.device else x.csr.to(out.device)
     return features_of(SparseMatrix(pattern, out), is_copy=x.is_copy and function in _ALIASES)
 
 
 def gradient(function: Any, x: SparseFeatures, *grad: Any) -> Any:
     """``x.grad``: the gradient of the values, on the same pattern."""
-    if any(one.sparsity is not x.sparsity for one in sparse_in(grad)):
+    if any(one.csr is not x.csr for one in sparse_in(grad)):
         return NotImplemented
     return on_values(function, x, *grad)
 
@@ -185,7 +185,7 @@ def of_shape(function: Any, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     if function is Tensor.new and isinstance(args[1], Reserved):
         return args[1]
-    places = replaced(args, lambda x: x.value.detach().new_zeros(()).expand(x.sparsity.shape))
+    places = replaced(args, lambda x: x.value.detach().new_zeros(()).expand(x.csr.shape))
     return function(*places, **kwargs)
 
 
@@ -217,7 +217,7 @@ def getitem(function: Any, x: Any, item: Any) -> Any:
 
 def _select(x: SparseFeatures, dim: int, part: Any) -> Any:
     """The rows, or columns, of a slice, an integer, integers or booleans."""
-    count = x.sparsity.shape[dim]
+    count = x.csr.shape[dim]
     if isinstance(part, slice):
         start, stop, step = part.indices(count)
         if (start, stop, step) == (0, count, 1):
@@ -243,11 +243,11 @@ def _select(x: SparseFeatures, dim: int, part: Any) -> Any:
 
 def _neighbours(x: SparseFeatures, dim: int, start: int, stop: int) -> Any:
     """Rows that are a view, with the same values; or columns."""
-    count = x.sparsity.shape[dim]
+    count = x.csr.shape[dim]
     if not 0 <= start <= stop <= count:
         rule = "rows and columns of sparse features lie in range"
         raise RefusedIndex(rule, f"within [0, {count})", f"[{start}, {stop})")
-    if not is_plain(x.sparsity.rowptr):
+    if not is_plain(x.csr.ptr):
         return NotImplemented
     if dim % 2:
         return features_of(x.matrix.t().part(start, stop).t(), is_copy=True)
@@ -297,7 +297,7 @@ def cat(function: Any, tensors: Any, dim: int = 0, *, out: Any = None, **kwargs:
     dim, is_ours = kwargs.get("axis", dim), out is None or isinstance(out, Reserved)
     if not is_ours or not all(isinstance(x, SparseFeatures) for x in tensors) or not -2 <= dim < 2:
         return NotImplemented
-    sizes = {x.sparsity.shape[1 - dim % 2] for x in tensors}
+    sizes = {x.csr.shape[1 - dim % 2] for x in tensors}
     if len(sizes) > 1 or not is_plain(*[x.rowptr for x in tensors]):
         return NotImplemented
     if dim % 2:
@@ -320,7 +320,7 @@ def total(
     if dim is None:
         out = value.sum().reshape((1, 1) if keepdim else ())
     else:
-        out = spmm(x.sparsity, value, value.new_ones(count, 1), transpose=dim % 2 == 0)
+        out = spmm(x.csr if dim % 2 else x.csr.T, value, value.new_ones(count, 1))
         out = out.reshape((-1, 1) if dim % 2 else (1, -1)) if keepdim else out.squeeze(1)
     return out / count if function.__name__ == "mean" else out
 
@@ -354,7 +354,7 @@ def _is_matrix(x: Any, *dims: int) -> bool:
 def _times(x: SparseFeatures, other: Tensor, *, transpose: bool = False) -> Tensor:
     """X W, or Xᵀ W; in autocast's dtype where autocast is on."""
     value, other = autocast_pair(x.value, other)
-    out = spmm(x.sparsity, value, other.reshape(other.size(0), -1), transpose=transpose)
+    out = spmm(x.csr.T if transpose else x.csr, value, other.reshape(other.size(0), -1))
     return out.squeeze(1) if other.dim() == 1 else out
 
 

@@ -10,22 +10,22 @@ from .additive import additive
 from .attend import attend
 from .backend import BACKENDS, REDUCTIONS, Backend, Request
 from .block_attention import NodeBlocks, attend_blocks, blocks_of
+from .csr import CSR
 from .dense_attention import attend_all, attend_band
 from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
 from .sddmm import sddmm
 from .softmax import segment_softmax
-from .sparsity import Sparsity
 from .spmm import spmm
 
 __all__ = [
     "BACKENDS",
+    "CSR",
     "REDUCTIONS",
     "Backend",
     "Call",
     "NodeBlocks",
     "Request",
-    "Sparsity",
     "additive",
     "attend",
     "attend_all",

@@ -11,15 +11,15 @@ from ..errors import RefusedValue, unknown
 from ..signatures import typed
 from .activation import ACTIVATIONS, Activation
 from .backend import Backend, Request
+from .csr import CSR
 from .dispatch import pick, request_of
-from .operands import agreeing
+from .operands import agreeing, check_order
 from .primitive import Primitive, is_plain, operator
-from .sparsity import Sparsity, View
 
 
 @typed
 def additive(
-    sparsity: Sparsity,
+    csr: CSR,
     a: Tensor,
     b: Tensor,
     weight: Tensor,
@@ -37,7 +37,7 @@ def additive(
     entries × channels is held, in derivatives of any order either.
 
     Args:
-        sparsity: the places of the E entries.
+        csr: the places of the E entries.
         a: (R, H, P).
         b: (C, H, P).
         weight: (H, P).
@@ -54,8 +54,9 @@ def additive(
     """
     if activation not in ACTIVATIONS:
         raise RefusedValue(unknown("activation of additive", activation, ACTIVATIONS))
-    a, b, weight = agreeing("additive", sparsity.rowptr, a, b, weight)  # type: ignore[assignment]
-    rows, cols = sparsity.shape
+    check_order("additive", csr)
+    a, b, weight = agreeing("additive", csr.ptr, a, b, weight)  # type: ignore[assignment]
+    rows, cols = csr.shape
     fits = (
         a.dim() == b.dim() == 3
         and (a.size(0), b.size(0)) == (rows, cols)
@@ -68,10 +69,9 @@ def additive(
             f"({rows}, H, P), ({cols}, H, P) and (H, P)",
             f"{tuple(a.shape)}, {tuple(b.shape)} and {tuple(weight.shape)}",
         )
-    view = View(sparsity)
-    backend = pick("additive", view, a)
+    backend = pick("additive", csr, a)
     phi = Activation(activation, float(negative_slope), 0)
-    return _score(view, a, b, weight.unsqueeze(0), None, phi, backend)
+    return _score(csr, a, b, weight.unsqueeze(0), None, phi, backend)
 
 
 # Scores and weighted sums of them --------------------------------------------------------------
@@ -96,7 +96,7 @@ _additive_rows = operator(Backend.additive_rows, _request)
 
 
 def _score(
-    view: View,
+    csr: CSR,
     a: Tensor,
     b: Tensor,
     left: Tensor | None,
@@ -107,7 +107,7 @@ def _score(
     """Scores (E, H) of the entries, in row order.
 
     Args:
-        view: the matrix by row.
+        csr: the matrix by row.
         a: (R, H, P).
         b: (C, H, P).
         left: (R, H, P), (1, H, P) for all rows, or None for ones.
@@ -116,12 +116,12 @@ def _score(
         backend: the name of the backend.
     """
     if phi.vanishes:
-        return a.new_zeros((view.sparsity.num_entries, a.size(1)))
-    return _Score.apply(a, b, left, right, view, phi, backend)  # type: ignore[no-any-return]
+        return a.new_zeros((csr.num_entries, a.size(1)))
+    return _Score.apply(a, b, left, right, csr, phi, backend)  # type: ignore[no-any-return]
 
 
 def _rows(
-    view: View,
+    csr: CSR,
     a: Tensor,
     b: Tensor,
     right: Tensor | None,
@@ -138,8 +138,8 @@ def _rows(
     if phi.vanishes:
         return a.new_zeros((count, *a.shape))
     if right is not None and right.size(0) == 1:
-        return _scaled(right, _rows(view, a, b, None, value, phi, count, backend))
-    return _Rows.apply(a, b, right, value, view, phi, count, backend)  # type: ignore[no-any-return]
+        return _scaled(right, _rows(csr, a, b, None, value, phi, count, backend))
+    return _Rows.apply(a, b, right, value, csr, phi, count, backend)  # type: ignore[no-any-return]
 
 
 def _scaled(factor: Tensor, x: Tensor) -> Tensor:
@@ -158,28 +158,28 @@ class _Score(Primitive):
         b: Tensor,
         left: Tensor | None,
         right: Tensor | None,
-        view: View,
+        csr: CSR,
         phi: Activation,
         backend: str,
     ) -> Tensor:
-        return _additive(*view.by_row[:2], a, b, left, right, *phi, backend)
+        return _additive(csr.ptr, csr.index, a, b, left, right, *phi, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (a, b, left, right), (view, phi, backend) = ctx.saved_tensors, ctx.rest
+        (a, b, left, right), (csr, phi, backend) = ctx.saved_tensors, ctx.rest
         wanted = ctx.needs_input_grad[:4]
-        return _score_gradients(view, a, b, left, right, grad, phi, wanted, backend)
+        return _score_gradients(csr, a, b, left, right, grad, phi, wanted, backend)
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (a, b, left, right), (view, phi, backend) = primals, ctx.rest
+        (a, b, left, right), (csr, phi, backend) = primals, ctx.rest
         of_a, of_b, of_left, of_right = tangents
-        out = _score(view, a, b, _times(left, of_a), right, phi.after(1), backend)
-        out = out + _score(view, a, b, left, _times(right, of_b), phi.after(1), backend)
+        out = _score(csr, a, b, _times(left, of_a), right, phi.after(1), backend)
+        out = out + _score(csr, a, b, left, _times(right, of_b), phi.after(1), backend)
         if left is not None:
-            out = out + _score(view, a, b, of_left, right, phi, backend)
+            out = out + _score(csr, a, b, of_left, right, phi, backend)
         if right is not None:
-            out = out + _score(view, a, b, left, of_right, phi, backend)
+            out = out + _score(csr, a, b, left, of_right, phi, backend)
         return out
 
 
@@ -193,30 +193,29 @@ class _Rows(Primitive):
         b: Tensor,
         right: Tensor | None,
         value: Tensor,
-        view: View,
+        csr: CSR,
         phi: Activation,
         count: int,
         backend: str,
     ) -> Tensor:
-        ptr, index, perm = view.by_row
-        value = value if perm is None else value.index_select(0, perm)
-        return _additive_rows(ptr, index, a, b, right, value, *phi, count, backend)
+        value = value if csr.order is None else value.index_select(0, csr.order)
+        return _additive_rows(csr.ptr, csr.index, a, b, right, value, *phi, count, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (a, b, right, value), (view, first, count, backend) = ctx.saved_tensors, ctx.rest
+        (a, b, right, value), (csr, first, count, backend) = ctx.saved_tensors, ctx.rest
         of_a, of_b, of_right, of_value = ctx.needs_input_grad[:4]
         wanted = of_a, of_b, False, of_right
         total: list[Tensor | None] = [None] * 4
         for number in range(count):
             # <above, rows> equals <value, score> with ``above`` as the factor ``left``.
             phi, above = first.after(number), grad[number]
-            of_operands = _score_gradients(view, a, b, above, right, value, phi, wanted, backend)
+            of_operands = _score_gradients(csr, a, b, above, right, value, phi, wanted, backend)
             of_values = None
-            if of_value and view.is_transposed:
-                of_values = _score(view.transposed, b, a, right, above, phi, backend)
+            if of_value and csr.order is not None:
+                of_values = _score(csr.T, b, a, right, above, phi, backend)
             elif of_value:
-                of_values = _score(view, a, b, above, right, phi, backend)
+                of_values = _score(csr, a, b, above, right, phi, backend)
             found = (*of_operands[:2], of_operands[3], of_values)
             total = [
                 one if so_far is None or one is None else so_far + one
@@ -226,12 +225,12 @@ class _Rows(Primitive):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (a, b, right, value), (view, phi, *rest) = primals, ctx.rest
+        (a, b, right, value), (csr, phi, *rest) = primals, ctx.rest
         of_a, of_b, of_right, of_value = tangents
-        out = of_a * _rows(view, a, b, right, value, phi.after(1), *rest)
-        out = out + _rows(view, a, b, _times(right, of_b), value, phi.after(1), *rest)
-        out = out + _rows(view, a, b, right, of_value, phi, *rest)
-        return out if right is None else out + _rows(view, a, b, of_right, value, phi, *rest)
+        out = of_a * _rows(csr, a, b, right, value, phi.after(1), *rest)
+        out = out + _rows(csr, a, b, _times(right, of_b), value, phi.after(1), *rest)
+        out = out + _rows(csr, a, b, right, of_value, phi, *rest)
+        return out if right is None else out + _rows(csr, a, b, of_right, value, phi, *rest)
 
 
 def _times(factor: Tensor | None, x: Tensor) -> Tensor:
@@ -239,7 +238,7 @@ def _times(factor: Tensor | None, x: Tensor) -> Tensor:
 
 
 def _score_gradients(
-    view: View,
+    csr: CSR,
     a: Tensor,
     b: Tensor,
     left: Tensor | None,
@@ -252,14 +251,14 @@ def _score_gradients(
     """The gradients of ``sum_eh value score`` in a, b, left and right; None where not wanted."""
 
     def of_end(
-        view: View, x: Tensor, other: Tensor, factor: Tensor | None, other_factor: Tensor | None,
+        csr: CSR, x: Tensor, other: Tensor, factor: Tensor | None, other_factor: Tensor | None,
         wants_x: bool, wants_factor: bool,
     ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-        """The gradients in the operand and the factor of the rows of ``view``, in one pass."""
+        """The gradients in the operand and the factor of the rows of ``csr``, in one pass."""
         if not (wants_x or wants_factor):
             return None, None
         first, count = phi if wants_factor else phi.after(1), wants_x + wants_factor
-        found = _rows(view, x, other, other_factor, value, first, count, backend)
+        found = _rows(csr, x, other, other_factor, value, first, count, backend)
         of_x = of_factor = None
         if wants_x:
             of_x = found[-1] if factor is None else _scaled(factor, found[-1])
@@ -268,6 +267,6 @@ def _score_gradients(
         return of_x, of_factor
 
     wants_a, wants_b, wants_left, wants_right = wanted
-    of_a, of_left = of_end(view, a, b, left, right, wants_a, wants_left)
-    of_b, of_right = of_end(view.transposed, b, a, right, left, wants_b, wants_right)
+    of_a, of_left = of_end(csr, a, b, left, right, wants_a, wants_left)
+    of_b, of_right = of_end(csr.T, b, a, right, left, wants_b, wants_right)
     return of_a, of_b, of_left, of_right

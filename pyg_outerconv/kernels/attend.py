@@ -13,12 +13,12 @@ from ..errors import RefusedValue
 from ..signatures import typed
 from .absent_pairs import are_finite, can_look, over_all_pairs
 from .backend import Backend, Request
+from .csr import CSR
 from .dispatch import pick, request_of
-from .operands import agreeing, one_value_an_entry, scale_of
+from .operands import agreeing, check_order, one_value_an_entry, scale_of
 from .primitive import Primitive, is_differentiated, operator
 from .products import product, sample
 from .softmax import softmax_derivative, softmax_of_rows
-from .sparsity import Sparsity, View, known_rows
 from .tiles import exact
 
 
@@ -33,7 +33,7 @@ _attend_backward = operator(Backend.attend_backward, lambda *given: _request(*gi
 
 @typed
 def attend(
-    sparsity: Sparsity,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -49,7 +49,7 @@ def attend(
     entries × channels is held; differentiable in all tensors any number of times.
 
     Args:
-        sparsity: the places of the E entries of the R × C support.
+        csr: the places of the E entries of the R × C support.
         query: (R, H, D).
         key: (C, H, D).
         value: (C, H, V).
@@ -63,9 +63,10 @@ def attend(
         ValueError: the shapes do not fit, or no backend can serve the call.
         TypeError: the operands have different dtypes.
     """
-    operands = agreeing("attend", sparsity.rowptr, query, key, value, bias)
+    check_order("attend", csr)
+    operands = agreeing("attend", csr.ptr, query, key, value, bias)
     query, key, value, bias = operands  # type: ignore[assignment]
-    rows, cols = sparsity.shape
+    rows, cols = csr.shape
     fits = (
         query.dim() == key.dim() == value.dim() == 3
         and query.shape[1:] == key.shape[1:]
@@ -79,16 +80,16 @@ def attend(
             f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}",
         )
     if bias is not None:
-        bias = one_value_an_entry("attend", bias, sparsity.num_entries)
+        bias = one_value_an_entry("attend", bias, csr.num_entries)
         if bias.size(1) not in (1, query.size(1)):
             raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
     scale = scale_of(query, scale)
     if bias is None or not can_look(query, key, value, bias) or are_finite(bias):
-        return _fused(sparsity, query, key, value, bias, scale)
+        return _fused(csr, query, key, value, bias, scale)
     return over_all_pairs(
-        lambda q, k, v, b: _fused(sparsity, q, k, v, b, scale),
-        lambda q, k, v, b: attend_kept(sparsity, q, k, v, b, scale),
+        lambda q, k, v, b: _fused(csr, q, k, v, b, scale),
+        lambda q, k, v, b: attend_kept(csr, q, k, v, b, scale),
         query,
         key,
         value,
@@ -97,20 +98,19 @@ def attend(
 
 
 def _fused(
-    sparsity: Sparsity,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
     scale: float,
 ) -> Tensor:
-    view = View(sparsity)
-    backend = pick("attend", view, query)
-    return _Attend.apply(query, key, value, bias, view, scale, backend)[0]  # type: ignore[no-any-return]
+    backend = pick("attend", csr, query)
+    return _Attend.apply(query, key, value, bias, csr, scale, backend)[0]  # type: ignore[no-any-return]
 
 
 def attend_kept(
-    sparsity: Sparsity,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -121,19 +121,19 @@ def attend_kept(
     """:func:`attend` for numbers that are not finite: entries whose bias is -inf are left out.
 
     Args:
-        sparsity, query, key, value, scale: as in :func:`attend`.
+        csr, query, key, value, scale: as in :func:`attend`.
         bias: (E, H) or None.
         dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
     """
     outs = [
         _with_dropout(entries, query[:, one], key[:, one], value[:, one], own, scale, dropout_p)
-        for one, entries, own, _ in _kept(sparsity, bias)
+        for one, entries, own, _ in _kept(csr, bias)
     ]
     return torch.cat(outs, 1)
 
 
 def attend_kept_gradients(
-    sparsity: Sparsity,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -144,42 +144,40 @@ def attend_kept_gradients(
 ) -> list[Tensor]:
     """The gradients of :func:`attend_kept` in query, key, value and bias, zeros without a bias."""
     found = [torch.zeros_like(x) for x in (query, key, value)]
-    of_bias = query.new_zeros((sparsity.num_entries, query.size(1)))
-    for one, entries, own, place in _kept(sparsity, bias):
-        view, (q, k, v) = View(entries), (x[:, one] for x in (query, key, value))
-        backend = pick("attend", view, q)
-        parts = _unfused(view, q, k, v, own, scale, grad[:, one], backend, dropout_p)
+    of_bias = query.new_zeros((csr.num_entries, query.size(1)))
+    for one, entries, own, place in _kept(csr, bias):
+        csr, (q, k, v) = entries, (x[:, one] for x in (query, key, value))
+        backend = pick("attend", csr, q)
+        parts = _unfused(csr, q, k, v, own, scale, grad[:, one], backend, dropout_p)
         for whole, part in zip(found, parts, strict=False):
             whole[:, one] = part
         of_bias[place, one] = parts[3]
     return [*found, of_bias]
 
 
-def _kept(
-    sparsity: Sparsity, bias: Tensor | None
-) -> Iterator[tuple[slice, Sparsity, Tensor | None, Any]]:
+def _kept(csr: CSR, bias: Tensor | None) -> Iterator[tuple[slice, CSR, Tensor | None, Any]]:
     """Heads with the entries whose bias is not -inf, that bias, and the places of these entries."""
     if bias is None:
-        yield slice(None), sparsity, None, slice(None)
+        yield slice(None), csr, None, slice(None)
         return
     for head in range(bias.size(1)):
         one = slice(head, head + 1)
-        entries, place = kept_entries(sparsity, bias[:, one])
+        entries, place = kept_entries(csr, bias[:, one])
         yield one, entries, bias[:, one].index_select(0, place), place
 
 
-def kept_entries(sparsity: Sparsity, bias: Tensor) -> tuple[Sparsity, Tensor]:
+def kept_entries(csr: CSR, bias: Tensor) -> tuple[CSR, Tensor]:
     """The entries whose bias (E, 1) is not -inf, and their places among all entries."""
     kept = (bias != -torch.inf).view(-1)
     count = F.pad(kept.cumsum(0), (1, 0))  # the entries that are kept before each
     place = kept.nonzero().view(-1)
-    ptr = count.index_select(0, sparsity.rowptr).to(sparsity.rowptr.dtype)
-    col = sparsity.col.index_select(0, place)
-    return known_rows(ptr, col, sparsity.shape[1]), place
+    ptr = count.index_select(0, csr.ptr).to(csr.ptr.dtype)
+    col = csr.index.index_select(0, place)
+    return CSR.of(ptr, col, csr.shape[1]), place
 
 
 def _with_dropout(
-    sparsity: Sparsity,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -188,11 +186,10 @@ def _with_dropout(
     dropout_p: float,
 ) -> Tensor:
     if not dropout_p:
-        return _fused(sparsity, query, key, value, bias, scale)
-    view = View(sparsity)
-    backend = pick("attend", view, query)
-    share = _shares(view, query * scale, key, bias, backend)
-    return product(view, F.dropout(share, dropout_p), value, backend)
+        return _fused(csr, query, key, value, bias, scale)
+    backend = pick("attend", csr, query)
+    share = _shares(csr, query * scale, key, bias, backend)
+    return product(csr, F.dropout(share, dropout_p), value, backend)
 
 
 # The derivative --------------------------------------------------------------------------------
@@ -209,20 +206,20 @@ class _Attend(Primitive):
         key: Tensor,
         value: Tensor,
         bias: Tensor | None,
-        view: View,
+        csr: CSR,
         scale: float,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        return _attend(*view.by_row[:2], query, key, value, bias, scale, backend)
+        return _attend(csr.ptr, csr.index, query, key, value, bias, scale, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, out, logsumexp = ctx.saved_tensors
-        view, scale, backend = ctx.rest
+        csr, scale, backend = ctx.rest
         if is_differentiated():
-            found = _unfused(view, query, key, value, bias, scale, grad, backend)
+            found = _unfused(csr, query, key, value, bias, scale, grad, backend)
         else:
-            both = *view.by_row[:2], *view.transposed.by_row
+            both = csr.ptr, csr.index, *csr.columns
             found = _attend_backward(
                 *both, query, key, value, bias, scale, out, logsumexp, grad, backend
             )
@@ -230,13 +227,13 @@ class _Attend(Primitive):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        view, scale, backend = ctx.rest
+        csr, scale, backend = ctx.rest
         query, key, value, bias = primals
-        return _tangent(view, query, key, value, bias, scale, tangents, backend), None
+        return _tangent(csr, query, key, value, bias, scale, tangents, backend), None
 
 
 def _unfused(
-    view: View,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -250,22 +247,22 @@ def _unfused(
     dtype = query.dtype
     query, key, value, grad = (exact(x) for x in (query, key, value, grad))
     query = query * scale
-    share = _shares(view, query, key, bias, backend)
-    of_share, sent = sample(view, grad, value, backend), share
+    share = _shares(csr, query, key, bias, backend)
+    of_share, sent = sample(csr, grad, value, backend), share
     if dropout_p:
         drawn = F.dropout(torch.ones_like(share), dropout_p)
         of_share, sent = of_share * drawn, share * drawn
-    of_score = softmax_derivative(view.by_row[0], share, of_share, backend)
+    of_score = softmax_derivative(csr.ptr, share, of_share, backend)
     return (
-        (product(view, of_score, key, backend) * scale).to(dtype),
-        product(view.transposed, of_score, query, backend).to(dtype),
-        product(view.transposed, sent, grad, backend).to(dtype),
+        (product(csr, of_score, key, backend) * scale).to(dtype),
+        product(csr.T, of_score, query, backend).to(dtype),
+        product(csr.T, sent, grad, backend).to(dtype),
         of_score.to(dtype),
     )
 
 
 def _tangent(
-    view: View,
+    csr: CSR,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -280,18 +277,18 @@ def _tangent(
     of_query, of_key, of_value = (exact(x) for x in tangents[:3])
     of_bias = tangents[3]
     query = query * scale
-    share = _shares(view, query, key, bias, backend)
-    of_score = sample(view, of_query * scale, key, backend)
-    of_score = of_score + sample(view, query, of_key, backend)
+    share = _shares(csr, query, key, bias, backend)
+    of_score = sample(csr, of_query * scale, key, backend)
+    of_score = of_score + sample(csr, query, of_key, backend)
     of_share = softmax_derivative(
-        view.by_row[0], share, of_score if bias is None else of_score + of_bias, backend
+        csr.ptr, share, of_score if bias is None else of_score + of_bias, backend
     )
-    out = product(view, of_share, value, backend)
-    return (out + product(view, share, of_value, backend)).to(dtype)
+    out = product(csr, of_share, value, backend)
+    return (out + product(csr, share, of_value, backend)).to(dtype)
 
 
-def _shares(view: View, query: Tensor, key: Tensor, bias: Tensor | None, backend: str) -> Tensor:
+def _shares(csr: CSR, query: Tensor, key: Tensor, bias: Tensor | None, backend: str) -> Tensor:
     """The softmax of the scores of each row, (E, H), for queries that are already scaled."""
-    score = sample(view, query, key, backend)
+    score = sample(csr, query, key, backend)
     score = score if bias is None else score + bias.to(score.dtype)
-    return softmax_of_rows(view.by_row[0], score, backend)
+    return softmax_of_rows(csr.ptr, score, backend)

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
+from .csr import CSR
 from .dispatch import forced, recording
 from .edge_sums import Listed
 from .head_copies import HeadCopies
 from .primitive import Primitive, is_differentiated, is_lean, is_plain, wants_gradients
 from .sddmm import sddmm
 from .softmax import segment_softmax
-from .sparsity import Sparsity, known_rows, known_sparsity
 from .spmm import spmm
 
 MOST_SENT = 2**18
@@ -223,11 +223,11 @@ class Compiled(NamedTuple):
     """The edges of a traced call, sorted by target: as :class:`HeadCopies` has them.
 
     Attributes:
-        sparsity: the places of the E entries.
+        csr: the places of the E entries.
         row: (E,) the row of each entry, in row order.
     """
 
-    sparsity: Sparsity
+    csr: CSR
     row: Tensor
 
 
@@ -237,15 +237,13 @@ class _OfProduct(Primitive):
     operands = 1
 
     @staticmethod
-    def forward(
-        product: Tensor, sparsity: Sparsity, row: Tensor, slope: float
-    ) -> tuple[Tensor, ...]:
-        return _sums_of_ends(product, sparsity.rowptr, sparsity.col, row, slope)
+    def forward(product: Tensor, csr: CSR, row: Tensor, slope: float) -> tuple[Tensor, ...]:
+        return _sums_of_ends(product, csr.ptr, csr.index, row, slope)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
-        (_, _, *saved), (sparsity, row, slope) = ctx.saved_tensors, ctx.rest
-        return (_gradient_of_product(*saved, grad, *sparsity.tensors, row, slope),)
+        (_, _, *saved), (csr, row, slope) = ctx.saved_tensors, ctx.rest
+        return (_gradient_of_product(*saved, grad, csr.ptr, csr.index, *csr.columns, row, slope),)
 
     # It has no tangent: forward mode goes through the primitives that attention is made of.
 
@@ -256,7 +254,7 @@ def _sums_of_ends(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     if not col.numel():
         return _sizes_of_sums(product, rowptr, col, row, slope, torch.Tensor.new_zeros)
-    entries = HeadCopies(known_rows(rowptr, col, product.size(0)), row, product.size(1))
+    entries = HeadCopies(CSR.of(rowptr, col, product.size(0)), row, product.size(1))
     return _forward_sorted(entries, product, slope, True)  # type: ignore[return-value]
 
 
@@ -293,7 +291,8 @@ def _gradient_of_product(
     heads, nodes, width = values.shape
     if not col.numel():
         return grad.new_zeros(nodes, heads, width + 2)
-    entries = HeadCopies(known_sparsity(rowptr, col, colptr, row_by_col, perm), row, heads)
+    csr = CSR.of(rowptr, col, nodes, (colptr, row_by_col, perm))
+    entries = HeadCopies(csr, row, heads)
     found = _backward_sorted(entries, values, score, weight, total, grad, slope)
     return found.view(nodes, heads, width + 2)
 
@@ -339,15 +338,15 @@ def _attend_by_primitives(
     if isinstance(entries, Listed):
         share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
         return entries.sums(share, values)
-    return spmm(entries.sparsity, _shares(entries.sparsity, at_source, at_target, slope), values)
+    return spmm(entries.csr, _shares(entries.csr, at_source, at_target, slope), values)
 
 
 def shares_of_ends(
-    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, sparsity: Sparsity, slope: float
+    x: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor, csr: CSR, slope: float
 ) -> Tensor:
     """The share of each entry in :func:`attend_ends`, (E, H), by other primitives."""
     _, at_source, at_target = _ends(x, value, of_source, of_target)
-    return _shares(sparsity, at_source, at_target, slope)
+    return _shares(csr, at_source, at_target, slope)
 
 
 def _ends(
@@ -358,7 +357,7 @@ def _ends(
     return values, (values * of_source).sum(-1), (values * of_target).sum(-1)
 
 
-def _shares(sparsity: Sparsity, at_source: Tensor, at_target: Tensor, slope: float) -> Tensor:
+def _shares(csr: CSR, at_source: Tensor, at_target: Tensor, slope: float) -> Tensor:
     """The softmax of the scores of each target, (E, H)."""
-    score = leaky_relu(sddmm(sparsity, at_target, at_source, op="add"), slope)
-    return segment_softmax(sparsity, score)
+    score = leaky_relu(sddmm(csr, at_target, at_source, op="add"), slope)
+    return segment_softmax(csr, score)

@@ -13,9 +13,9 @@ from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
 from .absent_pairs import can_look, over_all_pairs
 from .attend import attend_kept
+from .csr import CSR
 from .index_checks import has_numbers
 from .operands import agreeing, attention_operands, probability, scale_of
-from .sparsity import known_rows
 from .torch_attention import lowered
 
 # All blocks are padded to the largest if that makes at most this many times the pairs.
@@ -156,7 +156,7 @@ def _by_edges(
         counts.append(seen.sum(-1).flatten())
     nothing = counts[0].new_zeros(1)  # of the row of targets without sources, the last one
     ptr = F.pad(torch.cat([*counts, nothing]).cumsum(0), (1, 0))
-    entries = known_rows(ptr, torch.cat(sources), blocks.num_sources)
+    entries = CSR.of(ptr, torch.cat(sources), blocks.num_sources)
     asking = [*(part.targets.flatten() for part in blocks.padded), nothing + query.size(0)]
     rows = F.pad(query, (0, 0, 0, 0, 0, 1)).index_select(0, torch.cat(asking))
     out = attend_kept(entries, rows, key, value, None, scale, dropout_p)

@@ -12,7 +12,7 @@ from ..errors import RefusedValue
 from ..signatures import typed
 from . import mode
 from .backend import BACKENDS, Backend, Request
-from .sparsity import View
+from .csr import CSR
 
 # Cached names of backends, by the properties of a call on which the choice depends.
 CHOSEN: dict[tuple[object, ...], str] = {}
@@ -128,13 +128,13 @@ def request_of(
     return Request(primitive, *kinds, shape, index.numel(), channels, heads, reduction)
 
 
-def pick(primitive: str, view: View, x: Tensor, reduction: str = "sum") -> str:
+def pick(primitive: str, csr: CSR, x: Tensor, reduction: str = "sum") -> str:
     """The name of the backend that :func:`choose` chooses for a call; choices are cached."""
     asked = getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
-    key = (primitive, x.device.type, x.dtype, view.sparsity.col.dtype, reduction, asked)
+    key = (primitive, x.device.type, x.dtype, csr.index.dtype, reduction, asked)
     name = CHOSEN.get(key)
     if name is None:
-        ptr, index, _ = view.by_row
-        request = request_of(primitive, ptr, index, view.shape[1], x, reduction)
+        ptr, index = csr.ptr, csr.index
+        request = request_of(primitive, ptr, index, csr.shape[1], x, reduction)
         name = CHOSEN[key] = choose(request).name
     return name

@@ -174,7 +174,7 @@ def is_safe(score: Tensor) -> bool:
 class Listed(NamedTuple):
     """The E entries of an R × C matrix in any order; values are in the same order.
 
-    ``segment_softmax`` accepts it in place of a :class:`~.sparsity.Sparsity`. The methods use
+    ``segment_softmax`` accepts it in place of a :class:`~.csr.CSR`. The methods use
     torch's gathers and scatters, are differentiable any number of times, and hold tensors of
     entries × channels; :func:`~.edge_sums.is_small` tells whether these are small.
 

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .backends.native_csr import csr, row_sums, sampled, times
+from .backends.native_csr import row_sums, sampled, times, torch_csr
+from .csr import CSR, Columns
 from .edge_lists import by_rows
 from .edge_sums import is_safe
 from .lasting import lasting
-from .sparsity import BY_COLUMN, Sparsity
 
 MOST = 2**19
 """Up to so many entries times heads, one product serves all heads; beyond, each head has one."""
@@ -25,21 +25,21 @@ class HeadCopies:
     head are contiguous and need no copy. Small matrices become the diagonal blocks of one matrix.
 
     Args:
-        sparsity: the places of the E entries.
+        csr: the places of the E entries.
         row: (E,) the row of each entry, in row order.
         heads: H.
     """
 
-    def __init__(self, sparsity: Sparsity, row: Tensor, heads: int) -> None:
-        self.sparsity, self.row, self.heads = sparsity, row, heads
-        self.shape, self.num_entries = sparsity.shape, sparsity.num_entries
+    def __init__(self, csr: CSR, row: Tensor, heads: int) -> None:
+        self.csr, self.row, self.heads = csr, row, heads
+        self.shape, self.num_entries = csr.shape, csr.num_entries
         self._is_one = self.num_entries * heads <= MOST
         self._copies: dict[bool, _View] = {}
 
     @property
     def col(self) -> Tensor:
         """The column of each entry, (E,) in row order."""
-        return self.sparsity.col
+        return self.csr.index
 
     def times(self, value: Tensor, x: Tensor) -> Tensor:
         """S_h x_h, (H, R, V), for values (H, E) and x (H, C, V)."""
@@ -47,8 +47,8 @@ class HeadCopies:
 
     def times_transposed(self, value: Tensor, x: Tensor) -> Tensor:
         """S_hᵀ x_h, (H, C, V), for values (H, E) and x (H, R, V)."""
-        self._sort_by_column()
-        return self._multiply(value.index_select(1, self.sparsity.perm), x, transposed=True)
+        _, _, order = self._sorted_by_column()
+        return self._multiply(value.index_select(1, order), x, transposed=True)
 
     def sampled(self, a: Tensor, b: Tensor) -> Tensor:
         """⟨a_h[row of e], b_h[column of e]⟩, (H, E), for a (H, R, V) and b (H, C, V)."""
@@ -70,7 +70,7 @@ class HeadCopies:
         count = 1 if self._is_one else self.heads
         ones = value.new_ones(self.heads // count * cols)
         for values, total in zip(value.view(count, -1), out.view(count, -1), strict=True):
-            matrix = csr(ptr, index, values, ones.numel())
+            matrix = torch_csr(ptr, index, values, ones.numel())
             torch.addmv(total, matrix, ones, beta=0.0, out=total)
         return out
 
@@ -83,7 +83,7 @@ class HeadCopies:
     def raised(self, score: Tensor) -> Tensor:
         """exp of scores (H, E), in place; large scores are reduced by the largest of their row."""
         if not is_safe(score):
-            highest = row_sums(self.sparsity.rowptr, score.t().contiguous(), "max").t()
+            highest = row_sums(self.csr.ptr, score.t().contiguous(), "max").t()
             highest = highest.masked_fill(highest == -torch.inf, 0.0)
             score -= highest.index_select(1, self.row)
         return score.exp_()
@@ -91,12 +91,12 @@ class HeadCopies:
     def _multiply(self, value: Tensor, x: Tensor, transposed: bool) -> Tensor:
         ptr, index, cols = self._view(transposed)
         if self._is_one:
-            matrix = csr(ptr, index, value.view(-1), self.heads * cols)
+            matrix = torch_csr(ptr, index, value.view(-1), self.heads * cols)
             width = x.size(2)
             return times(matrix, x.view(-1, width)).view(self.heads, -1, width)
         out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
         for head in range(self.heads):
-            out[head] = times(csr(ptr, index, value[head], cols), x[head])
+            out[head] = times(torch_csr(ptr, index, value[head], cols), x[head])
         return out
 
     def _view(self, transposed: bool) -> _View:
@@ -107,20 +107,21 @@ class HeadCopies:
         return view
 
     def _make_view(self, transposed: bool) -> _View:
-        known, (rows, cols) = self.sparsity, self.shape
-        view = (known.colptr, known.row, rows) if transposed else (known.rowptr, known.col, cols)
+        view = self.csr.ptr, self.csr.index, self.shape[1]
+        if transposed:
+            ptr, index, _ = self._sorted_by_column()
+            view = ptr, index, self.shape[0]
         if not self._is_one:
             return view
         with lasting(self.row):
             return _block_diagonal(*view, self.heads)
 
-    def _sort_by_column(self) -> None:
-        """Sort the entries of the sparsity by column, using the known rows."""
-        tensors = vars(self.sparsity)
-        if "perm" not in tensors:
+    def _sorted_by_column(self) -> Columns:
+        """The entries by column, which the rows that are at hand make faster to sort."""
+        if "columns" not in vars(self.csr):
             with lasting(self.row):
-                transposed = by_rows(self.col, self.row, self.shape[1])
-            tensors.update(zip(BY_COLUMN, transposed, strict=True))
+                vars(self.csr)["columns"] = by_rows(self.col, self.row, self.shape[1])
+        return self.csr.columns
 
 
 def _block_diagonal(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .absent_pairs import over_all_pairs
 from .additive import additive
-from .sparsity import Sparsity
+from .csr import CSR
 from .spmm import spmm
 
 Within = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -98,20 +98,20 @@ def states(key: Tensor, value: Tensor) -> Tensor:
     return key.transpose(-2, -1) @ value
 
 
-def on_edges(sparsity: Sparsity, query: Tensor, key: Tensor) -> Tensor:
+def on_edges(csr: CSR, query: Tensor, key: Tensor) -> Tensor:
     """``Σ_d exp(query[row, h, d] + key[column, h, d] - c[row, h])`` for each entry, (E, H).
 
     c[row, h] is the largest exponent of the row.
 
     Args:
-        sparsity: the places of the entries, R × C.
+        csr: the places of the entries, R × C.
         query: (R, H, D).
         key: (C, H, D), -inf for absent sources.
     """
     with torch.no_grad():
-        peak = spmm(sparsity, None, key, aggr="max")
+        peak = spmm(csr, None, key, aggr="max")
     shifted = query - largest(query, peak).unsqueeze(-1)
-    return additive(sparsity, shifted, key, key.new_ones(key.shape[1:]), activation="exp")
+    return additive(csr, shifted, key, key.new_ones(key.shape[1:]), activation="exp")
 
 
 def of_all(

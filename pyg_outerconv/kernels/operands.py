@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
+from .csr import CSR
 
 
 def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[Tensor | None]:
@@ -39,6 +40,17 @@ def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[T
         return [None if tensor is None else tensor.to(short) for tensor in tensors]
     other = next(tensor.dtype for tensor in present if tensor.dtype != dtype)
     raise RefusedType(f"{what} needs operands of one dtype", dtype, other)
+
+
+def check_order(what: str, csr: CSR) -> None:
+    """Refuse a transpose, the values of whose entries are in another order.
+
+    Raises:
+        ValueError: ``csr`` is the transpose of a matrix that was made.
+    """
+    if csr.order is not None:
+        rule = f"{what} returns a value for each entry, by row, and takes no transpose"
+        raise RefusedValue(rule, "CSR(ptr, index, num_columns)", "its T")
 
 
 def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:

@@ -14,11 +14,11 @@ from torch.autograd import forward_ad
 from .absent_pairs import are_finite, parted
 from .attend import attend_kept, attend_kept_gradients
 from .band import BandLimits
+from .csr import CSR
 from .primitive import Primitive, without_autocast
-from .sparsity import Sparsity, known_rows
 from .tiles import accumulator
 
-_Entries = tuple[Sparsity, Tensor, Tensor]
+_Entries = tuple[CSR, Tensor, Tensor]
 
 
 def within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:
@@ -62,7 +62,7 @@ def _pairs(query: Tensor, key: Tensor, band: BandLimits) -> _Entries:
     pairs = within(band, query.size(0), key.size(0), query.device)
     target, source = pairs.nonzero(as_tuple=True)
     ptr = F.pad(pairs.sum(1).cumsum(0), (1, 0))
-    return known_rows(ptr, source, key.size(0)), target, source
+    return CSR.of(ptr, source, key.size(0)), target, source
 
 
 def _of_pairs(

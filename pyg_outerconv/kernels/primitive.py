@@ -39,7 +39,7 @@ class Primitive:
       operands, by differentiable operations, so that higher derivatives follow.
 
     ``ctx.saved_tensors`` holds what :meth:`keep` saves, ``ctx.rest`` the other arguments. Matrices
-    are passed as a :class:`~.sparsity.View`.
+    are passed as a :class:`~.csr.CSR`.
 
     torch.compile refuses an ``autograd.Function`` with ``jvp``, and torch calls one without
     ``setup_context`` some ten times faster. So there are three: ``traced`` for a compiler,

@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from .backend import Backend
+from .csr import CSR
 from .dispatch import pick, request_of
 from .primitive import Primitive, operator
 from .softmax import sum_of_rows
-from .sparsity import Sparsity, View
 
 _spmm = operator(
     Backend.spmm, lambda ptr, index, value, x: request_of("spmm", ptr, index, x.size(0), x)
@@ -25,30 +25,30 @@ _sddmm = operator(
 )
 
 
-def product(view: View, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
+def product(csr: CSR, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
     """out = S x, (R, H, channels), for a matrix S (R × C).
 
     Args:
-        view: the places of the entries of S.
-        value: (E, H) in row order of the untransposed matrix, or None for ones.
+        csr: the places of the entries of S.
+        value: (E, H), or None for ones.
         x: (C, H or 1, channels).
         backend: the name of the backend.
     """
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         # One matrix for all heads of x: the heads become channels.
-        out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), view, backend)
+        out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), csr, backend)
         return out.squeeze(1).unflatten(1, x.shape[1:])
-    return _SpMM.apply(value, x, view, backend)  # type: ignore[no-any-return]
+    return _SpMM.apply(value, x, csr, backend)  # type: ignore[no-any-return]
 
 
-def sample(view: View, a: Tensor, b: Tensor, backend: str) -> Tensor:
-    """out[e, h] = <a[row of e, h], b[col of e, h]>, (E, H), for the entries of ``view`` by row."""
-    return _SDDMM.apply(a, b, view, backend)  # type: ignore[no-any-return]
+def sample(csr: CSR, a: Tensor, b: Tensor, backend: str) -> Tensor:
+    """out[e, h] = <a[row of e, h], b[col of e, h]>, (E, H), of the entries, row by row."""
+    return _SDDMM.apply(a, b, csr, backend)  # type: ignore[no-any-return]
 
 
-def in_order(value: Tensor | None, perm: Tensor | None) -> Tensor | None:
-    """Bring values from row order into the order of a view with this ``perm``."""
-    return value if value is None or perm is None else value.index_select(0, perm)
+def in_order(value: Tensor | None, order: Tensor | None) -> Tensor | None:
+    """Bring values from row order into the order of a csr with this ``perm``."""
+    return value if value is None or order is None else value.index_select(0, order)
 
 
 def _like(grad: Tensor, heads: int) -> Tensor:
@@ -60,9 +60,9 @@ class _SpMM(Primitive):
     operands = 2
 
     @staticmethod
-    def forward(value: Tensor | None, x: Tensor, view: View, backend: str) -> Tensor:
-        ptr, index, perm = view.by_row
-        return _spmm(ptr, index, in_order(value, perm), x, backend)
+    def forward(value: Tensor | None, x: Tensor, csr: CSR, backend: str) -> Tensor:
+        ptr, index, order = csr.ptr, csr.index, csr.order
+        return _spmm(ptr, index, in_order(value, order), x, backend)
 
     @staticmethod
     def keep(ctx: Any, operands: Any, output: Any) -> None:
@@ -73,31 +73,31 @@ class _SpMM(Primitive):
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (value, x), (view, backend) = ctx.saved_tensors, ctx.rest
+        (value, x), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_value = of_x = None
         if ctx.needs_input_grad[1]:
-            of_x = _like(product(view.transposed, value, grad, backend), ctx.heads)
+            of_x = _like(product(csr.T, value, grad, backend), ctx.heads)
         if value is not None and ctx.needs_input_grad[0]:
-            # Values are in row order, so the gradient is sampled in the view by row.
-            if view.is_transposed:
-                of_value = sample(view.transposed, x, grad, backend)
+            # Values are in row order, so the gradient is sampled in the csr by row.
+            if csr.order is not None:
+                of_value = sample(csr.T, x, grad, backend)
             else:
-                of_value = sample(view, grad, x, backend)
+                of_value = sample(csr, grad, x, backend)
         return of_value, of_x
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, x), (of_value, of_x), (view, backend) = primals, tangents, ctx.rest
-        moved = product(view, value, of_x, backend)
-        return moved if value is None else moved + product(view, of_value, x, backend)
+        (value, x), (of_value, of_x), (csr, backend) = primals, tangents, ctx.rest
+        moved = product(csr, value, of_x, backend)
+        return moved if value is None else moved + product(csr, of_value, x, backend)
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Tensor, int]:
-        (value, x, view, backend), (value_dim, x_dim) = arguments, in_dims[:2]
+        (value, x, csr, backend), (value_dim, x_dim) = arguments, in_dims[:2]
         if value_dim is None:
             # Fold a batch of x into the channels.
             x = x.movedim(x_dim, -1)
-            out = product(view, value, x.flatten(-2), backend)
+            out = product(csr, value, x.flatten(-2), backend)
             return out.unflatten(-1, x.shape[-2:]), out.dim()
         # Fold a batch of matrices into the heads.
         value = value.movedim(value_dim, -1)
@@ -107,7 +107,7 @@ class _SpMM(Primitive):
             x = x.unsqueeze(2).expand(-1, -1, info.batch_size, -1)
         if x.dim() == 4:
             x = x.expand(-1, value.size(1), -1, -1).flatten(1, 2)
-        out = product(view, value.flatten(1), x, backend)
+        out = product(csr, value.flatten(1), x, backend)
         return out.unflatten(1, value.shape[1:]), 2
 
 
@@ -115,31 +115,31 @@ class _SDDMM(Primitive):
     operands = 2
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, view: View, backend: str) -> Tensor:
-        ptr, index, _ = view.by_row
+    def forward(a: Tensor, b: Tensor, csr: CSR, backend: str) -> Tensor:
+        ptr, index = csr.ptr, csr.index
         return _sddmm(ptr, index, a, b, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (a, b), (view, backend) = ctx.saved_tensors, ctx.rest
+        (a, b), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_a = of_b = None
         if ctx.needs_input_grad[0]:
-            of_a = _like(product(view, grad, b, backend), a.size(1))
+            of_a = _like(product(csr, grad, b, backend), a.size(1))
         if ctx.needs_input_grad[1]:
-            of_b = _like(product(view.transposed, grad, a, backend), b.size(1))
+            of_b = _like(product(csr.T, grad, a, backend), b.size(1))
         return of_a, of_b
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (a, b), (of_a, of_b), (view, backend) = primals, tangents, ctx.rest
-        return sample(view, of_a, b, backend) + sample(view, a, of_b, backend)
+        (a, b), (of_a, of_b), (csr, backend) = primals, tangents, ctx.rest
+        return sample(csr, of_a, b, backend) + sample(csr, a, of_b, backend)
 
 
 # Mixed labels ----------------------------------------------------------------------------------
 
 
 def mixed_product(
-    sparsity: Sparsity,
+    csr: CSR,
     label: Tensor,
     by_label: tuple[Tensor, Tensor],
     value: Tensor | None,
@@ -151,7 +151,7 @@ def mixed_product(
     Holds E mixed values while it runs; autograd would store them until the backward pass.
 
     Args:
-        sparsity: the places of the E entries, N × M.
+        csr: the places of the E entries, N × M.
         label: (E,) the label of each entry, in [0, K).
         by_label: the entries sorted by label: pointers (K + 1,) and positions (E,).
         value: (E,), or None for ones.
@@ -161,11 +161,11 @@ def mixed_product(
     Returns:
         (N, ...).
     """
-    view, wide = View(sparsity), x.flatten(1).unsqueeze(1)
+    wide = x.flatten(1).unsqueeze(1)
     value = None if value is None else value.to(x.dtype)
-    backend = pick("spmm", view, wide)
+    backend = pick("spmm", csr, wide)
     operands = value, coefficient.to(x.dtype), wide
-    out: Tensor = _MixedProduct.apply(*operands, view, label, *by_label, backend)
+    out: Tensor = _MixedProduct.apply(*operands, csr, label, *by_label, backend)
     return out.squeeze(1).unflatten(1, x.shape[1:])
 
 
@@ -186,23 +186,23 @@ class _MixedProduct(Primitive):
         value: Tensor | None,
         coefficient: Tensor,
         x: Tensor,
-        view: View,
+        csr: CSR,
         label: Tensor,
         label_ptr: Tensor,
         by_label: Tensor,
         backend: str,
     ) -> Tensor:
-        return product(view, _mixed(value, coefficient, label), x, backend)
+        return product(csr, _mixed(value, coefficient, label), x, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (value, coefficient, x), (view, label, ptr, order, backend) = ctx.saved_tensors, ctx.rest
+        (value, coefficient, x), (csr, label, ptr, order, backend) = ctx.saved_tensors, ctx.rest
         wants_value, wants_coefficient, wants_x = ctx.needs_input_grad[:3]
         of_value = of_coefficient = of_x = None
         if wants_x:
-            of_x = product(view.transposed, _mixed(value, coefficient, label), grad, backend)
+            of_x = product(csr.T, _mixed(value, coefficient, label), grad, backend)
         if wants_value or wants_coefficient:
-            sampled = sample(view, grad, x, backend)
+            sampled = sample(csr, grad, x, backend)
             if wants_value:
                 of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
             if wants_coefficient:
@@ -213,10 +213,10 @@ class _MixedProduct(Primitive):
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, coefficient, x), (view, label, _, _, backend) = primals, ctx.rest
+        (value, coefficient, x), (csr, label, _, _, backend) = primals, ctx.rest
         of_value, of_coefficient, of_x = tangents
         mixed = _mixed(value, of_coefficient, label)
         if value is not None:
             mixed = mixed + _mixed(of_value, coefficient, label)
-        out = product(view, _mixed(value, coefficient, label), of_x, backend)
-        return out + product(view, mixed, x, backend)
+        out = product(csr, _mixed(value, coefficient, label), of_x, backend)
+        return out + product(csr, mixed, x, backend)

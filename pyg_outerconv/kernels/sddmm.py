@@ -8,19 +8,19 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
+from .csr import CSR
 from .dispatch import pick
 from .edge_lists import spread
-from .operands import agreeing
+from .operands import agreeing, check_order
 from .primitive import Primitive
 from .products import sample
 from .softmax import sum_of_rows
-from .sparsity import Sparsity, View
 
 OPERATIONS = ("dot", "add")
 
 
 @typed
-def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tensor:
+def sddmm(csr: CSR, a: Tensor, b: Tensor, *, op: str = "dot") -> Tensor:
     """The score of each entry of a sparse matrix (R × C), from its row and its column.
 
     ``'dot'``: ``out[e, h] = <a[row of e, h, :], b[col of e, h, :]>``;
@@ -28,7 +28,7 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     differentiable in ``a`` and ``b`` any number of times.
 
     Args:
-        sparsity: the places of the E entries.
+        csr: the places of the E entries.
         a: (R, channels) or (R, H, channels); for ``'add'`` (R,) or (R, H).
         b: (C, channels) or (C, H, channels); for ``'add'`` (C,) or (C, H). For ``'dot'``, one of
             the two may have a single head, which is used for all.
@@ -44,8 +44,9 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     """
     if op not in OPERATIONS:
         raise RefusedValue(unknown("op of sddmm", op, OPERATIONS))
-    a, b = agreeing("sddmm", sparsity.rowptr, a, b)  # type: ignore[assignment]
-    rows, cols = sparsity.shape
+    check_order("sddmm", csr)
+    a, b = agreeing("sddmm", csr.ptr, a, b)  # type: ignore[assignment]
+    rows, cols = csr.shape
     dims = (2, 3) if op == "dot" else (1, 2)
     heads = [x.size(1) if x.dim() == dims[1] else 1 for x in (a, b)]
     fits = (
@@ -65,9 +66,8 @@ def sddmm(sparsity: Sparsity, a: Tensor, b: Tensor, *, op: str = "dot") -> Tenso
     plain = a.dim() == dims[0]
     if plain:
         a, b = a.unsqueeze(1), b.unsqueeze(1)
-    view = View(sparsity)
-    backend = pick("sddmm", view, a)
-    out = sample(view, a, b, backend) if op == "dot" else _Add.apply(a, b, view, backend)
+    backend = pick("sddmm", csr, a)
+    out = sample(csr, a, b, backend) if op == "dot" else _Add.apply(a, b, csr, backend)
     return out.squeeze(1) if plain else out
 
 
@@ -77,8 +77,8 @@ class _Add(Primitive):
     operands = 2
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, view: View, backend: str) -> Tensor:
-        ptr, index, _ = view.by_row
+    def forward(a: Tensor, b: Tensor, csr: CSR, backend: str) -> Tensor:
+        ptr, index = csr.ptr, csr.index
         rows = spread(a, ptr, index.numel())
         return rows + b.index_select(0, index)
 
@@ -88,13 +88,13 @@ class _Add(Primitive):
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        view, backend = ctx.rest
+        csr, backend = ctx.rest
         of_a = of_b = None
         if ctx.needs_input_grad[0]:
-            of_a = sum_of_rows(view.by_row[0], grad, backend)
+            of_a = sum_of_rows(csr.ptr, grad, backend)
         if ctx.needs_input_grad[1]:
-            ptr, _, perm = view.transposed.by_row
-            of_b = sum_of_rows(ptr, grad.index_select(0, perm), backend)
+            ptr, _, order = csr.columns
+            of_b = sum_of_rows(ptr, grad.index_select(0, order), backend)
         return of_a, of_b
 
     @staticmethod

@@ -9,12 +9,12 @@ from torch import Tensor
 from ..errors import RefusedType
 from ..signatures import typed
 from .backend import Backend
+from .csr import CSR
 from .dispatch import pick, request_of
 from .edge_lists import spread
 from .edge_sums import Listed
-from .operands import agreeing, one_value_an_entry
+from .operands import agreeing, check_order, one_value_an_entry
 from .primitive import Primitive, operator
-from .sparsity import Sparsity, View
 
 _segment_sum = operator(
     Backend.segment_sum, lambda ptr, value: request_of("segment_sum", ptr, value, 0, value)
@@ -25,16 +25,16 @@ _segment_softmax = operator(
 
 
 @typed
-def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
+def segment_softmax(csr: CSR | Listed, score: Tensor) -> Tensor:
     """Softmax over the entries of each row.
 
     ``out[e, h] = exp(score[e, h]) / sum_{f in the row of e} exp(score[f, h])``; differentiable any
     number of times. A row in which every score is -inf gives zeros.
 
     Args:
-        sparsity: the places of the E entries; in a :class:`Listed` they are in any order.
+        csr: the places of the E entries; in a :class:`Listed` they are in any order.
         score: (E,) or (E, H), in the order of the entries, which is row order in a
-            :class:`Sparsity`.
+            :class:`CSR`.
 
     Returns:
         The shares, of the shape of ``score``.
@@ -42,15 +42,16 @@ def segment_softmax(sparsity: Sparsity | Listed, score: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit, or no backend can serve the call.
     """
-    places = sparsity.row if isinstance(sparsity, Listed) else sparsity.rowptr
+    places = csr.row if isinstance(csr, Listed) else csr.ptr
     agreeing("segment_softmax", places, score)
     if not score.is_floating_point():
         raise RefusedType("segment_softmax takes scores", "floating point", score.dtype)
-    if isinstance(sparsity, Listed):
-        return sparsity.shares(score)
-    scores = one_value_an_entry("segment_softmax", score, sparsity.num_entries)
-    backend = pick("segment_softmax", View(sparsity), scores)
-    return softmax_of_rows(sparsity.rowptr, scores, backend).view(score.shape)
+    if isinstance(csr, Listed):
+        return csr.shares(score)
+    check_order("segment_softmax", csr)
+    scores = one_value_an_entry("segment_softmax", score, csr.num_entries)
+    backend = pick("segment_softmax", csr, scores)
+    return softmax_of_rows(csr.ptr, scores, backend).view(score.shape)
 
 
 def sum_of_rows(ptr: Tensor, value: Tensor, backend: str) -> Tensor:

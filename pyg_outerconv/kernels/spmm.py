@@ -10,48 +10,44 @@ from torch import Tensor
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
 from .backend import REDUCTIONS, Backend, Request
+from .csr import CSR
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry
 from .primitive import Primitive, operator
 from .products import in_order, product
-from .sparsity import Sparsity, View
 
 
 @typed
 def spmm(
-    sparsity: Sparsity,
+    csr: CSR,
     value: Tensor | None,
     x: Tensor,
     *,
-    transpose: bool = False,
     aggr: str = "sum",
 ) -> Tensor:
-    """Multiply a sparse matrix S (R × C), or its transpose, with a dense one.
+    """Multiply a sparse matrix S (R × C) with a dense one.
 
     ``out[r, :] = reduce_c S[r, c] x[c, :]`` over the entries of row r; differentiable in ``value``
     and ``x``, any number of times. Rows without entries give zeros.
 
     Args:
-        sparsity: the places of the E entries of S.
-        value: the values in row order, (E,), or (E, H) for H matrices with these entries; None for
-            ones.
-        x: (C, channels), shared by all H matrices, or (C, H, channels); R rows with ``transpose``.
-        transpose: multiply with Sᵀ.
+        csr: the places of the E entries of S; ``csr.T`` multiplies with Sᵀ.
+        value: the values, (E,), or (E, H) for H matrices with these entries, in the order of the
+            rows of S, also where its transpose is given; None for ones.
+        x: (C, channels), shared by all H matrices, or (C, H, channels).
         aggr: 'sum'; 'mean', the sum divided by the number of entries of the row; 'max' or 'min',
             whose gradient goes to the first of equal products.
 
     Returns:
-        (R, channels), or (R, H, channels) if ``value`` or ``x`` has heads; C rows with
-        ``transpose``.
+        (R, channels), or (R, H, channels) if ``value`` or ``x`` has heads.
 
     Raises:
         ValueError: the shapes do not fit, the reduction is unknown, or no backend can serve the
             call.
         TypeError: ``value`` and ``x`` have different dtypes.
     """
-    value, x = agreeing("spmm", sparsity.rowptr, value, x)  # type: ignore[assignment]
-    view = View(sparsity, transpose)
-    cols = view.shape[1]
+    value, x = agreeing("spmm", csr.ptr, value, x)  # type: ignore[assignment]
+    cols = csr.shape[1]
     if aggr not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
     if x.dim() not in (2, 3) or x.size(0) != cols:
@@ -63,23 +59,23 @@ def spmm(
     plain = x.dim() == 2 and (value is None or value.dim() == 1)
     x = x.unsqueeze(1) if x.dim() == 2 else x
     if value is not None:
-        value = one_value_an_entry("spmm", value, sparsity.num_entries)
+        value = one_value_an_entry("spmm", value, csr.num_entries)
         if x.size(1) > 1 and value.size(1) not in (1, x.size(1)):
             raise RefusedValue(
                 "spmm needs as many heads of values as of x", x.size(1), value.size(1)
             )
-    out = reduce_rows(view, value, x, aggr)
+    out = reduce_rows(csr, value, x, aggr)
     return out.squeeze(1) if plain else out
 
 
-def reduce_rows(view: View, value: Tensor | None, x: Tensor, aggr: str = "sum") -> Tensor:
+def reduce_rows(csr: CSR, value: Tensor | None, x: Tensor, aggr: str = "sum") -> Tensor:
     """:func:`spmm` for operands that fit, (E, H) and (C, H, channels): (R, H, channels)."""
-    backend = pick("spmm", view, x, aggr)
+    backend = pick("spmm", csr, x, aggr)
     if aggr in ("max", "min"):
-        return _extreme(view, value, x, backend, largest=aggr == "max")
-    out = product(view, value, x, backend)
+        return _extreme(csr, value, x, backend, largest=aggr == "max")
+    out = product(csr, value, x, backend)
     if aggr == "mean":
-        count = view.by_row[0].diff().clamp(min=1).to(out.dtype)
+        count = csr.ptr.diff().clamp(min=1).to(out.dtype)
         out = out / count.view(-1, 1, 1)
     return out
 
@@ -95,13 +91,13 @@ _spmm_arg = operator(
 )
 
 
-def _extreme(view: View, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
+def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest: bool) -> Tensor:
     """out[r, h, c] = max (or min) over the entries e of row r of value[e, h] x[index[e], h, c].
 
     Rows without entries give zeros. The gradient goes to the first of equal products.
     """
-    ptr, index, perm = view.by_row
-    value = in_order(value, perm)
+    ptr, index, order = csr.ptr, csr.index, csr.order
+    value = in_order(value, order)
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         value = value.expand(-1, x.size(1))
     (arg,) = _Arguments.apply(value, x, ptr, index, largest, backend)

@@ -20,7 +20,7 @@ from ..basis import Pattern
 from ..contract import contract
 from ..errors import RefusedValue, unknown
 from ..families import Relation, Walk
-from ..kernels import BACKENDS, REDUCTIONS, Request, Sparsity
+from ..kernels import BACKENDS, CSR, REDUCTIONS, Request
 from ..kernels.backend import Backend
 from ..kernels.dispatch import by_priority
 from ..nn import AttentionConv, OuterConv
@@ -200,9 +200,9 @@ def _primitives(device: str) -> list[Call]:
     calls = []
     for place, (rows, cols, entries, channels, heads, index) in SIZES.items():
         basis = _pattern(rows, cols, entries, device)
-        tensors = [tensor.to(index) for tensor in basis.by_target.tensors]
-        sparsity = Sparsity(*tensors)  # type: ignore[arg-type]
-        some = primitive_calls(sparsity, channels, heads)
+        matrix = basis.by_target
+        csr = CSR(matrix.ptr.to(index), matrix.index.to(index), cols)
+        some = primitive_calls(csr, channels, heads)
         some["spmm_theta"] = _fused(basis, channels)
         for name, (function, shapes) in some.items():
             title = f"{name} ({place})"

@@ -210,7 +210,7 @@ def _without(x: Features, there: Tensor, wholly: bool) -> Features:
     if isinstance(x, SparseMatrix):
         if there.dim() > 1:
             return x  # sparse features have no batch; the values of heads refuse it later
-        count = x.sparsity.rowptr.diff().long()
+        count = x.csr.ptr.diff().long()
         there = torch.repeat_interleave(there, count, output_size=x.num_entries)
         lost = ~there if wholly else ~there & ~x.value.isfinite()
         return x.with_values(x.value.masked_fill(lost, 0.0))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..graph.checks import check_positive
-from ..kernels import BACKENDS, Sparsity, get_backend, use_backend
+from ..kernels import BACKENDS, CSR, get_backend, use_backend
 from ..kernels.additive import additive
 from ..kernels.attend import attend
 from ..kernels.backend import REDUCTIONS
@@ -26,47 +26,45 @@ PrimitiveCall = tuple[Callable[..., Tensor], Shapes]
 
 
 @typed
-def primitive_calls(
-    sparsity: Sparsity, channels: int, heads: int | None = None
-) -> dict[str, PrimitiveCall]:
+def primitive_calls(csr: CSR, channels: int, heads: int | None = None) -> dict[str, PrimitiveCall]:
     """Calls of every primitive on a pattern, by name: a function and the shapes of its tensors.
 
     The first word of a name is the primitive. With ``heads``, operands have that many heads, and
     calls in which all heads share an operand are added.
     """
-    (rows, cols), entries = sparsity.shape, sparsity.num_entries
+    (rows, cols), entries = csr.shape, csr.num_entries
     some = () if heads is None else (heads,)
     value, left, right = (entries, *some), (rows, *some, channels), (cols, *some, channels)
 
     def multiply(transpose: bool = False, aggr: str = "sum") -> Callable[..., Tensor]:
-        return lambda v, x: spmm(sparsity, v, x, transpose=transpose, aggr=aggr)
+        return lambda v, x: spmm(csr.T if transpose else csr, v, x, aggr=aggr)
 
     calls: dict[str, PrimitiveCall] = {}
     for aggr in REDUCTIONS:
         calls[f"spmm {aggr}"] = (multiply(False, aggr), {"value": value, "x": right})
         calls[f"spmm {aggr} transposed"] = (multiply(True, aggr), {"value": value, "x": left})
-    calls["spmm ones"] = (lambda x: spmm(sparsity, None, x), {"x": right})
-    calls["spmm max of ones"] = (lambda x: spmm(sparsity, None, x, aggr="max"), {"x": right})
-    calls["sddmm dot"] = (lambda a, b: sddmm(sparsity, a, b), {"a": left, "b": right})
+    calls["spmm ones"] = (lambda x: spmm(csr, None, x), {"x": right})
+    calls["spmm max of ones"] = (lambda x: spmm(csr, None, x, aggr="max"), {"x": right})
+    calls["sddmm dot"] = (lambda a, b: sddmm(csr, a, b), {"a": left, "b": right})
     calls["sddmm add"] = (
-        lambda a, b: sddmm(sparsity, a, b, op="add"),
+        lambda a, b: sddmm(csr, a, b, op="add"),
         {"a": (rows, *some), "b": (cols, *some)},
     )
-    calls["segment_softmax"] = (lambda s: segment_softmax(sparsity, s), {"score": value})
+    calls["segment_softmax"] = (lambda s: segment_softmax(csr, s), {"score": value})
     ends = [(rows, heads or 1, channels), (cols, heads or 1, channels), (cols, heads or 1, 2)]
     shapes: Shapes = dict(zip(("query", "key", "value"), ends, strict=True))
-    calls["attend"] = (lambda q, k, v: attend(sparsity, q, k, v), shapes)
+    calls["attend"] = (lambda q, k, v: attend(csr, q, k, v), shapes)
     calls["attend biased"] = (
-        lambda q, k, v, b: attend(sparsity, q, k, v, b),
+        lambda q, k, v, b: attend(csr, q, k, v, b),
         {**shapes, "bias": value},
     )
     neurons: Shapes = {"a": ends[0], "b": ends[1], "weight": ends[0][1:]}
-    calls["additive"] = (lambda a, b, w: additive(sparsity, a, b, w), neurons)
+    calls["additive"] = (lambda a, b, w: additive(csr, a, b, w), neurons)
     calls["additive tanh"] = (
-        lambda a, b, w: additive(sparsity, a, b, w, activation="tanh"),
+        lambda a, b, w: additive(csr, a, b, w, activation="tanh"),
         neurons,
     )
-    calls |= _grouped_calls(sparsity, channels)
+    calls |= _grouped_calls(csr, channels)
     if heads is not None:
         one: Shapes = {"value": (entries,), "x": right}
         calls["spmm sum of one matrix"], calls["spmm max of one matrix"] = (
@@ -86,10 +84,10 @@ def primitive_calls(
     return calls
 
 
-def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall]:
+def _grouped_calls(csr: CSR, channels: int) -> dict[str, PrimitiveCall]:
     """Calls of ``grouped_matmul`` with the entries of each row as a group."""
-    ptr, entries = sparsity.rowptr, sparsity.num_entries
-    shapes: Shapes = {"x": (entries, channels), "theta": (sparsity.shape[0], channels, 2)}
+    ptr, entries = csr.ptr, csr.num_entries
+    shapes: Shapes = {"x": (entries, channels), "theta": (csr.shape[0], channels, 2)}
     # Indices of rows to gather and to scatter: distinct within a group, not between groups.
     rows = torch.repeat_interleave(ptr[:-1], ptr.diff().long())
     place = torch.arange(entries, dtype=ptr.dtype, device=ptr.device) - rows
@@ -107,7 +105,7 @@ def _grouped_calls(sparsity: Sparsity, channels: int) -> dict[str, PrimitiveCall
 @typed
 def assert_backend_equals_reference(
     backend: str,
-    sparsity: Sparsity,
+    csr: CSR,
     dtype: torch.dtype,
     channels: int,
     tolerance: float,
@@ -117,7 +115,7 @@ def assert_backend_equals_reference(
 
     Args:
         backend: the name of the backend.
-        sparsity: the pattern to run on.
+        csr: the pattern to run on.
         dtype: the dtype of the operands.
         channels: the number of channels of the operands.
         tolerance: of :func:`assert_near`.
@@ -128,11 +126,11 @@ def assert_backend_equals_reference(
     """
     get_backend(backend)
     check_positive("a call", channels=channels, heads=1 if heads is None else heads)
-    for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
+    for name, (function, shapes) in primitive_calls(csr, channels, heads).items():
         if name.split()[0] not in BACKENDS[backend].primitives:
             continue
         inputs = [
-            torch.randn(shape, dtype=dtype, device=sparsity.col.device) for shape in shapes.values()
+            torch.randn(shape, dtype=dtype, device=csr.index.device) for shape in shapes.values()
         ]
         actual, wanted = (
             derivatives_by(which, function, dict(zip(shapes, inputs, strict=True)))

@@ -227,10 +227,10 @@ def _dense_features(x: Features, in_channels: int, like: Tensor) -> Tensor:
     """X (M, *batch, P); indices become rows of the identity matrix, None all of it."""
     x = as_matrix(x)
     if isinstance(x, SparseMatrix):
-        counts = x.sparsity.rowptr.diff()
+        counts = x.csr.ptr.diff()
         row = torch.arange(x.size(0), device=x.device).repeat_interleave(counts)
         zeros = x.value.new_zeros(x.shape)
-        return zeros.index_put((row, x.sparsity.col.long()), x.value, accumulate=True)
+        return zeros.index_put((row, x.csr.index.long()), x.value, accumulate=True)
     if x is not None and x.is_floating_point():
         return x
     eye = torch.eye(in_channels, dtype=like.dtype, device=like.device)

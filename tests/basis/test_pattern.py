@@ -32,17 +32,18 @@ def test_both_directions_and_the_permutation_between_them():
     made = example()
     assert made.target_ptr.tolist() == [0, 1, 5, 6]
     assert made.source_ptr.tolist() == [0, 2, 2, 4, 6]
-    assert made.by_target_label.rowptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
-    assert made.by_target.colptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
-    assert made.by_target.rowptr is made.target_ptr
-    assert torch.equal(made.by_target_label.colptr, made.source_ptr)
+    assert made.by_target_label.ptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
+    assert made.by_target.T.ptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
+    assert made.by_target.ptr is made.target_ptr
+    assert torch.equal(made.by_target_label.T.ptr, made.source_ptr)
     sources = made.source[made.by_source] * 2 + made.label[made.by_source]
     assert bool((sources.diff() >= 0).all())
-    for view in (made.by_target, made.by_target_label, made.ends):
-        rows = torch.arange(view.shape[0]).repeat_interleave(view.rowptr.diff())
-        columns = torch.arange(view.shape[1]).repeat_interleave(view.colptr.diff())
-        assert torch.equal(view.col[view.perm].long(), columns)
-        assert torch.equal(rows[view.perm], view.row.long())
+    for csr in (made.by_target, made.by_target_label, made.ends):
+        ptr, row, order = csr.columns
+        rows = torch.arange(csr.shape[0]).repeat_interleave(csr.ptr.diff())
+        columns = torch.arange(csr.shape[1]).repeat_interleave(ptr.diff())
+        assert torch.equal(csr.index[order].long(), columns)
+        assert torch.equal(rows[order], row.long())
 
 
 def test_edges_are_listed_label_by_label():

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from pyg_outerconv.basis import Pattern, pattern_matrices, unsorted
 from pyg_outerconv.basis.pattern_matrices import count_pairs
-from pyg_outerconv.kernels import spmm
+from pyg_outerconv.kernels import CSR, spmm
 from pyg_outerconv.testing import assert_near
 
 
@@ -45,19 +45,19 @@ PATTERNS = {
 each_pattern = pytest.mark.parametrize("name", PATTERNS)
 
 
-def matrix(sparsity, value):
+def matrix(csr, value):
     """(R, C) of values in row order, from the pointers of the rows."""
-    rows = torch.arange(sparsity.shape[0]).repeat_interleave(sparsity.rowptr.diff().long())
-    zeros = torch.zeros(sparsity.shape, dtype=value.dtype)
-    return zeros.index_put((rows, sparsity.col.long()), value, accumulate=True)
+    rows = torch.arange(csr.shape[0]).repeat_interleave(csr.ptr.diff().long())
+    zeros = torch.zeros(csr.shape, dtype=value.dtype)
+    return zeros.index_put((rows, csr.index.long()), value, accumulate=True)
 
 
-def transposed(sparsity, value):
+def transposed(csr, value):
     """(R, C) once more, from the pointers of the columns."""
-    columns = torch.arange(sparsity.shape[1]).repeat_interleave(sparsity.colptr.diff().long())
-    zeros = torch.zeros(sparsity.shape, dtype=value.dtype)
-    place = (sparsity.row.long(), columns)
-    return zeros.index_put(place, value[sparsity.perm.long()], accumulate=True)
+    ptr, row, order = csr.columns
+    columns = torch.arange(csr.shape[1]).repeat_interleave(ptr.diff().long())
+    zeros = torch.zeros(csr.shape, dtype=value.dtype)
+    return zeros.index_put((row.long(), columns), value[order.long()], accumulate=True)
 
 
 def values_of(made):
@@ -78,8 +78,8 @@ def in_row_order(value, order):
 def test_pairs_of_sources_hold_the_basis(name, direction):
     made = PATTERNS[name]()
     value, pairs = values_of(made), made.source_pairs
-    assert pairs.sparsity.shape == (made.size[1], made.num_source_pairs)
-    found = direction(pairs.sparsity, in_row_order(value, pairs.order))  # (N, U)
+    assert pairs.csr.shape == (made.size[1], made.num_source_pairs)
+    found = direction(pairs.csr, in_row_order(value, pairs.order))  # (N, U)
     dense = torch.zeros(made.num_labels, *made.size, dtype=torch.float64)
     dense[label_of(pairs), pairs.node.long()] = found.t()
     assert_near(dense, made.with_values(value).to_dense())
@@ -90,8 +90,8 @@ def test_pairs_of_sources_hold_the_basis(name, direction):
 def test_pairs_of_targets_hold_the_basis(name, direction):
     made = PATTERNS[name]()
     value, pairs = values_of(made), made.target_pairs
-    assert pairs.sparsity.shape == (made.num_target_pairs, made.size[0])
-    found = direction(pairs.sparsity, in_row_order(value, pairs.order))  # (U, M)
+    assert pairs.csr.shape == (made.num_target_pairs, made.size[0])
+    found = direction(pairs.csr, in_row_order(value, pairs.order))  # (U, M)
     dense = torch.zeros(made.num_labels, *made.size, dtype=torch.float64)
     dense[label_of(pairs), :, pairs.node.long()] = found
     assert_near(dense, made.with_values(value).to_dense())
@@ -104,8 +104,8 @@ def test_blocks_hold_the_basis_label_by_label(name, direction):
     value = values_of(made)
     dense = torch.zeros(made.num_labels, *made.size, dtype=torch.float64)
     for block in made.label_blocks:
-        assert block.sparsity.shape == (block.target.numel(), block.source.numel())
-        found = direction(block.sparsity, value[block.order.long()])
+        assert block.csr.shape == (block.target.numel(), block.source.numel())
+        found = direction(block.csr, value[block.order.long()])
         place = (block.label, block.source.long()[:, None], block.target.long())
         dense[place] = found.t()
     assert_near(dense, made.with_values(value).to_dense())
@@ -144,7 +144,7 @@ def test_entries_of_every_form_are_those_of_the_pattern_once_each(name):
     made = PATTERNS[name]()
     every = list(range(made.num_edges))
     for pairs in (made.source_pairs, made.target_pairs):
-        assert sorted(pairs.sparsity.perm.tolist()) == every
+        assert sorted(pairs.csr.T.order.tolist()) == every
         if pairs.order is not None:
             assert sorted(pairs.order.tolist()) == every
     assert sorted(i for block in made.label_blocks for i in block.order.tolist()) == every
@@ -158,11 +158,12 @@ def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     made = PATTERNS[name]()
     assert made.source.dtype == (torch.int32 if limit is None else torch.int64)
     for pairs in (made.source_pairs, made.target_pairs):
-        tensors = [pairs.node, pairs.ptr, *pairs.sparsity.tensors]
+        tensors = [pairs.node, pairs.ptr, pairs.csr.ptr, pairs.csr.index, *pairs.csr.columns]
         tensors += [] if pairs.order is None else [pairs.order]
         assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
     for block in made.label_blocks:
-        tensors = [block.source, block.target, block.order, *block.sparsity.tensors]
+        tensors = [block.source, block.target, block.order, block.csr.ptr, block.csr.index]
+        tensors += block.csr.columns
         assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
 
 
@@ -180,7 +181,7 @@ def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
     assert made.num_target_pairs == 2
     assert [block.label for block in made.label_blocks] == [0, labels - 1]
     x = torch.randn(nodes, 2)
-    found = spmm(targets.sparsity, None, x)
+    found = spmm(targets.csr, None, x)
     assert_near(found, torch.stack([x[-1], x[-1] + x[0] + x[5]]))
 
 
@@ -239,14 +240,14 @@ def test_made_within_any_mode_they_serve_training_and_can_be_pickled(form, withi
     made = build(20, (5, 5), 3)
     found = within(lambda: getattr(made, form))
     assert getattr(made, form) is found, "made once"
-    held = [getattr(x, "tensors", x) for x in tree_leaves(dict(vars(made)))]
+    held = [vars(x) if isinstance(x, CSR) else x for x in tree_leaves(dict(vars(made)))]
     tensors = [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)]
     assert len(tensors) > 7
     assert not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors)
     again = getattr(pickle.loads(pickle.dumps(made)), form)
     for one in (found, again):
         one = one[0] if form == "label_blocks" else one
-        sparsity = getattr(one, "sparsity", one)
-        x = torch.randn(sparsity.shape[1], 2, requires_grad=True)
-        spmm(sparsity, None, x).sum().backward()
-        assert_near(x.grad, sparsity.colptr.diff()[:, None].float().expand(-1, 2))
+        csr = getattr(one, "csr", one)
+        x = torch.randn(csr.shape[1], 2, requires_grad=True)
+        spmm(csr, None, x).sum().backward()
+        assert_near(x.grad, csr.T.ptr.diff()[:, None].float().expand(-1, 2))

@@ -17,7 +17,7 @@ from contractions import (
     parameter,
     random_edges,
 )
-from sparsities import backends_on
+from matrices import backends_on
 
 from pyg_outerconv import record
 from pyg_outerconv.basis import MONOMIAL, Polynomial

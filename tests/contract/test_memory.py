@@ -12,8 +12,8 @@ from contractions import (
     random_edges,
     tensors_of,
 )
+from matrices import backends_on
 from probes import Kept, Largest, Watched
-from sparsities import backends_on
 
 from pyg_outerconv.basis import Polynomial
 from pyg_outerconv.contract import ORDERS, Problem, contract

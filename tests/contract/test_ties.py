@@ -4,9 +4,9 @@ import random
 
 import pytest
 import torch
+from matrices import HERE
 from semirings import identity
 from shifts import box
-from sparsities import HERE
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.contract import ORDERS, Problem, contract

@@ -16,7 +16,7 @@ from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures, sparse_matrix
 from pyg_outerconv.graph.sparse_matrix import coalesced, index_dtype, replace_values
-from pyg_outerconv.kernels import Sparsity
+from pyg_outerconv.kernels import CSR
 from pyg_outerconv.nn import dropout_features
 from pyg_outerconv.testing import assert_near
 
@@ -57,13 +57,13 @@ class Counted:
 def test_the_pattern_is_sorted_both_ways(layout):
     x = SparseFeatures.of(layouts()[layout])
     assert (tuple(x.shape), x.dim(), x.num_entries) == ((3, 4), 2, 4)
-    assert x.sparsity.rowptr.tolist() == [0, 2, 2, 4]
-    assert x.sparsity.col.tolist() == [1, 3, 0, 3]
-    assert x.sparsity.colptr.tolist() == [0, 1, 2, 2, 4]
-    assert x.sparsity.row.tolist() == [2, 0, 0, 2]
-    assert x.sparsity.perm.tolist() == [2, 0, 1, 3]
+    assert x.csr.ptr.tolist() == [0, 2, 2, 4]
+    assert x.csr.index.tolist() == [1, 3, 0, 3]
+    assert x.csr.T.ptr.tolist() == [0, 1, 2, 2, 4]
+    assert x.csr.T.index.tolist() == [2, 0, 0, 2]
+    assert x.csr.T.order.tolist() == [2, 0, 1, 3]
     assert x.value.tolist() == [2.0, 1.0, 3.0, 4.0]
-    assert x.sparsity.col.dtype == torch.int32
+    assert x.csr.index.dtype == torch.int32
 
 
 @each_layout
@@ -72,7 +72,7 @@ def test_a_tensor_is_prepared_once(layout):
     with Counted() as prepared:
         first, again = SparseFeatures.of(x), SparseFeatures.of(x)
     assert prepared.times == 1
-    assert first.sparsity is again.sparsity
+    assert first.csr is again.csr
 
 
 @each_layout
@@ -153,7 +153,7 @@ def test_indices_are_wide_where_groups_make_many_rows():
 def test_features_move_and_change_type():
     x = SparseFeatures.of(DENSE.to_sparse_csr())
     assert x.to(torch.float32).dtype == torch.float32
-    assert x.to("meta").sparsity.col.device.type == "meta"
+    assert x.to("meta").csr.index.device.type == "meta"
     assert "3 x 4, entries=4" in repr(x)
 
 
@@ -229,7 +229,7 @@ def test_density_pays_where_it_is_low_and_x_is_large():
 
 @pytest.mark.parametrize("of", [SparseFeatures, lambda p, v: SparseFeatures.of(torch_csr(p, v))])
 def test_repeated_entries_are_added_up_at_the_door(of):
-    pattern = Sparsity(*map(torch.tensor, ([0, 2, 3], [1, 1, 0], [0, 1, 3], [1, 0, 0], [2, 0, 1])))
+    pattern = CSR(torch.tensor([0, 2, 3]), torch.tensor([1, 1, 0]), 2)
     x = of(pattern, torch.tensor([1.0, -3.0, 5.0]))
     dense = torch.tensor([[0.0, -2.0], [5.0, 0.0]])
     assert x.num_entries == 2
@@ -239,7 +239,7 @@ def test_repeated_entries_are_added_up_at_the_door(of):
 
 
 def torch_csr(pattern, value):
-    return torch.sparse_csr_tensor(pattern.rowptr, pattern.col, value, (2, 2))
+    return torch.sparse_csr_tensor(pattern.ptr, pattern.index, value, (2, 2))
 
 
 # A tensor, and its copies -------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def test_copies_share_what_they_should():
         assert isinstance(made, SparseFeatures)
         assert torch.equal(made.to_dense(), dense)
     assert copy.copy(x).value is x.value
-    assert copy.deepcopy(x).sparsity is x.sparsity
+    assert copy.deepcopy(x).csr is x.csr
     both = copy.deepcopy([x, x])
     assert both[0] is both[1]
     module = nn.Module()

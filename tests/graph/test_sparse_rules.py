@@ -372,7 +372,7 @@ def test_dropout_keeps_the_pattern_and_the_law(inplace):
         given = x.clone()
         draws.append(module(given))
         assert (draws[-1] is given) == inplace
-        assert draws[-1].sparsity is x.sparsity
+        assert draws[-1].csr is x.csr
     values = torch.stack([draw.value for draw in draws])
     assert set(values.unique().tolist()) == {0.0, float(torch.tensor(4 / 3))}
     assert abs(float((values == 0).float().mean()) - 0.25) < 0.01

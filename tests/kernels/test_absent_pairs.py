@@ -28,7 +28,7 @@ BLOCK = torch.tensor([0, 0, 1, 1, 1, 2, 2])
 BLOCKS = blocks_of(BLOCK, BLOCK.flip(0))
 
 
-def sparsity(visible):
+def csr_where(visible):
     target, source = visible.nonzero(as_tuple=True)
     return Pattern.build(torch.stack([source, target]), size=visible.shape[::-1]).by_target
 
@@ -44,11 +44,11 @@ def biased(function):
 
 
 def on_edges(visible):
-    return lambda q, k, v: attend(sparsity(visible), q, k, v)
+    return lambda q, k, v: attend(csr_where(visible), q, k, v)
 
 
 def flat(query, key, value, bias):
-    return attend(sparsity(EVERY), query, key, value, bias.flatten(0, 1))
+    return attend(csr_where(EVERY), query, key, value, bias.flatten(0, 1))
 
 
 def window(**options):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from matrices import HERE, backends_on, csr_of, random_inputs
 from oracle import additive as oracle
 from probes import Largest
-from sparsities import HERE, backends_on, random_inputs, sparsity_of
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import BACKENDS, Request, additive, record, use_backend
@@ -14,8 +14,8 @@ from pyg_outerconv.testing import assert_near
 EVERY = pytest.mark.parametrize("activation", ACTIVATIONS)
 
 
-def shapes_of(sparsity, heads=2, channels=3):
-    rows, cols = sparsity.shape
+def shapes_of(csr, heads=2, channels=3):
+    rows, cols = csr.shape
     return {
         "a": (rows, heads, channels),
         "b": (cols, heads, channels),
@@ -23,9 +23,9 @@ def shapes_of(sparsity, heads=2, channels=3):
     }
 
 
-def gathered(sparsity, *tensors, activation="leaky_relu"):
-    rows = torch.arange(sparsity.shape[0]).repeat_interleave(sparsity.rowptr.diff())
-    return oracle(rows, sparsity.col.long(), *tensors, activation)
+def gathered(csr, *tensors, activation="leaky_relu"):
+    rows = torch.arange(csr.shape[0]).repeat_interleave(csr.ptr.diff())
+    return oracle(rows, csr.index.long(), *tensors, activation)
 
 
 @EVERY
@@ -49,12 +49,12 @@ def test_an_activation_has_every_derivative(activation, order):
 @EVERY
 @pytest.mark.parametrize("backend", HERE)
 def test_three_derivatives_equal_those_of_gathers(backend, activation):
-    sparsity = sparsity_of("tall")
-    inputs = random_inputs(shapes_of(sparsity))
+    csr = csr_of("tall")
+    inputs = random_inputs(shapes_of(csr))
 
     def derivatives(function):
         with use_backend(backend):
-            out = function(sparsity, *inputs, activation=activation)
+            out = function(csr, *inputs, activation=activation)
             found, total = [out], out.sin().sum()
             for _ in range(3):
                 grads = torch.autograd.grad(total, inputs, create_graph=True)
@@ -70,13 +70,13 @@ def test_three_derivatives_equal_those_of_gathers(backend, activation):
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("backend", HERE)
 def test_gradients_of_one_operand_alone(backend, which, activation):
-    sparsity = sparsity_of("wide")
-    inputs = [x.detach() for x in random_inputs(shapes_of(sparsity))]
+    csr = csr_of("wide")
+    inputs = [x.detach() for x in random_inputs(shapes_of(csr))]
     inputs[which].requires_grad_()
     found = []
     for function in (additive, gathered):
         with use_backend(backend):
-            out = function(sparsity, *inputs, activation=activation)
+            out = function(csr, *inputs, activation=activation)
             (first,) = torch.autograd.grad(out.pow(2).sum(), inputs[which], create_graph=True)
             (second,) = torch.autograd.grad(first.sin().sum(), inputs[which])
         found.append((first.detach(), second))
@@ -86,12 +86,12 @@ def test_gradients_of_one_operand_alone(backend, which, activation):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_the_slope_is_given_and_that_at_zero_is_the_one_below_zero(backend):
-    sparsity = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).by_target
+    csr = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).by_target
     a = torch.zeros(1, 1, 1, requires_grad=True)
     b = torch.tensor([[[0.0]], [[-2.0]]])
     weight = torch.tensor([[3.0]])
     with use_backend(backend):
-        out = additive(sparsity, a, b, weight, negative_slope=0.5)
+        out = additive(csr, a, b, weight, negative_slope=0.5)
         (of_a,) = torch.autograd.grad(out[0].sum(), a)
     assert sorted(out.flatten().tolist()) == [-3.0, 0.0]
     assert of_a.item() == 1.5
@@ -101,16 +101,16 @@ def test_the_slope_is_given_and_that_at_zero_is_the_one_below_zero(backend):
 @pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_large_sums_and_short_types(backend, dtype, activation):
-    sparsity = sparsity_of("square")
-    inputs = [x.detach() for x in random_inputs(shapes_of(sparsity))]
+    csr = csr_of("square")
+    inputs = [x.detach() for x in random_inputs(shapes_of(csr))]
     factor = 3e2 if dtype == torch.float16 else 1e4  # sums of these are below the largest float16
     factor = {"exp": 1.0, "square": factor**0.5}.get(activation, factor)
     short = [inputs[0] * factor, inputs[1] * factor, inputs[2]]
     short = [x.to(dtype).requires_grad_() for x in short]
     wide = [x.detach().double().requires_grad_() for x in short]
     with use_backend(backend):
-        ours = additive(sparsity, *short, activation=activation)
-    truth = gathered(sparsity, *wide, activation=activation)
+        ours = additive(csr, *short, activation=activation)
+    truth = gathered(csr, *wide, activation=activation)
     assert ours.dtype == dtype
     for actual, expected in zip(
         (ours, *torch.autograd.grad(ours.sum(), short)),
@@ -125,11 +125,11 @@ def test_large_sums_and_short_types(backend, dtype, activation):
 @pytest.mark.parametrize("heads_channels", [(0, 3), (2, 0), (2, 3)])
 def test_without_entries_heads_or_channels(backend, heads_channels, activation):
     for shape in ("no entries", "square"):
-        sparsity = sparsity_of(shape)
-        inputs = random_inputs(shapes_of(sparsity, *heads_channels))
+        csr = csr_of(shape)
+        inputs = random_inputs(shapes_of(csr, *heads_channels))
         with use_backend(backend):
-            out = additive(sparsity, *inputs, activation=activation)
-        assert_near(out.detach(), gathered(sparsity, *inputs, activation=activation).detach())
+            out = additive(csr, *inputs, activation=activation)
+        assert_near(out.detach(), gathered(csr, *inputs, activation=activation).detach())
         assert [x.shape for x in torch.autograd.grad(out.sum(), inputs)] == [
             x.shape for x in inputs
         ]
@@ -140,19 +140,19 @@ def test_a_training_step_holds_no_more_than_its_operands_and_tiles(backend, monk
     monkeypatch.setattr("pyg_outerconv.kernels.tiles.TILE_ELEMENTS", 4096)
     size, entries, heads, channels = 300, 30_000, 2, 32
     index = torch.randint(size, (2, entries))
-    sparsity = Pattern.build(index, size=(size, size)).by_target
-    inputs = random_inputs(shapes_of(sparsity, heads, channels), torch.float32)
+    csr = Pattern.build(index, size=(size, size)).by_target
+    inputs = random_inputs(shapes_of(csr, heads, channels), torch.float32)
     with use_backend(backend), Largest() as held:
         for activation in ACTIVATIONS:
-            additive(sparsity, *inputs, activation=activation).sum().backward()
+            additive(csr, *inputs, activation=activation).sum().backward()
     assert held.nbytes <= entries * heads * 4
 
 
 def test_who_serves_it_and_who_says_why_not():
-    sparsity = sparsity_of("square")
-    inputs = random_inputs(shapes_of(sparsity), torch.float32)
+    csr = csr_of("square")
+    inputs = random_inputs(shapes_of(csr), torch.float32)
     with record() as calls:
-        additive(sparsity, *inputs).sum().backward()
+        additive(csr, *inputs).sum().backward()
     assert {(call.primitive, call.backend) for call in calls} == {("additive", "native")}
     request = Request("additive", "cuda", torch.float32, torch.int32, (7, 7), 20, 3, 2)
     assert BACKENDS["native"].why_not(request) == []
@@ -160,12 +160,12 @@ def test_who_serves_it_and_who_says_why_not():
 
 
 def test_refusals():
-    sparsity = sparsity_of("square")
-    a, b, weight = random_inputs(shapes_of(sparsity))
+    csr = csr_of("square")
+    a, b, weight = random_inputs(shapes_of(csr))
     with pytest.raises(ValueError, match=r"unknown activation of additive 'relu'"):
-        additive(sparsity, a, b, weight, activation="relu")
+        additive(csr, a, b, weight, activation="relu")
     for operands in ((a[1:], b, weight), (a, b[:, :1], weight), (a, b, weight[0])):
         with pytest.raises(ValueError, match="additive needs a row of a for every row"):
-            additive(sparsity, *operands)
+            additive(csr, *operands)
     with pytest.raises(TypeError, match="one dtype"):
-        additive(sparsity, a, b.float(), weight)
+        additive(csr, a, b.float(), weight)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from sparsities import sparsity_of
+from matrices import csr_of
 
 from pyg_outerconv.kernels import (
     BACKENDS,
@@ -32,22 +32,22 @@ REQUEST = Request("spmm", "cpu", torch.float32, torch.int32, (7, 7), 20, 3)
 
 
 def test_automatic_choice_and_its_record():
-    sparsity, x = sparsity_of("square"), torch.randn(7, 3, requires_grad=True)
+    csr, x = csr_of("square"), torch.randn(7, 3, requires_grad=True)
     with record() as calls:
-        spmm(sparsity, torch.rand(20, requires_grad=True), x).sum().backward()
+        spmm(csr, torch.rand(20, requires_grad=True), x).sum().backward()
     assert [(call.primitive, call.backend) for call in calls] == [
         ("spmm", "native"),
         ("spmm", "native"),
         ("sddmm", "native"),
     ]
     with use_backend("reference"), record() as calls:
-        spmm(sparsity, None, x)
+        spmm(csr, None, x)
     assert [call.backend for call in calls] == ["reference"]
 
 
 def test_every_call_is_recorded_with_what_was_asked():
-    sparsity = sparsity_of("tall")
-    for name, (function, shapes) in primitive_calls(sparsity, 3, 2).items():
+    csr = csr_of("tall")
+    for name, (function, shapes) in primitive_calls(csr, 3, 2).items():
         inputs = [torch.randn(shape) for shape in shapes.values()]
         with record() as calls:
             function(*inputs)
@@ -62,17 +62,17 @@ def test_every_call_is_recorded_with_what_was_asked():
 
 
 def test_inner_choice_wins_and_ends(monkeypatch):
-    sparsity, x = sparsity_of("square"), torch.randn(7, 3)
+    csr, x = csr_of("square"), torch.randn(7, 3)
     with use_backend("reference"):
         with use_backend("native"), record() as calls:
-            spmm(sparsity, None, x)
+            spmm(csr, None, x)
         assert calls[0].backend == "native"
         with record() as calls:
-            spmm(sparsity, None, x)
+            spmm(csr, None, x)
         assert calls[0].backend == "reference"
     monkeypatch.setattr(mode, "BACKEND_OF_PROCESS", "reference")
     with record() as calls:
-        spmm(sparsity, None, x)
+        spmm(csr, None, x)
     assert calls[0].backend == "reference"
 
 
@@ -82,8 +82,8 @@ def test_a_process_is_told_its_backend(fresh):
 
 
 def test_a_backward_pass_outside_the_block_uses_the_backend_of_its_forward_pass():
-    sparsity = sparsity_of("tall")
-    for name, (function, shapes) in primitive_calls(sparsity, 3, 2).items():
+    csr = csr_of("tall")
+    for name, (function, shapes) in primitive_calls(csr, 3, 2).items():
         inputs = [torch.randn(shape, requires_grad=True) for shape in shapes.values()]
         with use_backend("reference"):
             out = function(*inputs)
@@ -98,13 +98,13 @@ def test_unknown_backend_names_the_nearest(monkeypatch):
         use_backend("nativ").__enter__()
     monkeypatch.setattr(mode, "BACKEND_OF_PROCESS", "cuda")
     with pytest.raises(ValueError, match="unknown backend 'cuda'.*one of .*native, .*reference"):
-        spmm(sparsity_of("square"), None, torch.randn(7, 3))
+        spmm(csr_of("square"), None, torch.randn(7, 3))
 
 
 def test_refusals_are_listed_for_every_backend():
     x = torch.randn(7, 3).to(torch.complex64)
     with pytest.raises(ValueError, match="no backend serves spmm") as refused:
-        spmm(sparsity_of("square"), None, x)
+        spmm(csr_of("square"), None, x)
     lines = str(refused.value).splitlines()
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
         backend.name for backend in sorted(BACKENDS.values(), key=lambda one: -one.priority)
@@ -141,9 +141,9 @@ def test_without_mkl_native_serves_by_other_kernels_of_torch(monkeypatch):
     monkeypatch.setattr(
         torch.Tensor, "__matmul__", lambda a, b: products.append(a.layout) or matmul(a, b)
     )
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
     for heads in (None, 2):
-        for function, shapes in primitive_calls(sparsity, 3, heads).values():
+        for function, shapes in primitive_calls(csr, 3, heads).values():
             inputs = [torch.randn(shape, requires_grad=True) for shape in shapes.values()]
             found = []
             for name in ("native", "reference"):
@@ -165,7 +165,7 @@ def test_max_and_min_of_native_are_for_cpus_alone():
 def test_forced_backend_refuses_rather_than_falls_back(monkeypatch):
     monkeypatch.setattr(Reference, "dtypes", frozenset({torch.float64}))
     with use_backend("reference"), pytest.raises(ValueError, match="'reference' cannot serve"):
-        spmm(sparsity_of("square"), None, torch.randn(7, 3))
+        spmm(csr_of("square"), None, torch.randn(7, 3))
 
 
 def test_scatter_says_that_it_has_no_grouped_product():
@@ -230,11 +230,11 @@ def test_a_choice_of_backend_is_of_its_thread():
 
 
 def test_a_record_within_a_record_ends_alone():
-    sparsity, x = sparsity_of("square"), torch.randn(7, 3)
+    csr, x = csr_of("square"), torch.randn(7, 3)
     with record() as outer:
         with record() as inner:
             pass  # both are empty, and equal
-        spmm(sparsity, None, x)
+        spmm(csr, None, x)
     assert (len(outer), len(inner)) == (1, 0)
 
 
@@ -271,25 +271,25 @@ X, XS = torch.randn(7, 3), torch.randn(7, 2, 3)
 )
 def test_shapes_that_do_not_fit_are_refused(call):
     with pytest.raises(ValueError, match="expected .*, got "):
-        call(sparsity_of("square"))
+        call(csr_of("square"))
 
 
 def test_unknown_words_are_refused_with_the_nearest():
-    sparsity = sparsity_of("square")
+    csr = csr_of("square")
     with pytest.raises(ValueError, match="did you mean 'mean'"):
-        spmm(sparsity, None, X, aggr="means")
+        spmm(csr, None, X, aggr="means")
     with pytest.raises(ValueError, match="unknown op of sddmm 'plus'"):
-        sddmm(sparsity, X, X, op="plus")
+        sddmm(csr, X, X, op="plus")
 
 
 def test_types_that_differ_are_refused():
-    sparsity = sparsity_of("square")
+    csr = csr_of("square")
     with pytest.raises(TypeError, match=r"expected torch.float32, got torch.float64"):
-        spmm(sparsity, torch.randn(20), torch.randn(7, 3).double())
+        spmm(csr, torch.randn(20), torch.randn(7, 3).double())
     for call in (
-        lambda: sddmm(sparsity, X, X.double()),
-        lambda: attend(sparsity, XS, XS, XS.double()),
-        lambda: attend(sparsity, XS, XS, XS, torch.randn(20).double()),
+        lambda: sddmm(csr, X, X.double()),
+        lambda: attend(csr, XS, XS, XS.double()),
+        lambda: attend(csr, XS, XS, XS, torch.randn(20).double()),
         lambda: grouped_matmul(X, torch.tensor([0, 7]), torch.randn(1, 3, 2).double()),
     ):
         with pytest.raises(TypeError, match="operands of one dtype"):

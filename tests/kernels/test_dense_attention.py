@@ -42,12 +42,12 @@ def on_edges(visible, tensors, bias=None, scale=None):
     """``attend`` where a target (row of ``visible``) sees a source."""
     target, source = visible.nonzero(as_tuple=True)
     size = (visible.size(1), visible.size(0))
-    sparsity = Pattern.build(torch.stack([source, target]), size=size).by_target
+    csr = Pattern.build(torch.stack([source, target]), size=size).by_target
     if bias is not None:
-        rows = torch.arange(size[1]).repeat_interleave(sparsity.rowptr.diff())
-        bias = bias[rows, sparsity.col.long()]
+        rows = torch.arange(size[1]).repeat_interleave(csr.ptr.diff())
+        bias = bias[rows, csr.index.long()]
     with use_backend("reference"):
-        return attend(sparsity, *tensors, bias, scale=scale)
+        return attend(csr, *tensors, bias, scale=scale)
 
 
 def band(targets, sources, left, right, offset=0, dilation=1):

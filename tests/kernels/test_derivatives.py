@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from matrices import HERE, calls_of, csr_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import attend, sddmm, spmm, use_backend
@@ -13,9 +13,9 @@ from pyg_outerconv.testing import assert_near
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
 @pytest.mark.parametrize("backend", HERE)
 def test_numerical_derivatives(backend, heads):
-    sparsity = sparsity_of("repeated entries")
+    csr = csr_of("repeated entries")
     with use_backend(backend):
-        for _, function, shapes in calls_of(backend, sparsity, 2, heads):
+        for _, function, shapes in calls_of(backend, csr, 2, heads):
             inputs = random_inputs(shapes)
             assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
             assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
@@ -23,17 +23,17 @@ def test_numerical_derivatives(backend, heads):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_second_derivatives_equal_the_dense_ones(backend):
-    sparsity = sparsity_of("tall")
-    rows = torch.arange(9).repeat_interleave(sparsity.rowptr.diff())
+    csr = csr_of("tall")
+    rows = torch.arange(9).repeat_interleave(csr.ptr.diff())
     value, a, b = inputs = random_inputs({"value": (15,), "a": (9, 3), "b": (4, 3)})
     dense = torch.zeros(9, 4, dtype=torch.float64).index_put(
-        (rows, sparsity.col.long()), value, accumulate=True
+        (rows, csr.index.long()), value, accumulate=True
     )
     with use_backend(backend):
         for ours, theirs in (
-            (spmm(sparsity, value, b), dense @ b),
-            (spmm(sparsity, value, a, transpose=True), dense.t() @ a),
-            (sddmm(sparsity, a, b), (a[rows] * b[sparsity.col.long()]).sum(-1)),
+            (spmm(csr, value, b), dense @ b),
+            (spmm(csr.T, value, a), dense.t() @ a),
+            (sddmm(csr, a, b), (a[rows] * b[csr.index.long()]).sum(-1)),
         ):
             for actual, expected in zip(*map(_derivatives(inputs), (ours, theirs)), strict=True):
                 assert_near(actual.detach(), expected.detach(), at_least=1.0)
@@ -55,11 +55,11 @@ def _derivatives(inputs):
 @pytest.mark.parametrize("aggr", ["max", "min"])
 def test_the_gradient_goes_to_the_first_of_equal_entries(backend, aggr):
     # Row 0 has entries from columns 0, 1 and 2 which are all equal; row 1 has none.
-    sparsity = Pattern.build(torch.tensor([[0, 1, 2], [0, 0, 0]]), size=(3, 2)).by_target
+    csr = Pattern.build(torch.tensor([[0, 1, 2], [0, 0, 0]]), size=(3, 2)).by_target
     x = torch.full((3, 2), 5.0, requires_grad=True)
     value = torch.ones(3, requires_grad=True)
     with use_backend(backend):
-        out = spmm(sparsity, value, x, aggr=aggr)
+        out = spmm(csr, value, x, aggr=aggr)
         of_x, of_value = torch.autograd.grad(out.sum(), (x, value))
     assert out.tolist() == [[5.0, 5.0], [0.0, 0.0]]
     assert of_x.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
@@ -70,10 +70,10 @@ def test_the_gradient_goes_to_the_first_of_equal_entries(backend, aggr):
 @pytest.mark.parametrize(("aggr", "sign"), [("max", -1.0), ("min", 1.0)])
 def test_a_row_of_infinities_has_a_first_entry_too(backend, aggr, sign):
     # Row 0 has an entry from column 0; row 1 has those from columns 1 and 2.
-    sparsity = Pattern.build(torch.tensor([[0, 1, 2], [0, 1, 1]]), size=(3, 2)).by_target
+    csr = Pattern.build(torch.tensor([[0, 1, 2], [0, 1, 1]]), size=(3, 2)).by_target
     x = torch.tensor([[1.0], [sign * torch.inf], [sign * torch.inf]], requires_grad=True)
     with use_backend(backend):
-        out = spmm(sparsity, None, x, aggr=aggr)
+        out = spmm(csr, None, x, aggr=aggr)
         out.sum().backward()
     assert out.flatten().tolist() == [1.0, sign * torch.inf]
     assert x.grad.flatten().tolist() == [1.0, 1.0, 0.0]
@@ -81,9 +81,9 @@ def test_a_row_of_infinities_has_a_first_entry_too(backend, aggr, sign):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_one_of_two_operands_may_want_no_gradient(backend):
-    sparsity = sparsity_of("wide")
+    csr = csr_of("wide")
     with use_backend(backend):
-        for _, function, shapes in calls_of(backend, sparsity, 3, 2):
+        for _, function, shapes in calls_of(backend, csr, 3, 2):
             inputs = random_inputs(shapes)
             every = torch.autograd.grad(function(*inputs).sin().sum(), inputs)
             for position, expected in enumerate(every):
@@ -97,11 +97,11 @@ def test_one_of_two_operands_may_want_no_gradient(backend):
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("backend", HERE)
 def test_the_fused_backward_of_attention_equals_the_differentiable_one(backend, biased):
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
     shapes = {"q": (9, 2, 3), "k": (4, 2, 3), "v": (4, 2, 5)} | ({"b": (15, 2)} if biased else {})
     inputs, direction = random_inputs(shapes), torch.randn(9, 2, 5, dtype=torch.float64)
     with use_backend(backend):
-        out = attend(sparsity, *inputs)
+        out = attend(csr, *inputs)
         fused = torch.autograd.grad(out, inputs, direction, retain_graph=True)
         unfused = torch.autograd.grad(out, inputs, direction, create_graph=True)
     assert all(gradient.requires_grad for gradient in unfused)
@@ -111,9 +111,9 @@ def test_the_fused_backward_of_attention_equals_the_differentiable_one(backend, 
 
 @pytest.mark.parametrize("backend", HERE)
 def test_rows_without_anything_to_attend_to_give_zeros_and_zero_gradients(backend):
-    sparsity = sparsity_of("tall")
-    rows = torch.arange(9).repeat_interleave(sparsity.rowptr.diff())
-    assert (sparsity.rowptr.diff() == 0).any()
+    csr = csr_of("tall")
+    rows = torch.arange(9).repeat_interleave(csr.ptr.diff())
+    assert (csr.ptr.diff() == 0).any()
     masked = int(rows[0])
     query, key, value = random_inputs({"q": (9, 2, 3), "k": (4, 2, 3), "v": (4, 2, 5)})
     bias = torch.zeros(15, 2, dtype=torch.float64).masked_fill_(
@@ -122,7 +122,7 @@ def test_rows_without_anything_to_attend_to_give_zeros_and_zero_gradients(backen
     bias.requires_grad_()
     inputs = (query, key, value, bias)
     with use_backend(backend):
-        out = attend(sparsity, *inputs)
+        out = attend(csr, *inputs)
         for create_graph in (False, True):
             found = torch.autograd.grad(
                 out.sin().sum(), inputs, retain_graph=True, create_graph=create_graph
@@ -133,5 +133,5 @@ def test_rows_without_anything_to_attend_to_give_zeros_and_zero_gradients(backen
         second = torch.autograd.grad(sum(gradient.sum() for gradient in found), inputs)
         assert all(bool(gradient.isfinite().all()) for gradient in second)
     assert not out[masked].any()
-    assert not out[sparsity.rowptr.diff() == 0].any()
+    assert not out[csr.ptr.diff() == 0].any()
     assert out[rows.unique()[1:]].any(-1).all()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from pyg_outerconv.kernels import CSR
 from pyg_outerconv.kernels import edge_lists as module
 from pyg_outerconv.kernels.edge_lists import (
     counting_sort,
@@ -10,7 +11,6 @@ from pyg_outerconv.kernels.edge_lists import (
     transposed_rows,
     with_missing_loops,
 )
-from pyg_outerconv.kernels.sparsity import known_rows
 
 SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]
 
@@ -53,12 +53,15 @@ def test_a_matrix_is_turned_round(entries, count):
 
 
 def test_columns_are_sorted_where_they_are_asked_for():
-    made = known_rows(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1]), 2)
+    made = CSR.of(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1]), 2)
     assert made.shape == (2, 2)
-    assert "perm" not in vars(made)
-    assert (made.colptr.tolist(), made.row.tolist()) == ([0, 1, 3], [0, 0, 1])
-    assert made.perm.tolist() == [1, 0, 2]
-    assert made.perm is made.perm
+    assert "columns" not in vars(made)
+    turned = made.T
+    assert (turned.ptr.tolist(), turned.index.tolist()) == ([0, 1, 3], [0, 0, 1])
+    assert turned.order.tolist() == [1, 0, 2]
+    assert made.T.order is turned.order
+    assert (turned.T.ptr is made.ptr, turned.T.index is made.index) == (True, True)
+    assert (turned.T.order, turned.T.shape) == (None, made.shape)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)

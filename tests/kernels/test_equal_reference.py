@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from sparsities import PLACES, SHAPES, sparsity_of
+from matrices import PLACES, SHAPES, csr_of
 
 from pyg_outerconv import testing
 from pyg_outerconv.kernels import BACKENDS
@@ -15,5 +15,5 @@ from pyg_outerconv.kernels import BACKENDS
 def test_equals_reference_with_first_and_second_derivatives(backend, device, shape, dtype, heads):
     tolerance = 1e-10 if dtype == torch.float64 else 5 * BACKENDS[backend].tolerance
     testing.assert_backend_equals_reference(
-        backend, sparsity_of(shape, device), dtype, 3, tolerance, heads
+        backend, csr_of(shape, device), dtype, 3, tolerance, heads
     )

@@ -28,8 +28,8 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent):
     assert_near(edges.shares(score), wanted)
 
     row, order = ROW.sort(stable=True)
-    sparsity = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
-    raised = HeadCopies(sparsity, row, heads=2).raised(score[order].t().contiguous()).t()
+    csr = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
+    raised = HeadCopies(csr, row, heads=2).raised(score[order].t().contiguous()).t()
     total = raised.new_zeros(5, 2).index_add_(0, row, raised)
     assert_near(raised / total.masked_fill(total == 0, 1.0)[row], wanted[order])
 

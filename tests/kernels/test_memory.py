@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from matrices import backends_on, calls_of, random_inputs
 from probes import Largest, Watched
-from sparsities import backends_on, calls_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import BACKENDS, grouped_matmul, spmm, use_backend
@@ -48,10 +48,10 @@ def gathered_groups():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_never_holds_entries_times_channels(backend, dtype, monkeypatch):
-    sparsity = sparsity_of_many()
+    csr = sparsity_of_many()
     calls = [
         call
-        for call in calls_of(backend, sparsity, CHANNELS, HEADS)
+        for call in calls_of(backend, csr, CHANNELS, HEADS)
         if not call[0].startswith("grouped_matmul")  # whose operands are of that size
     ]
     if "grouped_matmul" in BACKENDS[backend].primitives:
@@ -82,9 +82,9 @@ def test_where_tiles_cut_a_row_changes_nothing(backend, elements, monkeypatch):
     # Row 0 is longer than most tiles, rows 1 to 4 are empty, and many entries are equal.
     source = torch.randint(6, (60,))
     target = torch.where(torch.arange(60) < 40, 0, 5 + torch.arange(60) % 4)
-    sparsity = Pattern.build(torch.stack([source, target]), size=(6, 10)).by_target
+    csr = Pattern.build(torch.stack([source, target]), size=(6, 10)).by_target
     for dtype in (torch.float64, torch.bfloat16):
-        for _, function, shapes in calls_of(backend, sparsity, 3, 2):
+        for _, function, shapes in calls_of(backend, csr, 3, 2):
             inputs = [torch.randint(-2, 3, shape).to(dtype) for shape in shapes.values()]
             inputs = [x.requires_grad_() for x in inputs]
             results = []
@@ -120,13 +120,13 @@ def test_a_place_beyond_two_to_the_31_of_the_dense_matrix_is_a_place_like_others
     # 70 000 rows times 70 000 columns: int32 indices hold each, but not their product.
     size = 70_000
     index = torch.tensor([[0, size - 1, size - 1, 5], [0, size - 1, size - 1, 2]])
-    sparsity = Pattern.build(index, size=(size, size)).by_target
-    assert sparsity.col.dtype == torch.int32
+    csr = Pattern.build(index, size=(size, size)).by_target
+    assert csr.index.dtype == torch.int32
     x = torch.randn(size, 2)
     with use_backend(backend):
-        out = spmm(sparsity, None, x)
+        out = spmm(csr, None, x)
         assert_near(out[[0, 2, size - 1]], x[[0, 5, size - 1]] * torch.tensor([[1.0], [1], [2]]))
-        for _, function, shapes in calls_of(backend, sparsity, 2, 1):
+        for _, function, shapes in calls_of(backend, csr, 2, 1):
             inputs = random_inputs(shapes, torch.float32)
             actual = function(*inputs)
             with use_backend("reference"):

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import kernels
 from pyg_outerconv.errors import Refused
-from pyg_outerconv.kernels import Sparsity
+from pyg_outerconv.kernels import CSR
 from pyg_outerconv.kernels.grouped import grouped_matmul, grouped_outer
 from pyg_outerconv.testing import assert_near
 
@@ -22,7 +22,7 @@ def ints(*numbers):
 
 
 def matrix():
-    return Sparsity(ints(0, 2, 3, 3), ints(0, 2, 1), ints(0, 1, 2, 3), ints(0, 1, 0), ints(0, 2, 1))
+    return CSR(ints(0, 2, 3, 3), ints(0, 2, 1), 3)
 
 
 def dense(*shape):
@@ -94,15 +94,15 @@ def prepared(name):
     primitive, make, options = CALLS[name]
     call = {"grouped_outer": grouped_outer}.get(primitive) or getattr(kernels, primitive)
     operands = make()
-    if "sparsity" in inspect.signature(call).parameters:
-        operands = {"sparsity": matrix(), **operands}
+    if "csr" in inspect.signature(call).parameters:
+        operands = {"csr": matrix(), **operands}
     return call, operands, options
 
 
 def moved(operand, change):
     """An operand with each of its tensors changed."""
-    if isinstance(operand, Sparsity):
-        return Sparsity(*map(change, operand.tensors))
+    if isinstance(operand, CSR):
+        return CSR(change(operand.ptr), change(operand.index), operand.shape[1])
     return operand if operand is None else change(operand)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from matrices import HERE, calls_of, csr_of, random_inputs
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv.kernels import BACKENDS, attend, grouped_matmul, record, sddmm, spmm, use_backend
@@ -19,9 +19,9 @@ def forward_and_backward(function, inputs):
 # The backend is an argument of each operator, so what is traced does not depend on it.
 @pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
-@pytest.mark.parametrize("name", [name for name, *_ in calls_of("native", sparsity_of("tall"), 3)])
+@pytest.mark.parametrize("name", [name for name, *_ in calls_of("native", csr_of("tall"), 3)])
 def test_compiles_into_one_graph_with_its_backward(name, heads):
-    calls = calls_of("native", sparsity_of("tall"), 3, heads)
+    calls = calls_of("native", csr_of("tall"), 3, heads)
     ((function, shapes),) = (call for found, *call in calls if found == name)
     inputs = random_inputs(shapes)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
@@ -33,11 +33,11 @@ def test_compiles_into_one_graph_with_its_backward(name, heads):
 
 @pytest.mark.slow
 def test_compiles_by_inductor():
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
 
     def network(x, w):
         heads = x.unsqueeze(1)
-        return attend(sparsity, spmm(sparsity, w, x, aggr="max").unsqueeze(1), heads, heads)
+        return attend(csr, spmm(csr, w, x, aggr="max").unsqueeze(1), heads, heads)
 
     inputs = random_inputs({"x": (4, 3), "w": (15,)})
     compiled = torch.compile(network, fullgraph=True)
@@ -49,13 +49,13 @@ def test_compiles_by_inductor():
 
 @pytest.mark.slow
 def test_compiles_where_one_tensor_is_several_operands():
-    sparsity, place = sparsity_of("square"), torch.arange(7)
+    csr, place = csr_of("square"), torch.arange(7)
     ptr = torch.tensor([0, 3, 7])
 
     def network(x, theta):
         heads = x.unsqueeze(1)
-        score = sddmm(sparsity, x, x) + sddmm(sparsity, x[:, 0], x[:, 0], op="add")
-        attended = attend(sparsity, heads, heads, heads, score).squeeze(1)
+        score = sddmm(csr, x, x) + sddmm(csr, x[:, 0], x[:, 0], op="add")
+        attended = attend(csr, heads, heads, heads, score).squeeze(1)
         return attended + grouped_matmul(x, ptr, theta, gather=place, scatter=place, num_rows=7)
 
     inputs = random_inputs({"x": (7, 3), "theta": (2, 3, 3)})
@@ -68,19 +68,17 @@ def test_compiles_where_one_tensor_is_several_operands():
 
 @pytest.mark.slow
 def test_a_pattern_may_be_an_argument_of_what_is_compiled():
-    compiled = torch.compile(
-        lambda sparsity, x: spmm(sparsity, None, x), fullgraph=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda csr, x: spmm(csr, None, x), fullgraph=True, backend="aot_eager")
     for name in ("tall", "wide", "int64"):
-        sparsity = sparsity_of(name)
-        x = torch.randn(sparsity.shape[1], 3)
-        assert_near(compiled(sparsity, x), spmm(sparsity, None, x))
+        csr = csr_of(name)
+        x = torch.randn(csr.shape[1], 3)
+        assert_near(compiled(csr, x), spmm(csr, None, x))
 
 
 @pytest.mark.slow
 def test_a_compiled_call_still_follows_the_choice_of_backend():
-    sparsity, x = sparsity_of("tall"), torch.randn(4, 3)
-    compiled = torch.compile(lambda d: spmm(sparsity, None, d), fullgraph=True, backend="aot_eager")
+    csr, x = csr_of("tall"), torch.randn(4, 3)
+    compiled = torch.compile(lambda d: spmm(csr, None, d), fullgraph=True, backend="aot_eager")
     for name in ("native", "reference", "native"):
         with use_backend(name), record() as calls:
             compiled(x)
@@ -89,8 +87,8 @@ def test_a_compiled_call_still_follows_the_choice_of_backend():
 
 @pytest.mark.slow
 def test_exports():
-    sparsity = sparsity_of("tall")
-    for _, function, shapes in calls_of("native", sparsity, 3, 2):
+    csr = csr_of("tall")
+    for _, function, shapes in calls_of("native", csr, 3, 2):
 
         class Module(torch.nn.Module):
             def forward(self, *inputs, function=function):
@@ -104,8 +102,8 @@ def test_exports():
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("backend", HERE)
 def test_operators_pass_the_checks_of_torch(backend):
-    ops, sparsity = torch.ops.pyg_outerconv, sparsity_of("tall")
-    ptr, index, ptr_t, index_t, perm = sparsity.tensors
+    ops, csr = torch.ops.pyg_outerconv, csr_of("tall")
+    ptr, index, (ptr_t, index_t, perm) = csr.ptr, csr.index, csr.columns
     value, x, a = torch.randn(15, 2), torch.randn(4, 2, 3), torch.randn(9, 2, 3)
     rows = torch.randn(15, 3)
     theta, place = torch.randn(9, 3, 2), perm.flip(0)
@@ -154,9 +152,9 @@ def test_operators_pass_the_checks_of_torch(backend):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_autocast_brings_operands_of_different_types_together(backend):
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
     with use_backend(backend):
-        for name, function, shapes in calls_of(backend, sparsity, 3, 2):
+        for name, function, shapes in calls_of(backend, csr, 3, 2):
             inputs = random_inputs(shapes, torch.float32)
             same = [x.detach().bfloat16().requires_grad_() for x in inputs]
             expected = function(*same)
@@ -180,23 +178,23 @@ def test_autocast_brings_operands_of_different_types_together(backend):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_a_layer_under_autocast_mixes_with_linear_maps(backend):
-    sparsity, linear = sparsity_of("square"), torch.nn.Linear(3, 4)
+    csr, linear = csr_of("square"), torch.nn.Linear(3, 4)
     x, value = torch.randn(7, 3), torch.rand(20, requires_grad=True)
     with use_backend(backend), torch.autocast("cpu", torch.bfloat16):
-        out = spmm(sparsity, value, linear(x))
+        out = spmm(csr, value, linear(x))
         out.float().sum().backward()
     assert out.dtype == torch.bfloat16
     assert value.grad.dtype == linear.weight.grad.dtype == torch.float32
     hidden = linear(x).detach()
-    assert_near(value.grad, (hidden[sparsity.col.long()]).sum(-1).detach(), 4e-2)
+    assert_near(value.grad, (hidden[csr.index.long()]).sum(-1).detach(), 4e-2)
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
 @pytest.mark.parametrize("backend", HERE)
 def test_activation_checkpointing_changes_nothing(backend, use_reentrant):
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
     with use_backend(backend):
-        for _, function, shapes in calls_of(backend, sparsity, 3, 2):
+        for _, function, shapes in calls_of(backend, csr, 3, 2):
             inputs = random_inputs(shapes)
 
             def checkpointed(*tensors, function=function):
@@ -212,9 +210,9 @@ def test_activation_checkpointing_changes_nothing(backend, use_reentrant):
 
 @pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
 def test_a_recomputed_forward_uses_the_backend_of_the_first(use_reentrant):
-    sparsity, x = sparsity_of("tall"), torch.randn(4, 3, requires_grad=True)
+    csr, x = csr_of("tall"), torch.randn(4, 3, requires_grad=True)
     with record() as calls, use_backend("reference"):
-        out = checkpoint(lambda d: spmm(sparsity, None, d).sin(), x, use_reentrant=use_reentrant)
+        out = checkpoint(lambda d: spmm(csr, None, d).sin(), x, use_reentrant=use_reentrant)
         out.sum().backward()
     assert {call.backend for call in calls} == {"reference"}
     assert len(calls) == 3  # forward, forward again, backward

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from matrices import HERE, calls_of, csr_of, random_inputs
 from torch.autograd import forward_ad
 
 from pyg_outerconv.kernels import BACKENDS, use_backend
@@ -24,8 +24,8 @@ def batched(shape, dim, size=4):
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backend, heads):
-    sparsity = sparsity_of("tall")
-    for _name, function, shapes in calls_of(backend, sparsity, 3, heads):
+    csr = csr_of("tall")
+    for _name, function, shapes in calls_of(backend, csr, 3, heads):
         for dims in product((None, 0, -1), repeat=len(shapes)):
             if not any(dim is not None for dim in dims):
                 continue
@@ -50,8 +50,8 @@ def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backe
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_gradients_of_each_item_of_a_batch(backend, heads):
-    sparsity = sparsity_of("wide")
-    for _, function, shapes in calls_of(backend, sparsity, 3, heads):
+    csr = csr_of("wide")
+    for _, function, shapes in calls_of(backend, csr, 3, heads):
         inputs, every = [batched(shape, 0) for shape in shapes.values()], tuple(range(len(shapes)))
 
         def loss(*tensors, function=function):
@@ -68,8 +68,8 @@ def test_gradients_of_each_item_of_a_batch(backend, heads):
 @HEADS
 @pytest.mark.parametrize("backend", HERE)
 def test_jacobians_by_any_road_are_equal(backend, heads):
-    sparsity = sparsity_of("repeated entries")
-    for _, function, shapes in calls_of(backend, sparsity, 2, heads):
+    csr = csr_of("repeated entries")
+    for _, function, shapes in calls_of(backend, csr, 2, heads):
         inputs = [x.detach() for x in random_inputs(shapes)]
         every = tuple(range(len(inputs)))
         with use_backend("reference"):
@@ -86,8 +86,8 @@ def test_jacobians_by_any_road_are_equal(backend, heads):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_vmap_within_vmap(backend):
-    sparsity = sparsity_of("tall")
-    for _, function, shapes in calls_of(backend, sparsity, 3, 2):
+    csr = csr_of("tall")
+    for _, function, shapes in calls_of(backend, csr, 3, 2):
         inputs = [torch.randn((2, 3, *shape), dtype=torch.float64) for shape in shapes.values()]
         with use_backend(backend):
             actual = torch.vmap(torch.vmap(function))(*inputs)
@@ -107,8 +107,8 @@ def by_dual_numbers(function, inputs, tangents):
 @pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("name", ["tall", "no entries", "no rows"])
 def test_forward_mode_is_the_adjoint_of_reverse_mode(backend, heads, name):
-    sparsity = sparsity_of(name)
-    for _, function, shapes in calls_of(backend, sparsity, 3, heads):
+    csr = csr_of(name)
+    for _, function, shapes in calls_of(backend, csr, 3, heads):
         inputs = random_inputs(shapes)
         points = tuple(x.detach() for x in inputs)
         every = tuple(map(torch.randn_like, points))
@@ -128,18 +128,18 @@ def test_forward_mode_is_the_adjoint_of_reverse_mode(backend, heads, name):
             assert_near(by_dual_numbers(function, points, tangents), found)
 
 
-def one_of_each_kind(backend, sparsity, channels):
+def one_of_each_kind(backend, csr, channels):
     """The calls with two heads, of which one stands for others that are differentiated alike."""
     alike = ("mean", "min", "transposed", "ones", "one", "of", "gathered")
-    for name, function, shapes in calls_of(backend, sparsity, channels, 2):
+    for name, function, shapes in calls_of(backend, csr, channels, 2):
         if not any(word in name.split() for word in alike):
             yield name, function, shapes
 
 
 @pytest.mark.parametrize("backend", HERE)
 def test_a_batch_of_tangents_or_of_points_equals_a_loop(backend):
-    sparsity = sparsity_of("tall")
-    for _, function, shapes in one_of_each_kind(backend, sparsity, 3):
+    csr = csr_of("tall")
+    for _, function, shapes in one_of_each_kind(backend, csr, 3):
         points, tangents = (
             tuple(torch.randn((2, *shape), dtype=torch.float64) for shape in shapes.values())
             for _ in range(2)
@@ -161,9 +161,9 @@ def test_a_batch_of_tangents_or_of_points_equals_a_loop(backend):
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("backend", HERE)
 def test_second_derivatives_by_any_two_modes_are_equal(backend):
-    sparsity = sparsity_of("repeated entries")
+    csr = csr_of("repeated entries")
     grad, jvp = torch.func.grad, torch.func.jvp
-    for _, function, shapes in one_of_each_kind(backend, sparsity, 2):
+    for _, function, shapes in one_of_each_kind(backend, csr, 2):
         points = [x.detach() for x in random_inputs(shapes)]
         sizes = [x.numel() for x in points]
 
@@ -190,5 +190,5 @@ def test_second_derivatives_by_any_two_modes_are_equal(backend):
 
 
 def test_every_primitive_is_called_above():
-    called = {name.split()[0] for name, _, _ in calls_of("reference", sparsity_of("square"))}
+    called = {name.split()[0] for name, _, _ in calls_of("reference", csr_of("square"))}
     assert called == BACKENDS["reference"].primitives - {"spmm_theta"}

@@ -26,7 +26,7 @@ from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance
 from pyg_outerconv.kernels.backends.triton_backend import Triton
-from pyg_outerconv.kernels.sparsity import Sparsity
+from pyg_outerconv.kernels.csr import CSR
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -309,9 +309,9 @@ def test_of_equal_products_the_first_is_taken(limit, monkeypatch):
 
 def test_every_derivative_through_the_package():
     i = Inputs((0, 1, 9, 3), 1, 1, torch.float32, torch.int32)
-    sparsity = Sparsity(i.ptr, i.index, *i.far)
+    csr = CSR(i.ptr, i.index, *i.far)
     testing.assert_backend_equals_reference(
-        "triton", sparsity, torch.float32, channels=3, tolerance=5e-5
+        "triton", csr, torch.float32, channels=3, tolerance=5e-5
     )
 
 

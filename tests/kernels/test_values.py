@@ -5,7 +5,7 @@ import math
 import oracle
 import pytest
 import torch
-from sparsities import HERE, PLACES, calls_of, random_inputs, sparsity_of
+from matrices import HERE, PLACES, calls_of, csr_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import (
@@ -29,11 +29,11 @@ def one_row(count):
     return Pattern.build(index, size=(count, 1)).by_target
 
 
-def dense_of(sparsity, value, empty=0.0):
+def dense_of(csr, value, empty=0.0):
     """(R, C) with the values of a pattern without repeated entries."""
-    out = torch.full(sparsity.shape, empty, dtype=value.dtype)
-    rows = torch.arange(sparsity.shape[0]).repeat_interleave(sparsity.rowptr.diff())
-    out[rows, sparsity.col.long()] = value
+    out = torch.full(csr.shape, empty, dtype=value.dtype)
+    rows = torch.arange(csr.shape[0]).repeat_interleave(csr.ptr.diff())
+    out[rows, csr.index.long()] = value
     return out
 
 
@@ -51,22 +51,22 @@ PLAIN = {*REDUCTIONS, "dot", "add", "biased", "tanh"}
 @pytest.mark.parametrize("shape", ["square", "tall", "wide", "no entries", "repeated entries"])
 @pytest.mark.parametrize("backend", HERE)
 def test_primitives_with_heads_are_what_they_are_entry_by_entry(backend, shape):
-    sparsity = sparsity_of(shape)
-    for name, function, shapes in calls_of(backend, sparsity, 3, 2):
+    csr = csr_of(shape)
+    for name, function, shapes in calls_of(backend, csr, 3, 2):
         if set(name.split()[1:]) <= PLAIN:
             inputs = [x.detach() for x in random_inputs(shapes)]
             with use_backend(backend):
-                assert_near(function(*inputs), oracle.primitive(name, sparsity)(*inputs))
+                assert_near(function(*inputs), oracle.primitive(name, csr)(*inputs))
 
 
 @pytest.mark.parametrize("aggr", REDUCTIONS)
 @pytest.mark.parametrize("backend", HERE)
 def test_reductions_equal_the_dense_ones(backend, aggr):
-    sparsity = distinct(6, 8)
-    value, x = torch.randn(sparsity.num_entries).double(), torch.randn(8, 3).double()
+    csr = distinct(6, 8)
+    value, x = torch.randn(csr.num_entries).double(), torch.randn(8, 3).double()
     with use_backend(backend):
-        actual = spmm(sparsity, value, x, aggr=aggr)
-    messages = dense_of(sparsity, value, NAN).unsqueeze(-1) * x
+        actual = spmm(csr, value, x, aggr=aggr)
+    messages = dense_of(csr, value, NAN).unsqueeze(-1) * x
     for row, found in enumerate(actual):
         present = messages[row][~messages[row].isnan().any(-1)]
         if len(present) == 0:
@@ -79,26 +79,26 @@ def test_reductions_equal_the_dense_ones(backend, aggr):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_scores_equal_the_dense_ones(backend):
-    sparsity = distinct(6, 8)
-    places = dense_of(sparsity, torch.ones(sparsity.num_entries)).nonzero(as_tuple=True)
+    csr = distinct(6, 8)
+    places = dense_of(csr, torch.ones(csr.num_entries)).nonzero(as_tuple=True)
     a, b = torch.randn(6, 2, 3).double(), torch.randn(8, 2, 3).double()
     with use_backend(backend):
-        assert_near(sddmm(sparsity, a, b), torch.einsum("rhc,shc->rsh", a, b)[places])
-        added = sddmm(sparsity, a[..., 0], b[..., 0], op="add")
+        assert_near(sddmm(csr, a, b), torch.einsum("rhc,shc->rsh", a, b)[places])
+        added = sddmm(csr, a[..., 0], b[..., 0], op="add")
         assert_near(added, (a[:, None, :, 0] + b[None, :, :, 0])[places])
 
 
 @pytest.mark.parametrize("backend", HERE)
 def test_softmax_and_attention_equal_the_dense_ones(backend):
-    sparsity = distinct(6, 8)
-    score = torch.randn(sparsity.num_entries, dtype=torch.float64)
-    dense = dense_of(sparsity, score, -INF)
+    csr = distinct(6, 8)
+    score = torch.randn(csr.num_entries, dtype=torch.float64)
+    dense = dense_of(csr, score, -INF)
     present = dense > -INF
     query, key, value = (torch.randn(n, 2, 3).double() for n in (6, 8, 8))
     with use_backend(backend):
-        share = dense_of(sparsity, segment_softmax(sparsity, score))
+        share = dense_of(csr, segment_softmax(csr, score))
         assert_near(share, dense.softmax(-1).nan_to_num())
-        actual = attend(sparsity, query, key, value, score)
+        actual = attend(csr, query, key, value, score)
     mask = dense.masked_fill(~present.any(-1, keepdim=True), 0.0)
     expected = torch.nn.functional.scaled_dot_product_attention(
         *(x.transpose(0, 1) for x in (query, key, value)), attn_mask=mask
@@ -122,9 +122,9 @@ def test_grouped_products_equal_a_loop(backend):
 @pytest.mark.parametrize("channels", [0, 1, 2, 17])
 @pytest.mark.parametrize("backend", HERE)
 def test_odd_widths_and_no_channels_at_all(backend, channels):
-    sparsity = sparsity_of("tall")
+    csr = csr_of("tall")
     for heads in (None, 2):
-        for _, function, shapes in calls_of(backend, sparsity, channels, heads):
+        for _, function, shapes in calls_of(backend, csr, channels, heads):
             inputs = [x.detach() for x in random_inputs(shapes)]
             with use_backend(backend):
                 actual = function(*inputs)
@@ -135,9 +135,9 @@ def test_odd_widths_and_no_channels_at_all(backend, channels):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("backend", "device"), PLACES)
 def test_short_types_are_near_the_reference(backend, device, dtype):
-    sparsity = sparsity_of("square", device)
+    csr = csr_of("square", device)
     for heads in (None, 3):
-        for _, function, shapes in calls_of(backend, sparsity, 5, heads):
+        for _, function, shapes in calls_of(backend, csr, 5, heads):
             results = {}
             inputs = random_inputs(shapes, dtype, device)
             direction = None
@@ -152,11 +152,11 @@ def test_short_types_are_near_the_reference(backend, device, dtype):
 
 @pytest.mark.parametrize("backend", HERE)
 def test_products_of_short_types_do_not_overflow_before_they_cancel(backend):
-    sparsity = one_row(2)
+    csr = one_row(2)
     large = torch.tensor([[300.0], [300.0]], dtype=torch.float16)  # 300 * 300 is too much for it
     signed = torch.tensor([300.0, -300.0], dtype=torch.float16)
     with use_backend(backend):
-        assert float(spmm(sparsity, signed, large)) == 0
+        assert float(spmm(csr, signed, large)) == 0
         assert float(sddmm(one_row(1), large.t(), signed.view(1, 2))) == 0
 
 
@@ -188,12 +188,12 @@ def test_what_is_not_finite_is_not_lost(backend, values, aggr, expected):
 @pytest.mark.parametrize("backend", HERE)
 def test_a_score_that_is_no_number_spoils_its_own_row_as_in_a_dense_softmax(backend, bad):
     index = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]])
-    sparsity = Pattern.build(index, size=(2, 2)).by_target
+    csr = Pattern.build(index, size=(2, 2)).by_target
     score = torch.tensor([0.0, bad, 0.0, 1.0])
     ones = torch.ones(2, 1, 1)
     with use_backend(backend):
-        share = segment_softmax(sparsity, score)
-        out = attend(sparsity, ones, ones, ones, score)
+        share = segment_softmax(csr, score)
+        out = attend(csr, ones, ones, ones, score)
     assert share.isnan().tolist() == [True, True, False, False]
     assert out.isnan().flatten().tolist() == [True, False]
 
@@ -202,15 +202,15 @@ def test_a_score_that_is_no_number_spoils_its_own_row_as_in_a_dense_softmax(back
 @pytest.mark.parametrize("size", [1.0, 1e4])
 @pytest.mark.parametrize("backend", HERE)
 def test_large_scores_neither_overflow_nor_vanish(backend, size, dtype):
-    sparsity = distinct(6, 8, 0.7)
-    score = (torch.randint(-4, 5, (sparsity.num_entries,)) / 4 * size).to(dtype)
-    dense = dense_of(sparsity, score.double(), -INF).softmax(-1).nan_to_num()
+    csr = distinct(6, 8, 0.7)
+    score = (torch.randint(-4, 5, (csr.num_entries,)) / 4 * size).to(dtype)
+    dense = dense_of(csr, score.double(), -INF).softmax(-1).nan_to_num()
     value = torch.randn(8, 1, 3).to(dtype)
     nothing = torch.zeros(6, 1, 1, dtype=dtype), torch.zeros(8, 1, 1, dtype=dtype)
     with use_backend(backend):
-        share = segment_softmax(sparsity, score)
-        out = attend(sparsity, *nothing, value, score)
-    assert_near(dense_of(sparsity, share), dense.to(dtype))
+        share = segment_softmax(csr, score)
+        out = attend(csr, *nothing, value, score)
+    assert_near(dense_of(csr, share), dense.to(dtype))
     assert_near(out.squeeze(1), (dense @ value.double().squeeze(1)).to(dtype))
 
 
@@ -232,8 +232,8 @@ def test_two_runs_give_the_same_bits(backend, device):
     if not BACKENDS[backend].deterministic:
         pytest.skip(f"{backend} declares that it is not deterministic")
     index = torch.randint(50, (2, 3000))
-    sparsity = Pattern.build(index.to(device), size=(50, 50)).by_target
-    for _, function, shapes in calls_of(backend, sparsity, 16, 2):
+    csr = Pattern.build(index.to(device), size=(50, 50)).by_target
+    for _, function, shapes in calls_of(backend, csr, 16, 2):
         inputs = random_inputs(shapes, torch.float32, device)
         runs = []
         for _ in range(2):

@@ -145,7 +145,7 @@ class PropagateFirstCompact(EdgeOrder):
         pairs = edges.pattern.target_pairs
 
         def run(item: Tensor) -> Tensor:
-            h = multiply(pairs.sparsity, edges, item, pairs.order, problem.aggr)
+            h = multiply(pairs.csr, edges, item, pairs.order, problem.aggr)
             return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
 
         return each_of_batch(problem, run)
@@ -176,7 +176,7 @@ class TransformFirstCompact(EdgeOrder):
             return each_of_batch(
                 problem,
                 lambda item: multiply(
-                    pairs.sparsity, edges, grouped(item, pairs.ptr, theta, gather=pairs.node)
+                    pairs.csr, edges, grouped(item, pairs.ptr, theta, gather=pairs.node)
                 ),
             )
         # Row m of X Θ_k is a row of Θ_k.
@@ -185,7 +185,7 @@ class TransformFirstCompact(EdgeOrder):
         labels = node.new_ones(pairs.ptr.numel() - 1).cumsum(0) - 1
         label = labels.repeat_interleave(pairs.ptr.diff().long(), output_size=node.numel())
         z = theta[:, 0].flatten(0, 1).index_select(0, label * theta.size(2) + row)
-        return multiply(pairs.sparsity, edges, z)
+        return multiply(pairs.csr, edges, z)
 
 
 def _picking(problem: Problem, numbers: float) -> Operations:

@@ -15,7 +15,6 @@ from ...kernels.dispatch import choose, forced
 from ...kernels.grouped import grouped_outer
 from ...kernels.primitive import Primitive
 from ...kernels.products import product, sample
-from ...kernels.sparsity import View
 from ...kernels.spmm import fused_request, spmm_theta
 from ...theta import autocast_pair
 from ..cost import Cost, dense_product, sparse_product
@@ -148,13 +147,12 @@ class _FusedProduct(Primitive):
         if ctx.needs_input_grad[2]:
             pairs = pattern.target_pairs
             ordered = None if value is None else value.index_select(0, pairs.order).unsqueeze(1)
-            h = product(View(pairs.sparsity), ordered, x.unsqueeze(1), backend).squeeze(1)
+            h = product(pairs.csr, ordered, x.unsqueeze(1), backend).squeeze(1)
             of_theta = grouped_outer(h, pairs.ptr, grad, scatter=pairs.node)
         if ctx.needs_input_grad[0]:
             pairs = pattern.source_pairs
             z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
-            view = View(pairs.sparsity)
-            of_value = sample(view, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
+            of_value = sample(pairs.csr, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
         return of_value, of_x, of_theta
 
     @staticmethod

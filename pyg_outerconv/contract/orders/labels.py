@@ -85,9 +85,9 @@ def _contract_label(problem: Problem, block: LabelBlock) -> Tensor:
     """A_kᵀ X Θ_k for the targets with edges of label k: (n, *batch, Q)."""
     if _transforms_first(problem):
         z = _transform(problem, block)
-        return multiply(block.sparsity, problem.edges, z, block.order, problem.aggr)
+        return multiply(block.csr, problem.edges, z, block.order, problem.aggr)
     x = problem.features.index_select(0, block.source)
-    h = multiply(block.sparsity, problem.edges, x, block.order, problem.aggr)
+    h = multiply(block.csr, problem.edges, x, block.order, problem.aggr)
     return problem.collect_label(h, block.label)
 
 

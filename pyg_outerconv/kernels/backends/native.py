@@ -12,7 +12,7 @@ from .. import tiles
 from ..backend import PRIMITIVES, Backend, Request
 from ..tiles import accumulator
 from . import tiled_additive
-from .native_csr import csr, row_sums, sampled, spread, times
+from .native_csr import row_sums, sampled, spread, times, torch_csr
 
 # exp of scores up to this absolute value neither overflows nor underflows in float32, also when
 # summed up, so that the highest score of each row need not be subtracted.
@@ -42,7 +42,7 @@ def _attend(
             score -= spread(ptr, shift, score.numel())
         weight = score.exp_()
         total = row_sums(ptr, weight)
-        product = times(csr(ptr, index, weight, key.size(0)), values)
+        product = times(torch_csr(ptr, index, weight, key.size(0)), values)
         out[:, head] = product / total.masked_fill(total == 0, 1.0).unsqueeze(-1)
         logsumexp[:, head] = total.log() if shift is None else total.log() + shift
     return out, logsumexp
@@ -78,7 +78,7 @@ def _attend_backward(
         share -= spread(ptr, total.masked_fill(total == -torch.inf, 0.0), entries)
         share.exp_()
         grads[2][:, head] = times(
-            csr(ptr_t, index_t, share.index_select(0, perm_t), query.size(0)), above
+            torch_csr(ptr_t, index_t, share.index_select(0, perm_t), query.size(0)), above
         )
         score = sampled(ptr, index, above, values)
         mean = (above * _head(out, head, wide)).sum(-1)
@@ -86,9 +86,9 @@ def _attend_backward(
         score *= share
         if bias is not None:
             of_score[:, head] = score
-        grads[0][:, head] = times(csr(ptr, index, score, key.size(0)), keys) * scale
+        grads[0][:, head] = times(torch_csr(ptr, index, score, key.size(0)), keys) * scale
         grads[1][:, head] = times(
-            csr(ptr_t, index_t, score.index_select(0, perm_t), query.size(0)), queries
+            torch_csr(ptr_t, index_t, score.index_select(0, perm_t), query.size(0)), queries
         )
     return grads[0], grads[1], grads[2], of_score
 
@@ -182,14 +182,14 @@ class Native(Backend):
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
         heads = x.size(1) if value is None else value.size(1)
         if value is None:
-            matrix = csr(ptr, index, x.new_ones(index.numel()), x.size(0))
+            matrix = torch_csr(ptr, index, x.new_ones(index.numel()), x.size(0))
             return times(matrix, x.flatten(1)).unflatten(1, x.shape[1:])
         if heads == 1:
-            matrix = csr(ptr, index, value.view(-1), x.size(0))
+            matrix = torch_csr(ptr, index, value.view(-1), x.size(0))
             return times(matrix, x.squeeze(1)).unsqueeze(1)
         out = x.new_empty((ptr.numel() - 1, heads, x.size(2)))
         for head in range(heads):
-            matrix = csr(ptr, index, value[:, head].contiguous(), x.size(0))
+            matrix = torch_csr(ptr, index, value[:, head].contiguous(), x.size(0))
             out[:, head] = times(matrix, x[:, head if x.size(1) > 1 else 0].contiguous())
         return out
 
@@ -200,7 +200,7 @@ class Native(Backend):
         out = torch.empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64, device=x.device)
         for head in range(heads):
             values = x.new_ones(index.numel()) if value is None else value[:, head].contiguous()
-            matrix = csr(ptr, index, values, x.size(0))
+            matrix = torch_csr(ptr, index, values, x.size(0))
             column = x[:, head if x.size(1) > 1 else 0].contiguous()
             out[:, head] = _winning_entries(matrix, column, "amax" if largest else "amin")
         return out

@@ -14,7 +14,7 @@ _LINE = 64  # bytes of a cache line
 _CACHE = 8 << 20  # bytes of cache that a core has at least
 
 
-def csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
+def torch_csr(ptr: Tensor, index: Tensor, value: Tensor, num_cols: int) -> Tensor:
     """The CSR matrix with these entries, without a copy and without checks."""
     # Repeated columns in a row, which are parallel edges, break torch's invariants; but every
     # kernel used here adds them up.
@@ -71,7 +71,7 @@ def can_sample(dtype: torch.dtype, entries: int, rows: int, cols: int) -> bool:
 def sampled(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """<a[row of e], b[index[e]]> for each entry, (E,), for a (R, channels) and b (C, channels)."""
     if can_sample(a.dtype, index.numel(), a.size(0), b.size(0)):
-        matrix = csr(ptr, index, a.new_zeros(index.numel()), b.size(0))
+        matrix = torch_csr(ptr, index, a.new_zeros(index.numel()), b.size(0))
         return torch.sparse.sampled_addmm(matrix, a, b.t(), beta=0.0).values()
     wide, rows, out = accumulator(a.dtype), rows_of(ptr), a.new_empty(index.numel())
     for tile in tiles(ptr, index.numel(), a.size(1)):

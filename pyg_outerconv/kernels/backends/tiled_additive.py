@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..activation import Activation
 from ..tiles import Tile, accumulator, rows_of, tiles
-from .native_csr import csr, times
+from .native_csr import times, torch_csr
 
 SumRows = Callable[[Tile, Tensor], Tensor]
 """A function that sums within the rows of a tile: (entries, width) to (rows, width)."""
@@ -80,7 +80,7 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
 def sum_by_product(tile: Tile, y: Tensor) -> Tensor:
     """Sum within rows by a product with a sparse matrix of ones."""
     places = torch.arange(y.size(0), dtype=tile.ptr.dtype, device=y.device)
-    return times(csr(tile.ptr, places, y.new_ones(y.size(0)), y.size(0)), y)
+    return times(torch_csr(tile.ptr, places, y.new_ones(y.size(0)), y.size(0)), y)
 
 
 class _Tiles:

@@ -57,11 +57,11 @@ def attention_on_edges(
     )
     direction = context.randn(nodes, heads, channels, generator=generator)
     basis = Relation(1, None).basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    sparsity = basis.edges().pattern.by_target
+    csr = basis.edges().pattern.by_target
     source, target = edge_index
 
     def by_attend() -> Tensor:
-        return attend(sparsity, query, key, value)
+        return attend(csr, query, key, value)
 
     def by_gathering() -> Tensor:
         score = (query[target] * key[source]).sum(-1) / math.sqrt(channels)

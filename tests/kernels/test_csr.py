@@ -1,4 +1,4 @@
-"""What a sparsity and groups of rows must be: checked when made, and what checking saves."""
+"""What a CSR matrix and groups of rows must be: checked when made, and what checking saves."""
 
 import copy
 import pickle
@@ -7,13 +7,22 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
-from sparsities import HERE, calls_of, random_inputs, sparsity_of
+from matrices import HERE, calls_of, csr_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import BACKENDS, Sparsity, grouped_matmul, use_backend
+from pyg_outerconv.kernels import (
+    BACKENDS,
+    CSR,
+    additive,
+    attend,
+    grouped_matmul,
+    sddmm,
+    segment_softmax,
+    use_backend,
+)
 from pyg_outerconv.testing import assert_near
 
-NAMES = ("rowptr", "col", "colptr", "row", "perm")
+NAMES = ("ptr", "index")
 
 
 def draw(seed):
@@ -23,7 +32,7 @@ def draw(seed):
     ends = [torch.randint(n, (entries + 1,), generator=pick) for n in (cols, rows)]
     made = Pattern.build(torch.stack(ends), size=(cols, rows)).by_target
     dtype = random.Random(seed).choice((torch.int32, torch.int64))
-    return {name: getattr(made, name).to(dtype) for name in NAMES}
+    return {name: getattr(made, name).to(dtype) for name in NAMES} | {"num_columns": cols}
 
 
 def placed(tensor, place, number):
@@ -54,51 +63,58 @@ def corruptions(tensor, pick):
     yield "falling", placed(tensor, slice(1, None), torch.arange(tensor.numel() - 1, 0, -1))
 
 
-def may_be_right(name, what, tensors):
-    """Whether it may list parallel entries in another order, or empty rows more or fewer."""
-    if name.endswith("ptr"):
-        return what == "too long" or (
-            what == "too short" and tensors[name][-2] == tensors[name][-1]
-        )
-    return what == "backwards" and name == "perm"
+def may_be_right(name, bad, tensors):
+    """Whether the numbers still list entries of a matrix, if not those that were drawn."""
+    ptr, index = (bad if name == own else tensors[own] for own in NAMES)
+    if ptr.dtype != index.dtype or ptr.dim() + index.dim() != 2 or not ptr.numel():
+        return False
+    rises = ptr[0] == 0 and ptr[-1] == index.numel() and bool((ptr.diff() >= 0).all())
+    return rises and bool(((index >= 0) & (index < tensors["num_columns"])).all())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_field_that_is_not_of_the_matrix_is_refused(seed):
     tensors, pick = draw(seed), random.Random(seed)
-    good = Sparsity(**tensors)
+    CSR(**tensors)
     for name in NAMES:
-        for what, bad in corruptions(tensors[name], pick):
-            if isinstance(bad, torch.Tensor) and not bad.is_meta:
-                if bad.dtype == tensors[name].dtype and torch.equal(bad, tensors[name]):
-                    continue  # nothing has happened
-                if may_be_right(name, what, tensors):
-                    continue
-            for make in (
-                lambda n=name, b=bad: Sparsity(**{**tensors, n: b}),
-                lambda n=name, b=bad: replace(good, **{n: b}),
-            ):
-                with pytest.raises((TypeError, ValueError), match="expected .*, got "):
-                    make()
+        for _, bad in corruptions(tensors[name], pick):
+            looked_at = isinstance(bad, torch.Tensor) and not bad.is_meta
+            if looked_at and may_be_right(name, bad, tensors):
+                continue
+            with pytest.raises((TypeError, ValueError), match="expected .*, got "):
+                CSR(**{**tensors, name: bad})
+    for bad in (-1, 2.0, None, int(tensors["index"].max())):
+        with pytest.raises((TypeError, ValueError), match="expected .*, got "):
+            CSR(**{**tensors, "num_columns": bad})
+
+
+def equal(one, other):
+    tensors = [(csr.ptr, csr.index, *csr.columns) for csr in (one, other)]
+    return all(map(torch.equal, *tensors)) and one.shape == other.shape
 
 
 def test_what_was_checked_stays():
-    good = Sparsity(**draw(0))
+    good = CSR(**draw(0))
     with pytest.raises(FrozenInstanceError):
-        good.col = good.col + 100
-    made = Pattern.build(torch.tensor([[0, 1], [1, 0]]), size=(2, 2)).by_target
-    with pytest.raises(ValueError, match="every entry of col lies in range"):
-        replace(made, col=made.col + 100)  # nor of one that was never checked
+        good.index = good.index + 100
+    with pytest.raises(TypeError):  # it goes by no way but the checked one
+        replace(good, index=good.index + 100)
     for again in (copy.copy(good), copy.deepcopy(good), pickle.loads(pickle.dumps(good))):
-        assert all(map(torch.equal, again.tensors, good.tensors))
-    assert all(map(torch.equal, good.to("cpu").tensors, good.tensors))
+        assert equal(again, good)
+    assert equal(good.to("cpu"), good)
+    assert equal(good.T.to("cpu"), good.T)
 
 
-def test_two_orders_of_parallel_entries_are_one_matrix():
-    ptr, zeros = torch.tensor([0, 2]), torch.zeros(2, dtype=torch.long)
-    for perm in ([0, 1], [1, 0]):
-        made = Sparsity(ptr, zeros, ptr, zeros, torch.tensor(perm))
-        assert made.shape == (1, 1)
+def test_primitives_that_return_a_value_for_each_entry_take_no_transpose():
+    turned, rows = csr_of("square").T, torch.randn(7, 2, 3)
+    for call in (
+        lambda: sddmm(turned, rows, rows),
+        lambda: segment_softmax(turned, torch.randn(20)),
+        lambda: attend(turned, rows, rows, rows),
+        lambda: additive(turned, rows, rows, rows[0]),
+    ):
+        with pytest.raises(ValueError, match="takes no transpose: expected .*, got its T"):
+            call()
 
 
 def strided(tensor):
@@ -109,9 +125,11 @@ def strided(tensor):
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("backend", HERE)
 def test_strided_indices_give_the_numbers_of_contiguous_ones(backend, dtype):
-    plain = Sparsity(*(tensor.to(dtype) for tensor in sparsity_of("square").tensors))
-    other = Sparsity(*map(strided, plain.tensors))
-    assert all(tensor.is_contiguous() for tensor in other.tensors)
+    drawn = csr_of("square")
+    plain = CSR(drawn.ptr.to(dtype), drawn.index.to(dtype), 7)
+    other = CSR(strided(plain.ptr), strided(plain.index), 7)
+    assert other.ptr.is_contiguous()
+    assert other.index.is_contiguous()
     ours = {name: call for name, call, _ in calls_of(backend, plain, 3, 2)}
     for name, call, shapes in calls_of(backend, other, 3, 2):
         inputs = random_inputs(shapes)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import BACKENDS
+from pyg_outerconv.kernels import BACKENDS, CSR
 from pyg_outerconv.testing import primitive_calls
 
 SHAPES = {
@@ -45,23 +45,23 @@ HERE = [*backends_on("cpu"), "reference"]
 """All backends that serve a CPU here."""
 
 
-def calls_of(backend, sparsity, channels=3, heads=None):
+def calls_of(backend, csr, channels=3, heads=None):
     """The calls of every primitive that a backend has: (name, function, shapes)."""
-    for name, (function, shapes) in primitive_calls(sparsity, channels, heads).items():
+    for name, (function, shapes) in primitive_calls(csr, channels, heads).items():
         if name.split()[0] in BACKENDS[backend].primitives:
             yield name, function, shapes
 
 
-def sparsity_of(name, device="cpu"):
+def csr_of(name, device="cpu"):
     """A random pattern of one of SHAPES; 'tall' and 'wide' have rows without entries."""
     rows, cols, entries = SHAPES[name]
     index = torch.stack(
         [torch.randint(max(cols, 1), (entries,)), torch.randint(max(rows, 1), (entries,))]
     )
-    sparsity = Pattern.build(index.to(device), size=(cols, rows)).by_target
+    csr = Pattern.build(index.to(device), size=(cols, rows)).by_target
     if name == "int64":
-        sparsity = type(sparsity)(*(tensor.long() for tensor in sparsity.tensors))
-    return sparsity
+        csr = CSR(csr.ptr.long(), csr.index.long(), cols)
+    return csr
 
 
 def random_inputs(shapes, dtype=torch.float64, device="cpu"):
