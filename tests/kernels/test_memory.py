@@ -13,7 +13,7 @@ from pyg_outerconv.testing import assert_near, primitive_calls
 ROWS, ENTRIES, HEADS, CHANNELS = 256, 4_000, 2, 16
 
 
-def sparsity_of_many():
+def csr_of_many():
     index = torch.randint(ROWS, (2, ENTRIES))
     return Pattern.build(index, size=(ROWS, ROWS)).by_target
 
@@ -48,7 +48,7 @@ def gathered_groups():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_never_holds_entries_times_channels(backend, dtype, monkeypatch):
-    csr = sparsity_of_many()
+    csr = csr_of_many()
     calls = [
         call
         for call in calls_of(backend, csr, CHANNELS, HEADS)
@@ -69,7 +69,7 @@ def test_the_probe_sees_what_the_reference_holds(name, monkeypatch):
     function, shapes = (
         gathered_groups()
         if name == "grouped_matmul"
-        else primitive_calls(sparsity_of_many(), CHANNELS, HEADS)[name]
+        else primitive_calls(csr_of_many(), CHANNELS, HEADS)[name]
     )
     largest = held("reference", function, random_inputs(shapes, torch.float32), monkeypatch)
     assert largest >= ENTRIES * HEADS * CHANNELS * 4
