@@ -8,8 +8,7 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..kernels.edge_lists import first_of_best
 from .edges import EdgeBasis
-from .pattern import Pattern
-from .unsorted import INT64_LIMIT
+from .pattern import INT64_LIMIT, Pattern
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 

@@ -22,15 +22,92 @@ from .base import Basis, Leaf, TensorMap
 from .pattern import KEEP_UNSORTED, Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
-from .unsorted import InSomeOrder
 
 if TYPE_CHECKING:
     from .label_maps import Selected
 
 
+class PatternBasis(Basis):
+    """A basis of edges of a pattern, with values that may still be in the input order of the edges.
+
+    Attributes:
+        pattern: the edges.
+        in_order: (E, *) the values in the pattern's order, if they are stored so.
+        listed: (E, *) the values in the input order of the edges, if they are stored so.
+    """
+
+    is_leaf: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+        pattern: Pattern
+
+    listed: ClassVar[Tensor | None] = None
+    in_order: ClassVar[Tensor | None] = None
+
+    @property
+    def value(self) -> Tensor | None:
+        """(E, *) the values in the pattern's order, None for ones."""
+        listed = self.listed
+        if self.in_order is not None or listed is None:
+            return self.in_order
+        value = listed.index_select(0, self.pattern.order)
+        if torch.compiler.is_compiling():  # a traced tensor must not be cached
+            return value
+        lasts = value.requires_grad == listed.requires_grad
+        lasts = lasts and not torch.is_inference_mode_enabled()
+        if lasts and not torch._C._are_functorch_transforms_active():
+            # Cached: later products use this tensor, so that gradients reach it.
+            vars(self)["in_order"] = value
+        return value
+
+    @value.setter
+    def value(self, value: Tensor | None) -> None:  # by constructors alone: bases are frozen
+        vars(self)["in_order"] = value
+
+    @property
+    def _listed(self) -> Tensor | None:
+        """The values in input order; None if there are none, or sorted ones require gradients."""
+        in_order = self.in_order
+        return None if in_order is not None and in_order.requires_grad else self.listed
+
+    @property
+    def _in_some_order(self) -> Tensor | None:
+        """The values, sorted or in input order."""
+        return self.listed if self.in_order is None else self.in_order
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.pattern.size
+
+    @property
+    def device(self) -> torch.device:
+        return self.pattern.device
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the values, None for ones."""
+        value = self.listed if self.in_order is None else self.in_order
+        return None if value is None else value.dtype
+
+    @property
+    def learns(self) -> bool:
+        value = self._in_some_order
+        return value is not None and value.requires_grad
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges E, parallel edges included; heads of one label share them."""
+        return self.pattern.num_edges
+
+    @property
+    def has_edges(self) -> bool:
+        """True."""
+        return True
+
+
 @makes("with_values")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class EdgeBasis(InSomeOrder, Basis):
+class EdgeBasis(PatternBasis):
     """K sparse matrices as labelled, weighted edges.
 
     Attributes:
@@ -41,8 +118,6 @@ class EdgeBasis(InSomeOrder, Basis):
         ValueError: ``value`` does not have one entry for each edge, or is on another device.
         TypeError: ``value`` is not floating point.
     """
-
-    is_leaf: ClassVar[bool] = True
 
     pattern: Pattern
     value: Tensor | None = field()  # type: ignore[misc]
@@ -77,10 +152,6 @@ class EdgeBasis(InSomeOrder, Basis):
     def num_bases(self) -> int:
         return self.pattern.num_labels
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.pattern.size
-
     def shape_class(self) -> tuple[int, ...]:
         return self.pattern.shape_class
 
@@ -88,26 +159,6 @@ class EdgeBasis(InSomeOrder, Basis):
         pattern, value = self.pattern, self.listed if self.in_order is None else self.in_order
         of_values = (None, False) if value is None else (value.dtype, value.requires_grad)
         return pattern.shape_class, pattern.device, *of_values
-
-    @property
-    def device(self) -> torch.device:
-        return self.pattern.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype of the values, None for ones."""
-        value = self._in_some_order
-        return None if value is None else value.dtype
-
-    @property
-    def learns(self) -> bool:
-        value = self._in_some_order
-        return value is not None and value.requires_grad
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges E, parallel edges included."""
-        return self.pattern.num_edges
 
     @property
     def num_source_pairs(self) -> int:
@@ -128,11 +179,6 @@ class EdgeBasis(InSomeOrder, Basis):
     def label(self) -> Tensor:
         """(E,) the label k of each edge."""
         return self.pattern.label
-
-    @property
-    def has_edges(self) -> bool:
-        """True."""
-        return True
 
     def edges(self) -> EdgeBasis:
         """The basis itself."""

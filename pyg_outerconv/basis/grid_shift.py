@@ -14,8 +14,7 @@ from ..memo import cached_property
 from .conv_geometry import ConvGeometry
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .pattern import Pattern
-from .unsorted import index_type
+from .pattern import Pattern, index_type
 
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 

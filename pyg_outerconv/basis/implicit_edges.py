@@ -15,8 +15,7 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
-from .pattern import Pattern
-from .unsorted import index_type
+from .pattern import Pattern, index_type
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

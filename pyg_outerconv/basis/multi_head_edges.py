@@ -15,14 +15,13 @@ from ..kernels.dispatch import recording
 from ..kernels.edge_sums import Listed, is_small
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .base import Basis, TensorMap
-from .edges import EdgeBasis, check_values
+from .base import TensorMap
+from .edges import EdgeBasis, PatternBasis, check_values
 from .pattern import KEEP_UNSORTED, Pattern
-from .unsorted import InSomeOrder
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MultiHeadEdges(InSomeOrder, Basis):
+class MultiHeadEdges(PatternBasis):
     """The matrices A_h of H heads on one pattern: ``A[h, m, n]`` sums ``value[e, h]`` over m → n.
 
     Each of the L labels of the pattern has H/L heads: head h has the label h // (H/L), so that
@@ -39,7 +38,6 @@ class MultiHeadEdges(InSomeOrder, Basis):
         TypeError: ``value`` is not floating point.
     """
 
-    is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
     pattern: Pattern
@@ -87,35 +85,9 @@ class MultiHeadEdges(InSomeOrder, Basis):
         return self.pattern.num_labels
 
     @property
-    def size(self) -> tuple[int, int]:
-        return self.pattern.size
-
-    @property
     def batch(self) -> tuple[int, ...]:
         """The batch dimensions of the values."""
         return tuple(self._any.shape[1:-1])
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges E, which H/L heads share."""
-        return self.pattern.num_edges
-
-    @property
-    def device(self) -> torch.device:
-        return self.pattern.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        return self._any.dtype
-
-    @property
-    def learns(self) -> bool:
-        return self._any.requires_grad
-
-    @property
-    def has_edges(self) -> bool:
-        """True: the edges that the heads share are stored."""
-        return True
 
     @property
     def csr(self) -> CSR:

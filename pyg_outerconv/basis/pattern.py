@@ -7,23 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
-from ..kernels.edge_lists import gathered, inverse_counts, pointers, sort_edges, spread
-from ..kernels.index_checks import can_read, check_integers, has_numbers, surely
+from ..kernels.csr import CSR
+from ..kernels.edge_lists import (
+    counting_sort,
+    gathered,
+    inverse_counts,
+    pointers,
+    sort_edges,
+    spread,
+)
+from ..kernels.head_copies import HeadCopies
+from ..kernels.index_checks import can_read, check_integers, has_numbers, is_exporting, surely
 from ..kernels.lasting import lasting
 from ..kernels.parts import part
 from ..memo import cached_property
 from ..signatures import check_type
-from . import unsorted
-from .pattern_matrices import PatternMatrices
+from . import pairs
 from .registry import make, register
-from .unsorted import UnsortedEdges, check_range, index_type
 
 if TYPE_CHECKING:
     from .edges import EdgeBasis
@@ -35,8 +42,37 @@ KEEP_UNSORTED = 2**15
 """Up to this number of edges a pattern keeps its unsorted edges, for products that sort nothing."""
 
 
+INT32_LIMIT = 2**31 - 1
+INT64_LIMIT = 2**63 - 1
+
+
+class UnsortedEdges(NamedTuple):
+    """Labelled edges in input order.
+
+    Attributes:
+        source, target: (E,) integers.
+        label: (E,) integers, or None for label 0.
+        origin: (E,) the edge of the user's list that each edge comes from, or the number of leading
+            edges that are the user's.
+        dtype: the integer dtype of the sorted edges.
+    """
+
+    source: Tensor
+    target: Tensor
+    label: Tensor | None
+    origin: Tensor | int | None
+    dtype: torch.dtype
+
+    def under_label(self, node: Tensor, num_labels: int) -> Tensor:
+        """(E,) node · K + label of each edge; ``node`` (E,) are its sources or its targets."""
+        if num_labels == 1:
+            return node
+        node = node * num_labels
+        return node if self.label is None else node + self.label
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Pattern(PatternMatrices):
+class Pattern:
     """E edges from M sources to N targets, each with one of K labels; no values, no gradient.
 
     Edges are sorted by target, then label (then input order) at the first use of that order, and by
@@ -151,7 +187,7 @@ class Pattern(PatternMatrices):
         Raises:
             ValueError: max(M, N) · K exceeds int64.
         """
-        compiles, most = torch.compiler.is_compiling(), unsorted.INT32_LIMIT // max(1, num_labels)
+        compiles, most = torch.compiler.is_compiling(), INT32_LIMIT // max(1, num_labels)
         is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
         dtype = torch.int32
         if not (is_small and max(*size, edge_index.size(1)) < most):
@@ -340,6 +376,83 @@ class Pattern(PatternMatrices):
             by_source=inverse,
         )
 
+    # Sparse matrices, each made at its first use --------------------------------------------------
+
+    @cached_property
+    def by_target(self) -> CSR:
+        """The N × (M·K) matrix with a column for each source and label."""
+        with lasting(self.source):
+            column = self.source
+            if self.num_labels != 1:
+                column = column * self.num_labels + self.label
+            return CSR.of(self.target_ptr, column, self.size[0] * self.num_labels)
+
+    @cached_property
+    def by_target_label(self) -> CSR:
+        """The (N·K) × M matrix with a row for each target and label."""
+        if self.num_labels == 1:
+            return self.by_target
+        with lasting(self.source):
+            return CSR.of(self.label_ptr, self.source, self.size[0])
+
+    @cached_property
+    def by_both(self) -> CSR:
+        """The (N·K) × (M·K) matrix with a row per target and label, a column per source and label.
+
+        The rows and columns of different labels are not connected.
+        """
+        if self.num_labels == 1:
+            return self.by_target
+        return CSR.of(self.label_ptr, self.by_target.index, self.size[0] * self.num_labels)
+
+    @cached_property
+    def ends(self) -> CSR:
+        """The N × M matrix of all edges, without regard to labels."""
+        if self.num_labels == 1:
+            return self.by_target
+        return CSR.of(self.target_ptr, self.source, self.size[0])
+
+    @cached_property
+    def by_label(self) -> tuple[Tensor, Tensor]:
+        """(K + 1,) the start of each label, and (E,) the positions of the edges sorted by label."""
+        with lasting(self.source):
+            return counting_sort(self.label, self.num_labels)
+
+    @cached_property
+    def source_pairs(self) -> pairs.Pairs:
+        """The distinct pairs (source, label), sorted by label."""
+        with lasting(self.source):
+            return pairs.source_pairs(self)
+
+    @cached_property
+    def target_pairs(self) -> pairs.Pairs:
+        """The distinct pairs (target, label), sorted by label."""
+        with lasting(self.source):
+            return pairs.target_pairs(self)
+
+    @cached_property
+    def label_blocks(self) -> list[pairs.LabelBlock]:
+        """The edges of each label as a matrix of their own."""
+        with lasting(self.source):
+            return pairs.label_blocks(self)
+
+    @cached_property
+    def head_copies(self) -> dict[int, HeadCopies]:
+        """The N × M matrix of all edges with copies for some heads, by the number of heads."""
+        return {}
+
+    @cached_property
+    def num_source_pairs(self) -> int:
+        """Number of distinct pairs (source, label), U_in."""
+        order = self.by_source
+        source, label = self.source.index_select(0, order), self.label.index_select(0, order)
+        return pairs.count_pairs(source, label, self.num_labels)
+
+    @cached_property
+    def num_target_pairs(self) -> int:
+        """Number of distinct pairs (target, label), U_out."""
+        return pairs.count_pairs(self.target, self.label, self.num_labels)
+
     def map(self, fn: Callable[[Tensor], Tensor]) -> Pattern:
         """The pattern with ``fn`` applied to every tensor, for example to move it.
 
@@ -383,6 +496,46 @@ class Pattern(PatternMatrices):
 
 
 register(Pattern)
+
+
+def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
+    """The dtype of a pattern's indices: int32 if every product of sizes fits, else int64.
+
+    Under torch.export it is int64, because an exported graph takes any sizes; so it is where a
+    compiler does not know a size, as that of edges without their self-loops.
+
+    Raises:
+        ValueError: max(M, N) · K does not fit into int64.
+    """
+    if is_exporting():
+        return torch.int64
+    # Compared one by one: a maximum would make a compiler specialise on which one is the largest.
+    products = (size[0] * num_labels, size[1] * num_labels)
+    if surely(products[0] > INT64_LIMIT) or surely(products[1] > INT64_LIMIT):
+        raise RefusedValue(
+            "a pattern numbers pairs of a node and a label in int64",
+            "max(M, N) * K < 2**63",
+            f"size {size}, K = {num_labels}",
+        )
+    fits = (products[0] < INT32_LIMIT, products[1] < INT32_LIMIT, num_edges < INT32_LIMIT)
+    return torch.int32 if surely(*fits) else torch.int64
+
+
+def check_range(name: str, index: Tensor, count: int) -> None:
+    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers.
+
+    Raises:
+        ValueError: an index is out of range.
+    """
+    if not has_numbers(index) or index.numel() == 0:
+        return
+    lowest, highest = int(index.min()), int(index.max())
+    if lowest < 0 or highest >= count:
+        raise RefusedValue(
+            f"every {name} of a pattern must lie in range",
+            f"[0, {count})",
+            lowest if lowest < 0 else highest,
+        )
 
 
 def _check(pattern: Pattern) -> None:

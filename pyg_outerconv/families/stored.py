@@ -18,8 +18,7 @@ from torch_geometric.data import Data
 from ..basis.base import Basis
 from ..basis.edge_sets import differ_in_edges, edge_sets, outline, with_edge_sets
 from ..basis.edges import EdgeBasis, no_edges
-from ..basis.pattern import Pattern
-from ..basis.unsorted import index_type
+from ..basis.pattern import Pattern, index_type
 from ..errors import RefusedValue
 from ..graph.cells import Cells
 from ..graph.graph import Graph

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch_geometric import EdgeIndex
 
-from ..basis.unsorted import check_range
+from ..basis.pattern import check_range
 from ..kernels.edge_lists import by_rows
 from ..kernels.primitive import is_lean, is_plain
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pyg_outerconv import EdgeBasis, Pattern
-from pyg_outerconv.basis import pattern, unsorted
+from pyg_outerconv.basis import pattern
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures
 
@@ -63,7 +63,7 @@ def test_distinct_pairs_are_counted_at_both_ends():
 
 def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
     assert example().source.dtype == example().by_source.dtype == torch.int32
-    monkeypatch.setattr(unsorted, "INT32_LIMIT", 7)
+    monkeypatch.setattr(pattern, "INT32_LIMIT", 7)
     wide = example()
     assert wide.source.dtype == wide.target_ptr.dtype == torch.int64
     assert torch.equal(wide.index, example().index.long())
@@ -291,7 +291,7 @@ def test_a_pattern_that_does_not_move_keeps_what_was_made_of_it():
 
 
 def test_many_edges_between_few_nodes_need_wide_indices(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.basis.unsorted.INT32_LIMIT", 10)
+    monkeypatch.setattr("pyg_outerconv.basis.pattern.INT32_LIMIT", 10)
     for count, dtype in ((9, torch.int32), (10, torch.int64)):
         pattern = Pattern.build(torch.zeros(2, count).long(), size=(1, 1))
         assert {pattern.source.dtype, pattern.order.dtype, pattern.target_ptr.dtype} == {dtype}

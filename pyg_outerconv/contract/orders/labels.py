@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...basis.edges import multiply
-from ...basis.pattern_matrices import LabelBlock
+from ...basis.pairs import LabelBlock
 from ...graph.sparse_matrix import SparseMatrix
 from ...kernels import REDUCTIONS
 from ...kernels.products import mixed_product

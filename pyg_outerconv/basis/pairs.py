@@ -1,4 +1,4 @@
-"""The sparse matrices of a pattern, each computed at its first use."""
+"""Compact forms of a pattern: (node, label) pairs with edges, and the edges of each label."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ..kernels.csr import CSR
-from ..kernels.edge_lists import counting_sort
-from ..kernels.head_copies import HeadCopies
-from ..kernels.lasting import lasting
-from ..memo import cached_property
+
+if TYPE_CHECKING:
+    from .pattern import Pattern
 
 
 class Pairs(NamedTuple):
@@ -70,7 +69,7 @@ def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
     return int((key.diff() != 0).sum()) + min(1, key.numel())
 
 
-def source_pairs(pattern: PatternMatrices) -> Pairs:
+def source_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (source, label): transform these, then sum over all edges."""
     order = pattern.by_source
     found = _sort_pairs(
@@ -87,7 +86,7 @@ def source_pairs(pattern: PatternMatrices) -> Pairs:
     return Pairs(found.node, found.ptr, csr, None)
 
 
-def target_pairs(pattern: PatternMatrices) -> Pairs:
+def target_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (target, label): sum over all edges, then transform these."""
     found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
     columns = (
@@ -100,7 +99,7 @@ def target_pairs(pattern: PatternMatrices) -> Pairs:
     return Pairs(found.node, found.ptr, csr, found.by_label)
 
 
-def label_blocks(pattern: PatternMatrices) -> list[LabelBlock]:
+def label_blocks(pattern: Pattern) -> list[LabelBlock]:
     """One block for each label that has edges."""
     sources, targets = pattern.source_pairs, pattern.target_pairs
     assert targets.order is not None  # target_pairs sets it
@@ -163,97 +162,3 @@ def _pair_of(csr: CSR) -> Tensor:
     """(E,) the row of each entry, in row order."""
     rows = torch.arange(csr.ptr.numel() - 1, dtype=csr.index.dtype, device=csr.index.device)
     return rows.repeat_interleave(csr.ptr.diff())
-
-
-class PatternMatrices:
-    """The sparse matrices that products with the edges of a pattern use.
-
-    Cached tensors are made by :func:`.lasting`, so that they serve inference and training, and
-    outlive ``torch.func``.
-    """
-
-    if TYPE_CHECKING:
-        size: tuple[int, int]
-        num_labels: int
-        source: Tensor
-        target: Tensor
-        label: Tensor
-        target_ptr: Tensor
-        source_ptr: Tensor
-        label_ptr: Tensor
-        by_source: Tensor
-
-    @cached_property
-    def by_target(self) -> CSR:
-        """The N × (M·K) matrix with a column for each source and label."""
-        with lasting(self.source):
-            column = self.source
-            if self.num_labels != 1:
-                column = column * self.num_labels + self.label
-            return CSR.of(self.target_ptr, column, self.size[0] * self.num_labels)
-
-    @cached_property
-    def by_target_label(self) -> CSR:
-        """The (N·K) × M matrix with a row for each target and label."""
-        if self.num_labels == 1:
-            return self.by_target
-        with lasting(self.source):
-            return CSR.of(self.label_ptr, self.source, self.size[0])
-
-    @cached_property
-    def by_both(self) -> CSR:
-        """The (N·K) × (M·K) matrix with a row per target and label, a column per source and label.
-
-        The rows and columns of different labels are not connected.
-        """
-        if self.num_labels == 1:
-            return self.by_target
-        return CSR.of(self.label_ptr, self.by_target.index, self.size[0] * self.num_labels)
-
-    @cached_property
-    def ends(self) -> CSR:
-        """The N × M matrix of all edges, without regard to labels."""
-        if self.num_labels == 1:
-            return self.by_target
-        return CSR.of(self.target_ptr, self.source, self.size[0])
-
-    @cached_property
-    def by_label(self) -> tuple[Tensor, Tensor]:
-        """(K + 1,) the start of each label, and (E,) the positions of the edges sorted by label."""
-        with lasting(self.source):
-            return counting_sort(self.label, self.num_labels)
-
-    @cached_property
-    def source_pairs(self) -> Pairs:
-        """The distinct pairs (source, label), sorted by label."""
-        with lasting(self.source):
-            return source_pairs(self)
-
-    @cached_property
-    def target_pairs(self) -> Pairs:
-        """The distinct pairs (target, label), sorted by label."""
-        with lasting(self.source):
-            return target_pairs(self)
-
-    @cached_property
-    def label_blocks(self) -> list[LabelBlock]:
-        """The edges of each label as a matrix of their own."""
-        with lasting(self.source):
-            return label_blocks(self)
-
-    @cached_property
-    def head_copies(self) -> dict[int, HeadCopies]:
-        """The N × M matrix of all edges with copies for some heads, by the number of heads."""
-        return {}
-
-    @cached_property
-    def num_source_pairs(self) -> int:
-        """Number of distinct pairs (source, label), U_in."""
-        order = self.by_source
-        source, label = self.source.index_select(0, order), self.label.index_select(0, order)
-        return count_pairs(source, label, self.num_labels)
-
-    @cached_property
-    def num_target_pairs(self) -> int:
-        """Number of distinct pairs (target, label), U_out."""
-        return count_pairs(self.target, self.label, self.num_labels)

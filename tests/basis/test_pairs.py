@@ -7,8 +7,9 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils._pytree import tree_leaves
 
-from pyg_outerconv.basis import Pattern, pattern_matrices, unsorted
-from pyg_outerconv.basis.pattern_matrices import count_pairs
+from pyg_outerconv.basis import Pattern, pattern
+from pyg_outerconv.basis import pairs as compact
+from pyg_outerconv.basis.pairs import count_pairs
 from pyg_outerconv.kernels import CSR, spmm
 from pyg_outerconv.testing import assert_near
 
@@ -154,7 +155,7 @@ def test_entries_of_every_form_are_those_of_the_pattern_once_each(name):
 @pytest.mark.parametrize("limit", [None, 0], ids=["int32", "int64"])
 def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     if limit is not None:
-        monkeypatch.setattr(unsorted, "INT32_LIMIT", limit)
+        monkeypatch.setattr(pattern, "INT32_LIMIT", limit)
     made = PATTERNS[name]()
     assert made.source.dtype == (torch.int32 if limit is None else torch.int64)
     for pairs in (made.source_pairs, made.target_pairs):
@@ -188,7 +189,7 @@ def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
 def test_the_largest_keys_of_int32_do_not_overflow():
     # The last key is 2 ** 31 - 3, and the limit itself is wide already.
     nodes, labels = 2**15, 2**16 - 1
-    assert nodes * labels < unsorted.INT32_LIMIT
+    assert nodes * labels < pattern.INT32_LIMIT
     ends = torch.tensor([[nodes - 1, 1], [nodes - 1, 1]])
     made = Pattern.build(ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels)
     assert made.source.dtype == torch.int32
@@ -205,7 +206,7 @@ def test_pairs_are_counted_without_being_listed(node, label, expected, monkeypat
         raise AssertionError("sorted")
 
     monkeypatch.setattr(torch, "sort", refuse)
-    monkeypatch.setattr(pattern_matrices, "_sort_pairs", refuse)
+    monkeypatch.setattr(compact, "_sort_pairs", refuse)
     assert count_pairs(torch.tensor(node), torch.tensor(label), 2) == expected
 
 
