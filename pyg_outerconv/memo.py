@@ -23,6 +23,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -204,9 +205,14 @@ def state_of(tensor: Tensor) -> Hashable:
         extent = 1 + sum([(n - 1) * step for n, step in zip(tensor.shape, stride, strict=True)])
         count = extent * tensor.element_size()
     address = tensor.data_ptr()
-    few = count <= LINES * LINE
-    data = ctypes.string_at(address, count) if few else np.asarray(_Lines(address, count)).tobytes()
-    return version, address, stride, data
+    if count <= LINES * LINE:
+        return version, address, stride, ctypes.string_at(address, count)
+    # Evenly spaced blocks. A view of the tensor would not do: within torch.func and modes it is a
+    # wrapped tensor.
+    blocks = {"version": 3, "data": (address, True), "typestr": "|u1"}
+    blocks |= {"shape": (LINES, LINE), "strides": (count // LINES, 1)}
+    memory = np.asarray(SimpleNamespace(__array_interface__=blocks))
+    return version, address, stride, memory.tobytes()
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
@@ -216,22 +222,6 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
     if matrix.layout in (torch.sparse_csr, torch.sparse_bsr):
         return matrix.crow_indices(), matrix.col_indices(), matrix.values()
     return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
-
-
-class _Lines:
-    """``LINES`` evenly spaced blocks of ``count`` bytes of memory, as an array that numpy can read.
-
-    A view of the tensor would not do: within ``torch.func`` and modes it is a wrapped tensor.
-    """
-
-    def __init__(self, address: int, count: int) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, True),
-            "typestr": "|u1",
-            "shape": (LINES, LINE),
-            "strides": (count // LINES, 1),
-        }
 
 
 class cached_property(Generic[T]):  # noqa: N801

@@ -272,7 +272,8 @@ class Theta:
         if self.outer is not None:
             h, outer = autocast_pair(h, self.outer)
             return self._times_factor(h.flatten(-2) @ outer.flatten(0, 1))
-        return self._times_factor(h.flatten(-2) if self.heads == "concat" else h.sum(-2))
+        h = h.flatten(-2) if self.heads == "concat" else h.sum(-2)
+        return h if self.factor == 1.0 else h * self.factor
 
 
 class ThetaParts(Theta):

@@ -76,11 +76,11 @@ def repeatable():
     import numpy as np
     import torch
 
-    from pyg_outerconv.contract import choose
+    from pyg_outerconv.contract import plan
     from pyg_outerconv.kernels.dispatch import CHOSEN
     from pyg_outerconv.nn.bases import recent
 
-    choose.PLANS.clear()
+    plan.PLANS.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)

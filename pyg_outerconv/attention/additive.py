@@ -108,9 +108,11 @@ class Additive(Score):
         self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
     ) -> Basis | None:
         """The softmax of the scores as a basis that adds up values without making scores."""
-        nodes = source.size(0)  # type: ignore[union-attr]
-        one = isinstance(over, EdgeBasis) and over.num_bases == 1 and over.dtype is None
-        if not one or over.size != (nodes, nodes) or surely(over.num_edges == 0):
+        if not isinstance(over, EdgeBasis) or over.dtype is not None:
+            return None
+        nodes, pattern = source.size(0), over.pattern  # type: ignore[union-attr]
+        fits = pattern.num_labels == 1 and pattern.size == (nodes, nodes)
+        if not fits or surely(pattern.num_edges == 0):
             return None
         vectors = self.att_source, self.att_target
         return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]

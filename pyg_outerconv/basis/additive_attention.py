@@ -67,7 +67,7 @@ class AdditiveAttentionBasis(Basis):
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
         given = self.x, self.value, self.of_source, self.of_target
         if torch.compiler.is_compiling():
-            return attend_ends(*given, Compiled(pattern.by_both, pattern.target), self.slope)
+            return attend_ends(*given, Compiled(pattern.by_target, pattern.target), self.slope)
         most = min(edge_sums.MOST, MOST_SENT)
         is_few = pattern.num_edges * heads * width <= most and can_list(pattern)
         entries = listed_edges(pattern) if is_few else self._copies()
@@ -75,10 +75,10 @@ class AdditiveAttentionBasis(Basis):
 
     def _copies(self) -> HeadCopies:
         """The matrix of the edges for all heads, cached in the pattern."""
-        pattern, heads = self.over.pattern, self.num_bases
+        pattern, heads = self.over.pattern, self.value.size(0)
         kept = pattern.head_copies
         if heads not in kept:
-            csr, given = pattern.by_both, pattern.given
+            csr, given = pattern.by_target, pattern.given
             if given is None:
                 row = pattern.target
             else:  # cheaper than expanding the row pointers
@@ -89,7 +89,7 @@ class AdditiveAttentionBasis(Basis):
     def shares(self) -> MultiHeadEdges:
         """The attention weights of all edges and heads."""
         pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
-        return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_both, self.slope))
+        return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_target, self.slope))
 
     def edges(self) -> EdgeBasis:
         return self.shares().edges()

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..kernels import CSR, spmm
-from ..kernels.dispatch import recording
-from ..kernels.edge_sums import Listed, is_small
+from ..kernels.edge_sums import Listed, are_few, is_small
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import TensorMap
@@ -179,11 +178,6 @@ def can_list(pattern: Pattern) -> bool:
     return (
         pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= KEEP_UNSORTED
     )
-
-
-def are_few(num_edges: int, x: Tensor) -> bool:
-    """Whether messages of x (nodes, *) along the edges are few, and no kernel is traced."""
-    return is_small(num_edges, x, held=True) and not recording()
 
 
 def listed_edges(pattern: Pattern) -> Listed:

@@ -190,7 +190,7 @@ class Pattern:
         compiles, most = torch.compiler.is_compiling(), INT32_LIMIT // max(1, num_labels)
         is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
         dtype = torch.int32
-        if not (is_small and max(*size, edge_index.size(1)) < most):
+        if compiles or max(*size, edge_index.size(1)) >= most:
             dtype = index_type(size, num_labels, edge_index.size(1))
         # Copies, because the list may be written to before it is sorted.
         kept = torch.int64 if is_small else dtype  # to index with

@@ -8,7 +8,7 @@ from ..registry import import_files
 from . import orders
 from .cost import Cost
 from .order import ORDERS, Order
-from .path import ContractionPath, contract, contraction_path
+from .plan import ContractionPath, contract, contraction_path
 from .problem import Problem
 
 __all__ = [

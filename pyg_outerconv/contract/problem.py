@@ -60,24 +60,6 @@ class Problem:
         self.aggr, self.label_aggr = aggr, label_aggr
         self.bias, self.values = bias, values
 
-    @property
-    def is_one_step(self) -> bool:
-        """Whether nothing is split off a leaf: features are dense, and Θ is no mixture.
-
-        Its number of sources is compared here, because no key of a plan contains it.
-        """
-        x, theta = self.x, self.parameter
-        return (
-            type(x) is Tensor
-            and not self.mode.compiles
-            and theta.coefficient is None
-            and theta.bias is None
-            and x.is_floating_point()
-            and x.dim() > 1
-            and x.size(0) == self.basis.size[0]
-            and not x.is_meta
-        )
-
     def of(self, kind: type[AnyBasis]) -> AnyBasis:
         """The basis, with its type narrowed to ``kind``."""
         assert isinstance(self.basis, kind)

@@ -3,6 +3,7 @@
 To add a family: one file here, or in ``support/``; by its name it is known at once.
 """
 
+from ..basis.edges import edge_basis
 from ..registry import import_files
 from . import support
 from .attention import Attention
@@ -20,7 +21,7 @@ from .linear_attention import LinearAttention
 from .multi_head import GAT, GATv2, MultiHead, Transformer
 from .nodes import Full, Identity, Part
 from .registry import FAMILIES, parse_family
-from .relation import Relation, edge_basis
+from .relation import Relation
 from .sums import Add, Scale, Select, Sub
 from .support.bands import Causal, Complete, SlidingWindow, Strided
 from .support.blocks import Blocks

@@ -18,12 +18,13 @@ from ..attention.score_basis import basis_of, type_of_values, with_terms
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
-from ..basis.multi_head_edges import are_few, can_list, is_listed
+from ..basis.multi_head_edges import is_listed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.graph import Graph
 from ..graph.structure import Content, Structure
+from ..kernels.edge_sums import are_few
 from ..memo import Memo
 from .content_family import (
     ContentFamily,
@@ -202,17 +203,29 @@ class Attention(ContentFamily):
         Raises:
             ValueError: there are no features, or their shapes do not fit.
         """
+        content, over = structure.content, None
+        if content is not None and content.only_sums:
+            over = self._edges_of(structure, content.source)
+            found = self.score.at_once(content.source, content.theta, over)
+            if found is not None:
+                return found
+            structure = structure.with_content(self._with_values(content))
         content, asked = self.content_of(structure)
         support, align = self.support, self.align
         if align is not None:
             ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
             options = ordered, self._reads_positions
             structure = structure_of_queries(structure, support, align, content, asked, *options)
-        if self._makes_few(structure, content.source):
-            edges = self.support.basis_on(structure).edges()
-            return self._of_content(edges, structure, content, asked, can_list(edges.pattern))
-        over = cached_support(self.support, structure, self.held)
-        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
+        over = self._edges_of(structure, content.source) if over is None else over
+        return self._of_content(over, structure, content, asked)
+
+    def _edges_of(self, structure: Structure, x: Features) -> EdgeBasis | ImplicitEdges:
+        """The support; made anew where that is faster: of few edges, which stay unsorted."""
+        if isinstance(structure, Graph) and isinstance(x, Tensor):
+            few = are_few(structure.edge_index.size(1), x)
+            if few and self.support.is_quick and self._takes_any_order:
+                return self.support.basis_on(structure).edges()
+        return cached_support(self.support, structure, self.held)
 
     def basis_over(
         self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content
@@ -233,10 +246,15 @@ class Attention(ContentFamily):
         ends = zip(known, over.size, strict=True)  # a compiler cannot look for a size in a tuple
         if any(count is not None and count != end for count, end in ends):
             raise RefusedValue("a support has the sources and the queries", known, over.size)
+        if content.only_sums:
+            found = self.score.at_once(content.source, content.theta, over)
+            if found is not None:
+                return found
+            content = self._with_values(content)
         if self.align is not None and self._reads_positions and stand_alone(structure):
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
-        return self._of_content(over, structure, content, asked, self._lists(over, content.source))
+        return self._of_content(over, structure, content, asked)
 
     def _of_content(
         self,
@@ -244,22 +262,16 @@ class Attention(ContentFamily):
         structure: Any,
         content: Content,
         asked: Queries,
-        listed: bool,
     ) -> Basis:
+        if isinstance(asked, PerHead):
+            check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
         if over.dtype is not None:
             raise RefusedValue(
                 "a support has edges without values, which come from the scores",
                 "edges without weights, such as those of Hops()",
                 repr(over),
             )
-        if content.only_sums:
-            found = self.at_once(over, content)
-            if found is not None:
-                return found
-            values = self.score.values(content.source, content.theta)
-            content = replace(content, values=values, only_sums=False)
-        if isinstance(asked, PerHead):
-            check_heads("what makes queries of each head", asked.value.size(-2), self.num_bases)
+        listed = self._lists(over, content.source)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
         cancels = self._cancels_factors, self.normalise.is_softmax
         support = EdgeContext(over, structure, *of_theta, exact, content.present, listed, *cancels)
@@ -279,21 +291,16 @@ class Attention(ContentFamily):
 
     def sums_at_once(self, content: Content) -> bool:
         """Whether values, scores and sums of values may be one step."""
-        if self.align is not None or self.terms or not content.is_single:
+        if self.align is not None or self.terms or content.target is not content.source:
             return False
         f = self.normalise
-        plain = f.is_softmax and not f.dropped and f.temperature == 1.0
+        plain = f.is_softmax and f.temperature == 1.0 and not (f.dropout and f.dropped)
         return plain and self.score.sums_at_once(content.source, content.theta)
 
-    def at_once(self, over: EdgeBasis | ImplicitEdges, content: Content) -> Basis | None:
-        """The basis of :meth:`Score.at_once`, for content of which only sums are needed."""
-        return self.score.at_once(content.source, content.theta, over)
-
-    def _makes_few(self, structure: Structure, x: Features) -> bool:
-        """Whether a new support is faster than a cached one: few edges, which stay unsorted."""
-        if not self.support.is_quick or not self._takes_any_order or not isinstance(x, Tensor):
-            return False
-        return isinstance(structure, Graph) and are_few(structure.num_edges, x)
+    def _with_values(self, content: Content) -> Content:
+        """The content with the values of the heads, for shares that are made one by one."""
+        values = self.score.values(content.source, content.theta)
+        return replace(content, values=values, only_sums=False)
 
     def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
         """Whether the edges of a support are few and may stay unsorted."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..basis.edges import edge_basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..errors import RefusedValue
 from ..graph.graph import Graph
@@ -17,7 +18,6 @@ from ..kernels.index_checks import has_numbers
 from ..memo import Memo
 from .family import Family
 from .options import check_least, check_powers
-from .relation import edge_basis
 
 _eigenvalues = Memo()
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.base import Basis
+from ..basis.edges import edge_basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
-from .relation import edge_basis
 
 KINDS = ("ppr", "heat")
 REMAINDERS = ("keep", "drop", "normalise")

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ..basis.edges import EdgeBasis
+from ..basis.edges import EdgeBasis, edge_basis
 from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
-from .relation import edge_basis
 
 
 @dataclass(frozen=True)

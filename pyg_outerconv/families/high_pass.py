@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from ..basis.base import Basis
+from ..basis.edges import edge_basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
-from .relation import edge_basis
 
 
 @row("Filters", "ε I − Â", "2101.00797, equation 1; 2210.07606", option="`HighPass`")

@@ -5,62 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from ..basis.edges import EdgeBasis
-from ..basis.pattern import Pattern
+from ..basis.edges import EdgeBasis, edge_basis
 from ..equations import row
-from ..errors import RefusedType, RefusedValue
-from ..graph.checks import check_edge_vector, numbers
+from ..errors import RefusedValue
 from ..graph.graph import Graph
 from ..graph.norm import check_norm, normalise
 from ..kernels.index_checks import can_read, has_numbers
-from ..signatures import check_type, is_integer
 from .family import Family
 from .options import check_least
-
-
-def edge_basis(edges: Graph, num_labels: int = 1, *, weight: Tensor | None = None) -> EdgeBasis:
-    """The edges of a structure as explicit edges of K matrices.
-
-    >>> import torch
-    >>> from pyg_outerconv.graph import Graph
-    >>> edges = Graph.read(torch.tensor([[0, 1], [1, 2]]))
-    >>> edge_basis(edges, weight=torch.tensor([0.5, 2.0])).to_dense()[0]
-    tensor([[0.0000, 0.5000, 0.0000],
-            [0.0000, 0.0000, 2.0000],
-            [0.0000, 0.0000, 0.0000]])
-
-    Args:
-        edges: E edges. If K > 1, their ``edge_type`` is the label of each.
-        num_labels: K.
-        weight: (E,) the values, in the place of the weights of ``edges``; may carry gradients.
-
-    Raises:
-        TypeError: ``num_labels`` is not an integer, or ``weight`` is not a tensor of numbers.
-        ValueError: ``weight`` does not have one finite number for each edge.
-    """
-    if not isinstance(edges, Graph):
-        check_type("edge_basis", "edges", edges, Graph)
-    if type(num_labels) is not int and not is_integer(num_labels):
-        raise RefusedType(
-            "num_labels is the number of matrices K; values go by weight=",
-            "an integer",
-            num_labels if isinstance(num_labels, Tensor) else repr(num_labels),
-        )
-    if weight is not None:
-        weight = numbers("weight", weight, edges.edge_index, None)
-        check_edge_vector("weight", weight, edges.edge_index, floating=True)
-        edges = edges.but(edge_weight=weight)
-    label = edges.edge_type if num_labels > 1 else None
-    origin = edges.num_edges if edges.origin is None else edges.origin
-    own = edges.origin is not None  # a family made this list, and nobody else holds it
-    pattern = Pattern.of_list(
-        edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin, own=own
-    )
-    weight = edges.edge_weight
-    weight = weight if own or weight is None else weight.clone()
-    return EdgeBasis.of_checked_list(pattern, weight)
 
 
 @row(

@@ -9,7 +9,7 @@ import torch
 from ..basis.base import Basis
 from ..basis.compound import Stacked
 from ..basis.edge_products import REDUCTIONS, compose_edges, identity_edges, merge_parallel
-from ..basis.edges import EdgeBasis
+from ..basis.edges import EdgeBasis, edge_basis
 from ..basis.eye import Eye
 from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
@@ -18,7 +18,6 @@ from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
-from .relation import edge_basis
 
 DIRECTIONS = ("forward", "backward", "both")
 

@@ -1,14 +1,15 @@
-"""Checks of edge lists and their attributes: dtypes, shapes and ranges."""
+"""Checks of edge lists and their attributes: dtypes, shapes, ranges and numbers of nodes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels.index_checks import has_numbers
+from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import LARGEST, is_integer
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -195,3 +196,46 @@ def holds(condition: Tensor) -> bool:
             return True
         inner = torch._C._functorch.get_unwrapped(inner)
     return bool(condition)
+
+
+def infer_size(
+    edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+) -> tuple[int, int]:
+    """(M, N): ``size``, with missing entries inferred from the largest indices.
+
+    Raises:
+        ValueError: an index is negative, or not below M (row 0) or N (row 1).
+    """
+    size = size or (None, None)
+    if size[0] is not None and size[1] is not None:
+        if can_read(edge_index):
+            if edge_index.numel() and size[0] == size[1]:
+                indices = edge_index.numpy()  # without signs, a negative index is a large one
+                if np.maximum.reduce(indices.view(f"u{indices.itemsize}"), None) < size[0]:
+                    return size[0], size[0]
+        elif not has_numbers(edge_index):  # fake tensors: nothing to check
+            return size[0], size[1]
+    if not edge_index.numel():
+        lowest, highest = 0, [-1, -1]
+    elif size == (None, None) and not bipartite:
+        least, most = edge_index.aminmax()
+        lowest, highest = int(least), [int(most)] * 2
+    else:
+        least, most = edge_index.aminmax(dim=1)
+        lowest, highest = int(least.min()), most.tolist()
+    if lowest < 0:
+        raise RefusedValue("edge_index must not be negative", ">= 0", lowest)
+    if size == (None, None) and not bipartite:
+        return max(highest) + 1, max(highest) + 1
+    full = (
+        highest[0] + 1 if size[0] is None else size[0],
+        highest[1] + 1 if size[1] is None else size[1],
+    )
+    for name, end, count in zip(("source", "target"), highest, full, strict=True):
+        if end >= count:
+            raise RefusedValue(
+                f"every {name} in edge_index must be one of the {name} nodes",
+                f"an index below {count}",
+                end,
+            )
+    return full

@@ -1,17 +1,16 @@
-"""Edges of sparse matrices and of PyG's ``Data`` objects, and the numbers of nodes they imply."""
+"""Edges of sparse matrices and of PyG's ``Data`` objects."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from ..errors import RefusedType, RefusedValue
-from ..kernels.index_checks import can_read, check_indices, check_pointers, has_numbers
+from ..kernels.index_checks import check_indices, check_pointers, has_numbers
 from .checks import agreed
 
 
@@ -73,49 +72,6 @@ def check_compressed(matrix: Tensor) -> None:
     if has_numbers(ptr, index):
         check_pointers("pointers of a sparse matrix", ptr, index.numel())
         check_indices("indices of a sparse matrix", index, count)
-
-
-def infer_size(
-    edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
-) -> tuple[int, int]:
-    """(M, N): ``size``, with missing entries inferred from the largest indices.
-
-    Raises:
-        ValueError: an index is negative, or not below M (row 0) or N (row 1).
-    """
-    size = size or (None, None)
-    if size[0] is not None and size[1] is not None:
-        if can_read(edge_index):
-            if edge_index.numel() and size[0] == size[1]:
-                indices = edge_index.numpy()  # without signs, a negative index is a large one
-                if np.maximum.reduce(indices.view(f"u{indices.itemsize}"), None) < size[0]:
-                    return size[0], size[0]
-        elif not has_numbers(edge_index):  # fake tensors: nothing to check
-            return size[0], size[1]
-    if not edge_index.numel():
-        lowest, highest = 0, [-1, -1]
-    elif size == (None, None) and not bipartite:
-        least, most = edge_index.aminmax()
-        lowest, highest = int(least), [int(most)] * 2
-    else:
-        least, most = edge_index.aminmax(dim=1)
-        lowest, highest = int(least.min()), most.tolist()
-    if lowest < 0:
-        raise RefusedValue("edge_index must not be negative", ">= 0", lowest)
-    if size == (None, None) and not bipartite:
-        return max(highest) + 1, max(highest) + 1
-    full = (
-        highest[0] + 1 if size[0] is None else size[0],
-        highest[1] + 1 if size[1] is None else size[1],
-    )
-    for name, end, count in zip(("source", "target"), highest, full, strict=True):
-        if end >= count:
-            raise RefusedValue(
-                f"every {name} in edge_index must be one of the {name} nodes",
-                f"an index below {count}",
-                end,
-            )
-    return full
 
 
 def edges_of(data: Data) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from .checks import (
     check_one_set,
     check_size,
     holds,
+    infer_size,
     numbers,
 )
-from .edge_index import edges_of, from_sparse, infer_size, is_matrix
+from .edge_index import edges_of, from_sparse, is_matrix
 from .structure import Structure, refuse_beside
 
 
@@ -264,7 +265,7 @@ class Graph(Structure):
         """``origin`` as a tensor (E,)."""
         if isinstance(self.origin, Tensor) and self.origin.dim():
             return self.origin
-        order = torch.arange(self.num_edges, device=self.device)
+        order = torch.arange(self.edge_index.size(1), device=self.edge_index.device)
         return order if self.origin is None else torch.where(order < self.origin, order, -1)
 
     def but(self, **changes: Any) -> Graph:

@@ -9,8 +9,7 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import has_numbers
 from ..signatures import typed
 from .cells import Cells
-from .checks import check_batch, check_index, holds
-from .edge_index import infer_size
+from .checks import check_batch, check_index, holds, infer_size
 from .graph import Graph
 from .structure import Structure
 

@@ -11,10 +11,12 @@ from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
 from .csr import CSR
-from .dispatch import forced, recording
+from .dispatch import RECORDERS, forced
 from .edge_sums import Listed
 from .head_copies import HeadCopies
-from .primitive import Primitive, is_differentiated, is_lean, is_plain, wants_gradients
+from .index_checks import PLAIN
+from .mode import mode
+from .primitive import Primitive, is_differentiated, is_plain
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .spmm import spmm
@@ -25,20 +27,18 @@ MOST_SENT = 2**18
 
 def can_attend_ends(*tensors: Tensor) -> bool:
     """Whether :func:`attend_ends` may run: tensors of one dtype on a CPU, plain autograd alone."""
-    dtype = tensors[0].dtype
-    return (
-        dtype in (torch.float32, torch.float64)
-        and all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
-        and forced() is None
-        and not recording()
-        and (_is_compiled() or (is_lean() and is_plain(*tensors)))
-        and not torch.is_autocast_enabled("cpu")
-    )
-
-
-def _is_compiled() -> bool:
-    """Whether a compiler traces a plain call, which is not differentiated forwards."""
-    return torch.compiler.is_compiling() and forward_ad._current_level < 0
+    dtype, here = tensors[0].dtype, mode()
+    if dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+        return False
+    if here.backend is not None or RECORDERS:
+        return False
+    for tensor in tensors:
+        plain = here.compiles or type(tensor) in PLAIN
+        if not (tensor.is_cpu and tensor.dtype == dtype and plain):
+            return False
+    if here.compiles:  # a call that is differentiated forwards goes through primitives
+        return forward_ad._current_level < 0 and forced() is None
+    return here.is_plain
 
 
 def attend_ends(
@@ -74,7 +74,7 @@ def attend_ends(
         product = torch.mm(x, _packed(value, of_source, of_target))
         product = product.view(x.size(0), value.size(0), -1)
         return _OfProduct.apply(product, *entries, slope)[0]  # type: ignore[no-any-return]
-    if wants_gradients() and any(tensor.requires_grad for tensor in tensors):
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _forward(*tensors, entries, slope, False)[0]
 
@@ -210,7 +210,7 @@ def _backward_sorted(
     of_score.addcmul_(weight, mean.index_select(1, entries.row), value=-1.0)
     of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
     found = grad.new_empty(nodes, heads, width + 2)
-    found[..., :-2] = entries.times_transposed(weight, of_sums).transpose(0, 1)
+    found[..., :-2] = entries.times(weight, of_sums, transposed=True).transpose(0, 1)
     found[..., -2] = entries.sums_transposed(of_score).t()
     found[..., -1] = entries.sums(of_score).t()
     return found.view(nodes, -1)

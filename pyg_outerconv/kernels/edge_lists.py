@@ -289,7 +289,7 @@ def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
     edges = edge_index.numpy()
     source, target = edges
     loops, is_loop = np.arange(count, dtype=edges.dtype), source == target
-    if np.count_nonzero(is_loop):
+    if is_loop.any():
         loops[source[is_loop]] = -1
         loops = loops[loops >= 0]
     out = np.empty((2, source.size + loops.size), edges.dtype)

@@ -56,6 +56,12 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
     return num_edges * (x.numel() // max(1, x.size(0))) <= most(x, mode(), held)
 
 
+def are_few(num_edges: int, x: Tensor) -> bool:
+    """Whether messages of x (nodes, *) along so many edges may be held, and no call is recorded."""
+    numbers = num_edges * (x.numel() // max(1, x.size(0)))
+    return numbers <= HELD and not RECORDERS and numbers <= most(x, mode(), held=True)
+
+
 def edge_sums(
     source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
 ) -> Tensor:
@@ -141,7 +147,7 @@ def _product(
     data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
     entries = target.numpy(), source.numpy(), data
     _coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
-    if value is not None and np.count_nonzero(data) < count:
+    if value is not None and not np.logical_and.reduce(data):
         _add_zeros(*entries, dense, out)
     return torch.from_numpy(out)
 

@@ -28,27 +28,33 @@ class HeadCopies:
         csr: the places of the E entries.
         row: (E,) the row of each entry, in row order.
         heads: H.
+
+    Attributes:
+        col: (E,) the column of each entry, in row order.
+        shape: (R, C).
+        num_entries: E.
     """
 
     def __init__(self, csr: CSR, row: Tensor, heads: int) -> None:
-        self.csr, self.row, self.heads = csr, row, heads
-        self.shape, self.num_entries = csr.shape, csr.num_entries
+        self.csr, self.row, self.col, self.heads = csr, row, csr.index, heads
+        self.shape, self.num_entries = csr.shape, row.numel()
         self._is_one = self.num_entries * heads <= MOST
         self._copies: dict[bool, _View] = {}
 
-    @property
-    def col(self) -> Tensor:
-        """The column of each entry, (E,) in row order."""
-        return self.csr.index
-
-    def times(self, value: Tensor, x: Tensor) -> Tensor:
-        """S_h x_h, (H, R, V), for values (H, E) and x (H, C, V)."""
-        return self._multiply(value, x, transposed=False)
-
-    def times_transposed(self, value: Tensor, x: Tensor) -> Tensor:
-        """S_hᵀ x_h, (H, C, V), for values (H, E) and x (H, R, V)."""
-        _, _, order = self._sorted_by_column()
-        return self._multiply(value.index_select(1, order), x, transposed=True)
+    def times(self, value: Tensor, x: Tensor, transposed: bool = False) -> Tensor:
+        """S_h x_h, (H, R, V), or S_hᵀ x_h, for values (H, E), in row order, and x (H, C, V)."""
+        if transposed:
+            _, _, order = self._sorted_by_column()
+            value = value.index_select(1, order)
+        ptr, index, cols = self._view(transposed)
+        if self._is_one:
+            matrix = torch_csr(ptr, index, value.view(-1), self.heads * cols)
+            width = x.size(2)
+            return times(matrix, x.view(-1, width)).view(self.heads, -1, width)
+        out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
+        for head in range(self.heads):
+            out[head] = times(torch_csr(ptr, index, value[head], cols), x[head])
+        return out
 
     def sampled(self, a: Tensor, b: Tensor) -> Tensor:
         """⟨a_h[row of e], b_h[column of e]⟩, (H, E), for a (H, R, V) and b (H, C, V)."""
@@ -88,33 +94,27 @@ class HeadCopies:
             score -= highest.index_select(1, self.row)
         return score.exp_()
 
-    def _multiply(self, value: Tensor, x: Tensor, transposed: bool) -> Tensor:
-        ptr, index, cols = self._view(transposed)
-        if self._is_one:
-            matrix = torch_csr(ptr, index, value.view(-1), self.heads * cols)
-            width = x.size(2)
-            return times(matrix, x.view(-1, width)).view(self.heads, -1, width)
-        out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
-        for head in range(self.heads):
-            out[head] = times(torch_csr(ptr, index, value[head], cols), x[head])
-        return out
-
     def _view(self, transposed: bool) -> _View:
         """Pointers, indices and number of columns of a head's matrix, or of that of all heads."""
         view = self._copies.get(transposed)
-        if view is None:
-            view = self._copies[transposed] = self._make_view(transposed)
-        return view
-
-    def _make_view(self, transposed: bool) -> _View:
-        view = self.csr.ptr, self.csr.index, self.shape[1]
+        if view is not None:
+            return view
+        ptr, index, cols = self.csr.ptr, self.csr.index, self.shape[1]
         if transposed:
             ptr, index, _ = self._sorted_by_column()
-            view = ptr, index, self.shape[0]
-        if not self._is_one:
-            return view
-        with lasting(self.row):
-            return _block_diagonal(*view, self.heads)
+            cols = self.shape[0]
+        if self._is_one:  # the block-diagonal matrix of a copy for each head
+            with lasting(self.row):
+                starts, columns = ptr.numpy(), index.numpy()
+                head = np.arange(self.heads, dtype=starts.dtype)[:, None]
+                pointers = np.empty(self.heads * (starts.size - 1) + 1, starts.dtype)
+                of_head = pointers[:-1].reshape(self.heads, -1)
+                np.add(starts[:-1], head * starts.dtype.type(columns.size), out=of_head)
+                pointers[-1] = self.heads * columns.size
+                indices = np.add(columns, head * columns.dtype.type(cols)).reshape(-1)
+                ptr, index = torch.from_numpy(pointers), torch.from_numpy(indices)
+        self._copies[transposed] = ptr, index, cols
+        return ptr, index, cols
 
     def _sorted_by_column(self) -> Columns:
         """The entries by column, which the rows that are at hand make faster to sort."""
@@ -122,15 +122,3 @@ class HeadCopies:
             with lasting(self.row):
                 vars(self.csr)["columns"] = by_rows(self.col, self.row, self.shape[1])
         return self.csr.columns
-
-
-def _block_diagonal(ptr: Tensor, index: Tensor, cols: int, heads: int) -> _View:
-    """Pointers and indices of the block-diagonal matrix of ``heads`` copies of a matrix."""
-    starts, columns = ptr.numpy(), index.numpy()
-    head = np.arange(heads, dtype=starts.dtype)[:, None]
-    pointers = np.empty(heads * (starts.size - 1) + 1, starts.dtype)
-    of_head = pointers[:-1].reshape(heads, -1)
-    np.add(starts[:-1], head * starts.dtype.type(columns.size), out=of_head)
-    pointers[-1] = heads * columns.size
-    indices = np.add(columns, head * columns.dtype.type(cols)).reshape(-1)
-    return torch.from_numpy(pointers), torch.from_numpy(indices), cols

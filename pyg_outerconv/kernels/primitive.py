@@ -269,14 +269,6 @@ def is_lean() -> bool:
     )
 
 
-def wants_gradients() -> bool:
-    """Whether gradients may be required of what runs.
-
-    Not under ``torch.jit.trace``, which can save operators but no autograd functions in Python.
-    """
-    return torch.is_grad_enabled() and not torch.jit.is_tracing()
-
-
 def is_differentiated() -> bool:
     """Whether a backward pass may be differentiated itself, in backward or forward mode."""
     return torch.is_grad_enabled() or forward_ad._current_level >= 0

@@ -11,34 +11,20 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..attention import Normaliser, Score
+from ..attention import EdgeFeatures, Normaliser, Score, make_normaliser, make_score
 from ..basis import Basis
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..contract.heads import sum_few
 from ..equations import row
-from ..errors import RefusedValue
-from ..families import Attention, Family
-from ..graph import Features
+from ..errors import RefusedType, RefusedValue, unknown
+from ..families import Attention, Family, Hops, parse_family
+from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias
-from .attention_options import (
-    check_values,
-    form_of,
-    normaliser_of,
-    score_of,
-    support_of,
-    value_channels_of,
-)
-from .attention_support import (
-    basis_on_support,
-    check_beside,
-    on_cached_support,
-    only_sums,
-    require_edges,
-)
+from .bases import basis_on_support, check_beside_basis, on_cached_support
 from .call import (
     Call,
     check_devices,
@@ -51,7 +37,7 @@ from .checks import check_channels, check_ends
 from .fold_output import FoldOutput
 from .outer_conv import OuterConv
 from .shares import showing_shares, values_of_edges
-from .theta import view_of
+from .theta import ThetaModule, view_of
 
 
 @row("Support", "m is there: key padding", "", option="`source_mask=` at a call")
@@ -234,7 +220,7 @@ class AttentionConv(FoldOutput, OuterConv):
         if source_mask is not None:
             source_mask = checked_mask(source_mask, call)
             call = without_absent(call, source_mask)
-        sums = source_mask is None and not return_attention_weights and only_sums(self)
+        sums = source_mask is None and not return_attention_weights and self._needs_sums_alone
         content = self._content(call, source_mask, alignment, sums)
         waiting = self._waiting(call) if content.theta is None else []
         basis = self._basis(call, content)
@@ -264,14 +250,18 @@ class AttentionConv(FoldOutput, OuterConv):
         edge_index = call.edge_index
         is_basis = type(edge_index) is not Tensor and isinstance(edge_index, Basis)
         if is_basis:
-            check_beside(call, content)
+            check_beside_basis(call, content)
         if is_basis and edge_index.dtype is None:
             check_devices(self, call)
             basis = basis_on_support(self.family, call, content)
             return basis.mean(basis.dtype) if self.folds_mean else basis
-        require_edges(self._family, edge_index)
-        make = partial(super()._basis, call, content)
-        return on_cached_support(self, call, content, make)
+        reads = self._family.reads
+        if edge_index is None and not issubclass(NodeSet, reads):
+            wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
+            raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
+        if self.cached and content.only_sums:
+            return on_cached_support(self, call, content, partial(super()._basis, call, content))
+        return super()._basis(call, content)
 
     def __repr__(self) -> str:
         family = self.family
@@ -324,12 +314,105 @@ class AttentionConv(FoldOutput, OuterConv):
                 return found if found.dim() == 2 else found.movedim(0, -2)
         return super()._contract(basis, x, theta, bias, values, here)
 
+    @property
+    def _needs_sums_alone(self) -> bool:
+        """Whether only the sums of values are needed, by any order and without observers."""
+        free = self.order is None and self.max_memory is None and self.edge_dim is None
+        sums = self.reduce == self.label_reduce == "sum" and not self.folds_mean
+        return free and sums and self._way() == "contraction"
+
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""
-        theta = super().theta_value(like)
+        theta = self.theta.parameter(like)
         if isinstance(theta, Tensor) and theta.size(1) == 1:
             theta = Theta(theta, heads="sum")
         if self.value_bias is None:
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked
         return theta.but(bias=view_of(self.value_bias))
+
+
+# Options -------------------------------------------------------------------------------------
+
+
+def support_of(given: Family | str | None) -> Family:
+    """The support, parsed if it is text; the edges of ``edge_index`` if None."""
+    if given is None:
+        return Hops()
+    return parse_family(given) if isinstance(given, str) else given
+
+
+def score_of(
+    given: Score | str,
+    heads: int,
+    channels: int,
+    in_channels: int | tuple[int, int],
+    value_channels: int,
+    edge_dim: int | None,
+) -> Score:
+    """The score, made if it is text; its heads and edge features must be those of the layer."""
+    edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, value_channels)}
+    score = make_score(given, heads, channels, in_channels, value_channels, **edge)
+    if score.heads != heads:
+        raise RefusedValue("a score has the heads of its layer", heads, score.heads)
+    shared = getattr(score, "edge", None)
+    fits = isinstance(shared, EdgeFeatures) and shared.channels == value_channels
+    if edge_dim is not None and not fits:
+        expected = f"a score with edge=EdgeFeatures of {value_channels} channels"
+        rule = "edge features of values are those of keys"
+        raise RefusedValue(rule, expected, shared or score)
+    return score
+
+
+def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
+    """The normaliser, made with this dropout if it is text; a module must have the same dropout."""
+    options: dict[str, Any] = {"dropout": dropout} if isinstance(given, str) else {}
+    normalise = make_normaliser(given, **options)
+    if dropout and normalise.dropout != dropout:
+        raise RefusedValue("a normaliser has a dropout of its own", 0, dropout)
+    return normalise
+
+
+COMBINATIONS = ("sum", "concat", "mean")
+WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ that make values first
+
+
+def form_of(
+    combine: str, value_channels: int | None, theta: str | None, out_channels: int, heads: int
+) -> str:
+    """The form of Θ for the options of :class:`~.attention_conv.AttentionConv` of these names."""
+    if combine not in COMBINATIONS:
+        raise RefusedValue(unknown("combine", combine, COMBINATIONS))
+    if theta is not None:
+        if value_channels is not None or combine == "concat":
+            got = f"combine={combine!r}, value_channels={value_channels}"
+            raise RefusedValue(
+                "heads with a theta of their own are added up", "'sum' or 'mean'", got
+            )
+        return theta
+    if value_channels is not None:
+        if combine != "sum":
+            raise RefusedValue("an output projection adds up heads", "combine='sum'", repr(combine))
+        return f"value-output(channels={value_channels})"
+    if combine != "concat":
+        return "full"
+    if out_channels % heads:
+        rule = "heads side by side share out_channels evenly"
+        expected = f"out_channels a multiple of {heads}, or combine='sum'"
+        raise RefusedValue(rule, expected, out_channels)
+    return "columns"
+
+
+def value_channels_of(theta: ThetaModule) -> int:
+    """V, the number of channels of the values of one head."""
+    if theta.name == "value-output":
+        return theta.option
+    return theta.out_channels // (theta.num_labels if theta.name == "columns" else 1)
+
+
+def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -> None:
+    """Raise ValueError for a value bias or edge features if the form of Θ has no values."""
+    for wanted, what in ((value_bias, "a value bias is"), (edge_features, "edge features are")):
+        if wanted and theta.name not in WITH_VALUES:
+            rule = f"{what} added to values"
+            raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from ..basis import Basis
+from ..basis import Basis, EdgeBasis
+from ..basis.additive_attention import AdditiveAttentionBasis
+from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
-from ..graph.checks import check_size
+from ..graph.checks import check_size, holds
 from ..graph.edge_index import is_matrix
-from ..graph.graph import Graph
+from ..graph.graph import Graph, completed
+from ..graph.node_set import NodeSet
 from ..graph.structure import Content, Structure, require_kind
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
@@ -24,6 +28,8 @@ from ..memo import Memo
 from .call import Call
 
 if TYPE_CHECKING:
+    from ..families import Attention
+    from .attention_conv import AttentionConv
     from .outer_conv import OuterConv
 
 bases = Memo()
@@ -266,3 +272,93 @@ def _check_root(call: Call, basis: Basis, bipartite: bool = False) -> None:
             "a pair (x_source, x_target) where targets are other nodes than sources",
             f"one x, M = {sources}, N = {targets}",
         )
+
+
+# Attention: a support in the place of edge_index, or cached edges --------------------------------
+
+
+def check_beside_basis(call: Call, content: Content) -> None:
+    """Check the arguments beside a basis.
+
+    Raises:
+        ValueError: the size differs from that of the basis, weights or types of edges are passed,
+            or a mask or an alignment is passed beside a basis with values.
+    """
+    own, size = call.edge_index.size, call.size
+    ends = zip(size or (), own, strict=False)
+    if any(count is not None and count != end for count, end in ends):
+        raise RefusedValue("a basis has a size of its own", own, size)
+    beside = {name: call.beside.get(name) for name in ("edge_weight", "edge_type")}
+    if call.edge_index.dtype is not None:
+        beside |= {"source_mask": content.present, "alignment": content.alignment}
+    for name, part in beside.items():
+        if part is not None:
+            raise RefusedValue(
+                f"a basis that is given was made before {name}", "none beside it", name
+            )
+
+
+def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
+    """The attention matrices on the edges of a support.
+
+    Args:
+        family: the attention family.
+        call: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
+            made from, and positions and graphs of the nodes, which do not change its edges.
+        content: the features of the nodes.
+
+    Raises:
+        ValueError: the support does not fit the heads or the nodes.
+    """
+    support = call.edge_index
+    edge_attr, pos, batch = (call.beside.get(name) for name in ("edge_attr", "pos", "batch"))
+    over = support if isinstance(support, ImplicitEdges) else support.edges()
+    for name, part in (("edge_attr", edge_attr), ("pos", pos)):
+        if part is not None and not family.makes_use_of(name):
+            raise RefusedValue(f"the score does not read {name}", "none", name)
+    ends = (pos, pos) if isinstance(pos, Tensor) else pos
+    is_pair = not content.is_single
+    structure: Structure
+    if isinstance(over, ImplicitEdges):
+        known = NodeSet.read(None, size=over.size, device=over.device, batch=batch)
+        structure = replace(known, pos=ends, bipartite=is_pair)
+    else:
+        _check_origin(over, edge_attr)
+        index = over.pattern.index
+        edges = Graph(index, over.size, edge_attr=edge_attr, pos=ends, bipartite=is_pair)
+        structure = completed(edges, None, batch, None)
+    return family.basis_over(over, structure, content)
+
+
+def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
+    """Raise ValueError if ``edge_attr`` has fewer rows than the support was made from."""
+    origin = over.pattern.origin
+    if edge_attr is None or origin is None or not edge_attr.dim() or torch.compiler.is_compiling():
+        return
+    if not holds((origin < edge_attr.size(0)).all()):
+        raise RefusedValue(
+            "edge_attr has a row for each edge that the support was made of",
+            f"{int(origin.max()) + 1} or more",
+            edge_attr.size(0),
+        )
+
+
+def on_cached_support(
+    conv: AttentionConv, call: Call, content: Content, make: Callable[[], Basis]
+) -> Basis:
+    """The basis of ``make()`` for sums of values alone, on the cached edges of the support."""
+    edge_index, nodes = call.edge_index, None if content.source is None else content.source.size(0)
+    is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
+    if not is_list or call.size or call.beside:
+        return make()
+
+    def support() -> EdgeBasis | None:
+        basis = make()
+        return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
+
+    key = "support", conv._family.support, conv.flow, conv.root is None, nodes
+    over = bases.get(key, support, edge_index)
+    found = (
+        None if over is None else conv._family.score.at_once(content.source, content.theta, over)
+    )
+    return make() if found is None else found

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath
-from ..contract.path import contracted
+from ..contract.plan import contracted
 from ..errors import RefusedValue
 from ..families import Grid
 from ..memo import Memo

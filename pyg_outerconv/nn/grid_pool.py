@@ -12,8 +12,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contraction_path
-from ..contract.choose import check_memory, check_order
-from ..contract.path import contracted
+from ..contract.plan import check_memory, check_order, contracted
 from ..errors import RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape

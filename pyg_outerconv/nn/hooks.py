@@ -83,29 +83,6 @@ class MessageHooks(MessagePassing):
             mask = mask.sigmoid()
         return torch.cat([mask, mask.new_ones(1)])[edge_origin]
 
-    def _way(self) -> Way:
-        """The way on which all see what they ask for: explainers, hooks, ``fuse``, overrides."""
-        if (
-            self._explain
-            or self._message_forward_pre_hooks
-            or self._message_forward_hooks
-            or self._aggregate_forward_pre_hooks
-            or self._aggregate_forward_hooks
-            or self._propagate_forward_pre_hooks
-            or self._propagate_forward_hooks
-            or not self.fuse
-            or self.sends_own_messages
-        ):
-            return "messages"
-        if (
-            self._message_and_aggregate_forward_pre_hooks
-            or self._message_and_aggregate_forward_hooks
-            or self.has_own_fused_step
-            or "message_and_aggregate" in vars(self)
-        ):
-            return "fused step"
-        return "contraction"
-
     def _call_fused_step(self, basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Call ``message_and_aggregate`` with its hooks, as PyG's ``propagate`` does."""
         arguments: dict[str, Any] = {"x": x, "theta": theta}

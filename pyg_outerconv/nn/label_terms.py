@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..contract.path import contracted
+from ..contract.plan import contracted
 from ..errors import RefusedIndex, RefusedValue
 from ..graph import Features
 from ..signatures import typed

@@ -12,8 +12,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis
 from ..contract import ContractionPath, contraction_path
-from ..contract.choose import check_memory, check_order
-from ..contract.path import contracted
+from ..contract.plan import check_memory, check_order, contracted
 from ..errors import RefusedValue
 from ..families import Family, parse_family
 from ..families.options import functions_of, nested
@@ -33,7 +32,7 @@ from .checks import (
     message_aggregation,
 )
 from .dense import DenseForms
-from .hooks import MessageHooks
+from .hooks import MessageHooks, Way
 from .messages import FirstOfEqual, convolve_by_messages
 from .root import add_root
 from .theta import ThetaModule, make_theta
@@ -274,6 +273,29 @@ class OuterConv(DenseForms, MessageHooks):
             raise RefusedValue(rule, "aggr='sum'", f"{self.aggr!r}, {self.label_aggr!r}")
         call = without_absent(call, source_mask)
         return call, replace(self._content(call), present=source_mask.movedim(-1, 0))
+
+    def _way(self) -> Way:
+        """The way on which all see what they ask for: explainers, hooks, ``fuse``, overrides."""
+        if (
+            self._explain
+            or self._message_forward_pre_hooks
+            or self._message_forward_hooks
+            or self._aggregate_forward_pre_hooks
+            or self._aggregate_forward_hooks
+            or self._propagate_forward_pre_hooks
+            or self._propagate_forward_hooks
+            or not self.fuse
+            or self.sends_own_messages
+        ):
+            return "messages"
+        if (
+            self._message_and_aggregate_forward_pre_hooks
+            or self._message_and_aggregate_forward_hooks
+            or self.has_own_fused_step
+            or "message_and_aggregate" in vars(self)
+        ):
+            return "fused step"
+        return "contraction"
 
     def _convolve(
         self, call: Call, basis: Basis, theta: ThetaValue, values: Optional[Tensor] = None

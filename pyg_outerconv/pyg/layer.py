@@ -256,9 +256,9 @@ class DropIn(MessagePassing):
 
     def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
         """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
-        if not self.least or is_exporting():
+        if not self.least or not surely(edge_index.size(-1) * self._width(features) < self.least):
             return False
-        return surely(edge_index.size(-1) * self._width(features) < self.least)
+        return not is_exporting()
 
     def _width(self, features: Tensor) -> int:
         """The number of channels of PyG's messages."""

@@ -10,7 +10,7 @@ from torch_geometric.nn import aggr
 from torch_geometric.typing import OptTensor
 
 from ..basis import EdgeBasis
-from ..families.relation import edge_basis
+from ..basis.edges import edge_basis
 from ..graph import Graph
 from ..graph.edge_index import from_sparse
 

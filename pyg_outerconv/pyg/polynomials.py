@@ -12,8 +12,8 @@ from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor
 
 from ..basis import CHEBYSHEV, EdgeBasis, Polynomial
+from ..basis.edges import edge_basis
 from ..families import Chebyshev, Diffusion, Walk
-from ..families.relation import edge_basis
 from ..nn import OuterConv
 from .gcn import kept_edges, listed, normalised_edges
 from .layer import DropIn, Recipe, as_linear, is_finite

@@ -21,9 +21,9 @@ from matrices import backends_on
 
 from pyg_outerconv import record
 from pyg_outerconv.basis import MONOMIAL, Polynomial
-from pyg_outerconv.contract import ORDERS, Order, Problem, choose, contract, contraction_path
-from pyg_outerconv.contract.choose import candidates, choose_order
+from pyg_outerconv.contract import ORDERS, Order, Problem, contract, contraction_path, plan
 from pyg_outerconv.contract.order import orders_of
+from pyg_outerconv.contract.plan import candidates, choose_order
 from pyg_outerconv.families import Chebyshev, Grid, Identity, Relation, Stack, Walk
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.memo import clear_caches
@@ -146,7 +146,7 @@ def test_a_small_or_large_graph_of_edges_or_of_a_polynomial_is_chosen_for_withou
 ):
     for order in ORDERS.values():
         monkeypatch.setattr(order, "cost", None)
-    choose.PLANS.clear()
+    plan.PLANS.clear()
     for nodes, edges, labels in ((5, 9, 3), (2000, 30_000, 40), (2000, 30_000, 1)):
         for rows, columns, matrices in ((4, 2, None), (2, 4, None), (3, 3, 1)):
             basis = random_edges(nodes, edges, labels)
@@ -319,7 +319,7 @@ class Counted:
 
     def __enter__(self):
         clear_caches()
-        self._patch = patch.object(choose, "_best", wraps=choose._best)
+        self._patch = patch.object(plan, "_best", wraps=plan._best)
         self._mock = self._patch.__enter__()
         return self
 
@@ -413,7 +413,7 @@ def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():
         for edges in (189, 191, 192, 195)
     }
     assert set(names.values()) == {"transform_first", "transform_first_compact"}
-    choose.PLANS.clear()
+    plan.PLANS.clear()
     for edges in (195, 192, 191, 189):
         found = choose_order(Problem(random_edges(64, edges, 3), x, theta)).name
         assert found == names[edges], "whichever graph came first"
@@ -421,9 +421,9 @@ def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():
 
 def test_choices_are_bounded_and_keep_no_graph_alive():
     basis, theta = random_edges(5, 9, 1), parameter(1, 1, 3, 2, dtype=torch.float32)
-    for copies in range(choose.MOST_PLANS + 9):
+    for copies in range(plan.MOST_PLANS + 9):
         choose_order(Problem(basis, torch.zeros(5, copies, 3), theta))
-    assert len(choose.PLANS) == choose.MOST_PLANS
+    assert len(plan.PLANS) == plan.MOST_PLANS
     rule = Grid((3,), padding=1).basis((4,))
     choose_order(problem(rule, 3, 2))
     gone = weakref.ref(rule)

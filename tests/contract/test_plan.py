@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from pyg_outerconv import OuterConv, clear_caches, use_backend
-from pyg_outerconv.contract.choose import MOST_PLANS, PLANS, plan_key
+from pyg_outerconv.contract.plan import MOST_PLANS, PLANS, plan_key
 from pyg_outerconv.contract.problem import Problem
 
 X, EDGES = torch.randn(34, 16), torch.randint(34, (2, 156))

@@ -5,7 +5,7 @@ import torch
 from contractions import KINDS, OF_PRODUCTS, features, normal, parameter
 
 from pyg_outerconv.basis import Pattern, Transposed
-from pyg_outerconv.contract import choose, contract, contraction_path
+from pyg_outerconv.contract import contract, contraction_path, plan
 from pyg_outerconv.families import GCN, Chebyshev, Compose, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, assert_near, awkward_structures, legal_orders
 from pyg_outerconv.theta import Theta
@@ -197,15 +197,15 @@ def test_products_are_refused_by_name_where_inputs_are_compared():
 
 def plans():
     """The plans that are kept."""
-    return [entry.result for entry in choose.PLANS._shelves[id(None)].entries.values()]
+    return [entry.result for entry in plan.PLANS._shelves[id(None)].entries.values()]
 
 
 def test_a_choice_is_kept_for_products_of_a_class():
     x, theta = normal(5, 4), parameter(2, 1, 4, 2)
-    choose.PLANS.clear()
+    plan.PLANS.clear()
     for _ in range(3):
         contract(Compose(GCN(), Stack(GCN(), Identity())).basis(MULTI), x, theta)
-    names = [plan.order.name for plan in plans()]
+    names = [one.order.name for one in plans()]
     assert sum(name in ("chain_transform", "chain_propagate") for name in names) == 1
 
 

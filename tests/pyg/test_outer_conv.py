@@ -173,7 +173,7 @@ class OwnGAT(GATConv):
     [
         (OwnGAT(P, Q), TypeError, "OwnGAT: is a subclass of GATConv"),
         (torch.nn.Linear(P, Q), TypeError, "got Linear"),
-        (gat_conv(P, Q), TypeError, "got GraphAttention"),
+        (gat_conv(P, Q), TypeError, "got AttentionConv"),
         (GATConv(P, Q, aggr="max"), ValueError, "aggr=max is not a sum"),
         (TransformerConv(P, Q, aggr=["add", "max"]), ValueError, "aggr=.*add.*max"),
     ],

@@ -13,9 +13,9 @@ from ...basis.products import Composed, Repeated
 from ...errors import RefusedValue
 from ...graph.sparse_matrix import Features
 from ...theta import ThetaValue, as_theta
-from ..choose import choose_order
 from ..cost import Cost, moving, transform
 from ..order import Order, needs_features, orders_of
+from ..plan import choose_order
 from ..problem import Problem
 
 

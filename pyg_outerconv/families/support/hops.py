@@ -12,7 +12,7 @@ from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
 from ...graph.graph import Graph
-from ...kernels.index_checks import has_numbers
+from ...kernels.index_checks import can_read
 from ..options import check_least
 from .support import Support
 
@@ -85,7 +85,7 @@ class Hops(Support):
         if add is None:
             return index, origin
         stays = index[0] != index[1]
-        if torch.jit.is_tracing() or not has_numbers(index) or not bool(stays.all()):
+        if not can_read(index) or not bool(stays.all()):
             index, origin = index[:, stays], structure.origins()[stays]
         if not add:
             return index, origin

@@ -77,7 +77,8 @@ def cached_support(family: Family, structure: Structure, held: Memo) -> Edges:
         return narrowed(cached_support(family, structure.whole, held), structure.place)
 
     def make() -> Edges:
-        return family.basis_on(structure).whole()  # type: ignore[return-value]
+        basis = family.basis_on(structure)
+        return basis if isinstance(basis, EdgeBasis) else basis.whole()  # type: ignore[return-value]
 
     known = None if torch.compiler.is_compiling() else _cache_key(family, structure)
     if known is None:
@@ -124,8 +125,7 @@ def _cache_key(
     if found is None:
         return None
     own, key = found
-    attr, pos = [
-        getattr(structure, name, None) if family.makes_use_of(name) else None
-        for name in ("edge_attr", "pos")
-    ]
+    attr, pos = getattr(structure, "edge_attr", None), getattr(structure, "pos", None)
+    attr = None if attr is None or not family.makes_use_of("edge_attr") else attr
+    pos = None if pos is None or not family.makes_use_of("pos") else pos
     return (*own, attr, *(pos if pos is not None else (None, None))), key

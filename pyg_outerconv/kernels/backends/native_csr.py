@@ -42,24 +42,18 @@ def times(matrix: Tensor, x: Tensor) -> Tensor:
     if x.dtype in (torch.float32, torch.float64) and torch.backends.mkl.is_available():
         # Write into a new tensor: matrix @ x fills one with zeros first, and then copies it.
         out = x.new_empty((matrix.size(0), x.size(1)))
-        if not _slabs_pay(x):
+        # Rows of x are read at random. If x is larger than a cache, and a slab of the columns of
+        # one cache line is not, slab by slab is nearly twice as fast (100k rows, 1.2M entries, 64
+        # channels, float32: 11 ms instead of 20).
+        slab = x.size(0) * _LINE
+        if not slab <= _CACHE < slab * (x.size(1) * x.itemsize // _LINE) // 2:
             return torch.addmm(out, matrix, x, beta=0.0, out=out)
         width = _LINE // x.itemsize
         for first in range(0, x.size(1), width):
-            slab = out[:, first : first + width]
-            torch.addmm(slab, matrix, x[:, first : first + width].contiguous(), beta=0.0, out=slab)
+            part = out[:, first : first + width]
+            torch.addmm(part, matrix, x[:, first : first + width].contiguous(), beta=0.0, out=part)
         return out
     return torch.sparse.mm(matrix, x, "sum")
-
-
-def _slabs_pay(x: Tensor) -> bool:
-    """Whether to multiply only the columns of one cache line at a time.
-
-    Rows of x are read at random. If x is larger than a cache, and a slab of columns is not, this is
-    nearly twice as fast (100k rows, 1.2M entries, 64 channels, float32: 11 ms instead of 20).
-    """
-    slab = x.size(0) * _LINE
-    return slab <= _CACHE < slab * (x.size(1) * x.itemsize // _LINE) // 2
 
 
 def can_sample(dtype: torch.dtype, entries: int, rows: int, cols: int) -> bool:

@@ -276,15 +276,14 @@ def _layer(
     """A layer of graph attention whose Θ is drawn as one linear map to all heads."""
     filled = fill if add_self_loops else None
     neighbours = Hops(add_self_loops=True if add_self_loops and filled is None else None)
-    layer = GraphAttention(
-        in_channels,
-        out_channels * (score.heads if concat else 1),
-        score.heads,
-        filled,
-        score=score,
-        combine="concat" if concat else "mean",
-        **{"support": neighbours, **options},
-    )
+    width = out_channels * (score.heads if concat else 1)
+    options = {"score": score, "combine": "concat" if concat else "mean", **options}
+    options = {"support": neighbours, **options}
+    layer: AttentionConv
+    if filled is None and not options.get("value_bias"):
+        layer = AttentionConv(in_channels, width, score.heads, **options)
+    else:
+        layer = GraphAttention(in_channels, width, score.heads, filled, **options)
     layer.theta.initial = as_glorot
     layer.theta.reset_parameters()
     return layer

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....basis import Basis, EdgeBasis
 from ....contract import Problem, contract
-from ....contract.choose import Candidate, candidates, choose_order
+from ....contract.plan import Candidate, candidates, choose_order
 from ....families import GCN, Chebyshev, Family, Relation, Walk
 from ....graph import Features, SparseFeatures
 from ....nn import OuterConv
