@@ -6,6 +6,7 @@ import torch
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import BACKENDS, CSR
 from pyg_outerconv.testing import primitive_calls
+from pyg_outerconv.testing.backend_laws import has_call
 
 SHAPES = {
     "square": (7, 7, 20),
@@ -21,11 +22,11 @@ SHAPES = {
 
 
 def backends_on(device):
-    """Names of the backends that serve a device without being asked for, as test parameters."""
+    """Names of backends with attention that serve a device without being asked, as parameters."""
     return [
         pytest.param(name, marks=pytest.mark.skipif(bool(why), reason="; ".join(why)))
         for name, backend in BACKENDS.items()
-        if device in backend.devices and backend.priority > 0
+        if device in backend.devices and backend.priority > 0 and "attend" in backend.primitives
         for why in [backend.missing()]
     ]
 
@@ -42,13 +43,15 @@ PLACES = [
 
 
 HERE = [*backends_on("cpu"), "reference"]
+"""The backends with attention that serve a CPU here."""
+EVERY = [*HERE, "small"]
 """All backends that serve a CPU here."""
 
 
 def calls_of(backend, csr, channels=3, heads=None):
     """The calls of every primitive that a backend has: (name, function, shapes)."""
     for name, (function, shapes) in primitive_calls(csr, channels, heads).items():
-        if name.split()[0] in BACKENDS[backend].primitives:
+        if has_call(backend, name):
             yield name, function, shapes
 
 

@@ -93,7 +93,8 @@ class Backend(Named, registry=BACKENDS):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         for name in cls.primitives if "name" in vars(cls) else ():
-            for method in (name, *_INCLUDED.get(name, ())):
+            compares = name != "spmm" or not cls.reductions.isdisjoint(("max", "min"))
+            for method in (name, *(_INCLUDED.get(name, ()) if compares else ())):
                 if getattr(cls, method) is getattr(Backend, method):
                     raise TypeError(f"the backend {cls.name!r} does not define {method}")
         super().__init_subclass__(**kwargs)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 
 from .backend import BACKENDS, Request
+from .backends.small import Small, coo_product, listed_dots, listed_product
 from .dispatch import RECORDERS, log_call
-from .edge_lists import scipy_tools
 from .index_checks import PLAIN
 from .mode import Mode, mode
 from .primitive import is_plain
@@ -27,11 +25,6 @@ With t threads, which the product of sorted edges would use, the limit is divide
 HELD = 2**15
 """The largest number of edges times channels, if the messages of all edges are held."""
 
-TILE = 2**18
-"""Numbers of messages that the gradient of values holds at a time; they fit into a cache."""
-
-_EXACT = (torch.float32, torch.float64)  # in 16-bit dtypes sums would be rounded at every step
-
 
 def most(x: Tensor, here: Mode, held: bool = False) -> int:
     """The largest number of edges times channels for :func:`edge_sums`; -1 where it may not run.
@@ -43,10 +36,10 @@ def most(x: Tensor, here: Mode, held: bool = False) -> int:
         here: what surrounds the call.
         held: whether the messages of all edges are held.
     """
-    may_run = here.is_plain and here.backend is None
-    if not (may_run and x.is_cpu and x.dtype in _EXACT and type(x) in PLAIN):
+    may_run = here.is_plain and here.backend in (None, Small.name)
+    if not (may_run and x.is_cpu and x.dtype in Small.dtypes and type(x) in PLAIN):
         return -1
-    if held or _coo_product() is None:
+    if held or coo_product() is None:
         return min(HELD, MOST)
     return MOST // here.threads
 
@@ -84,13 +77,13 @@ def edge_sums(
     if RECORDERS:
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
-        log_call(BACKENDS["native"], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
-    if _coo_product() is None:
+        log_call(BACKENDS[Small.name], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+    if coo_product() is None:
         return add_up(source, target, value, x, num_rows)
     needs_grad = x.requires_grad or (value is not None and value.requires_grad)
     if needs_grad and torch.is_grad_enabled():
         return _EdgeSums.apply(x, value, source, target, num_rows)  # type: ignore[no-any-return]
-    return _product(source, target, value, x, num_rows)
+    return listed_product(source, target, value, x, num_rows)
 
 
 def add_up(
@@ -112,7 +105,7 @@ class _EdgeSums(Function):
     ) -> Tensor:
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value, source, target)
         ctx.num_sources = x.size(0)
-        return _product(source, target, value, x, num_rows)
+        return listed_product(source, target, value, x, num_rows)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -123,47 +116,8 @@ class _EdgeSums(Function):
             sums = edge_sums if few else add_up
             of_x = sums(target, source, value, grad, ctx.num_sources)
         if ctx.needs_input_grad[1]:
-            of_value = _dots(x, grad, source, target)
+            of_value = listed_dots(x, grad, source, target)
         return of_x, of_value, None, None, None
-
-
-def _dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:
-    """⟨x[at_x[e]], y[at_y[e]]⟩ for each edge, (E,), in tiles that fit into a cache."""
-    count, step = at_x.numel(), max(1, TILE // max(1, x.size(1)))
-    parts = [
-        (x.index_select(0, at_x[i : i + step]) * y.index_select(0, at_y[i : i + step])).sum(-1)
-        for i in range(0, max(1, count), step)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _product(
-    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
-) -> Tensor:
-    """:func:`edge_sums` without derivatives."""
-    dense = x.contiguous().numpy(force=True)
-    count, channels = source.numel(), dense.shape[1]
-    out = np.zeros((num_rows, channels), dense.dtype)
-    data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
-    entries = target.numpy(), source.numpy(), data
-    _coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
-    if value is not None and not np.logical_and.reduce(data):
-        _add_zeros(*entries, dense, out)
-    return torch.from_numpy(out)
-
-
-def _add_zeros(target: Any, source: Any, data: Any, dense: Any, out: Any) -> None:
-    """Add 0 times NaN or infinity, which is NaN: scipy's product leaves entries of 0 out."""
-    wild = ~np.isfinite(dense).all(1)
-    lost = np.flatnonzero((data == 0) & wild[source])
-    with np.errstate(invalid="ignore"):
-        np.add.at(out, target[lost], 0.0 * dense[source[lost]])
-
-
-@cache
-def _coo_product() -> Any:
-    """scipy's product of a matrix in coordinate format with a dense one; None if it is missing."""
-    return getattr(scipy_tools(), "coo_matmat_dense", None)
 
 
 SAFE = 20.0

@@ -200,7 +200,7 @@ def _primitives(device: str) -> list[Call]:
     calls = []
     for place, (rows, cols, entries, channels, heads, index) in SIZES.items():
         basis = _pattern(rows, cols, entries, device)
-        matrix = basis.by_target
+        matrix = basis.ends
         csr = CSR(matrix.ptr.to(index), matrix.index.to(index), cols)
         some = primitive_calls(csr, channels, heads)
         some["spmm_theta"] = _fused(basis, channels)

@@ -107,7 +107,8 @@ def test_refusals_are_listed_for_every_backend():
         spmm(csr_of("square"), None, x)
     lines = str(refused.value).splitlines()
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
-        backend.name for backend in sorted(BACKENDS.values(), key=lambda one: -one.priority)
+        backend.name
+        for backend in sorted(BACKENDS.values(), key=lambda one: (-one.priority, one.name))
     ]
     assert all("not in torch.complex64" in line for line in lines[1:])
     request = Request("sort", "tpu", torch.int8, torch.int32, (1, 1), 1, 1)

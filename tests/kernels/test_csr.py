@@ -89,8 +89,9 @@ def test_every_field_that_is_not_of_the_matrix_is_refused(seed):
 
 
 def equal(one, other):
-    tensors = [(csr.ptr, csr.index, *csr.columns) for csr in (one, other)]
-    return all(map(torch.equal, *tensors)) and one.shape == other.shape
+    parts = [(csr.ptr, csr.index, csr.order, *csr.columns) for csr in (one, other)]
+    same = [a is b is None or torch.equal(a, b) for a, b in zip(*parts, strict=True)]
+    return all(same) and one.shape == other.shape
 
 
 def test_what_was_checked_stays():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from matrices import HERE, calls_of, csr_of, random_inputs
+from matrices import EVERY, HERE, calls_of, csr_of, random_inputs
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv.kernels import BACKENDS, attend, grouped_matmul, record, sddmm, spmm, use_backend
@@ -190,7 +190,7 @@ def test_a_layer_under_autocast_mixes_with_linear_maps(backend):
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_activation_checkpointing_changes_nothing(backend, use_reentrant):
     csr = csr_of("tall")
     with use_backend(backend):

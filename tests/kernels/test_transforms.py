@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from matrices import HERE, calls_of, csr_of, random_inputs
+from matrices import EVERY, HERE, calls_of, csr_of, random_inputs
 from torch.autograd import forward_ad
 
 from pyg_outerconv.kernels import BACKENDS, use_backend
@@ -22,7 +22,7 @@ def batched(shape, dim, size=4):
 
 @pytest.mark.slow(cases=3)
 @HEADS
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backend, heads):
     csr = csr_of("tall")
     for _name, function, shapes in calls_of(backend, csr, 3, heads):
@@ -48,7 +48,7 @@ def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backe
 
 @pytest.mark.slow(cases=3)
 @HEADS
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_gradients_of_each_item_of_a_batch(backend, heads):
     csr = csr_of("wide")
     for _, function, shapes in calls_of(backend, csr, 3, heads):
@@ -66,7 +66,7 @@ def test_gradients_of_each_item_of_a_batch(backend, heads):
 
 @pytest.mark.slow(cases=3)
 @HEADS
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_jacobians_by_any_road_are_equal(backend, heads):
     csr = csr_of("repeated entries")
     for _, function, shapes in calls_of(backend, csr, 2, heads):
@@ -84,7 +84,7 @@ def test_jacobians_by_any_road_are_equal(backend, heads):
                 assert_near(actual, expected, at_least=1.0)
 
 
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_vmap_within_vmap(backend):
     csr = csr_of("tall")
     for _, function, shapes in calls_of(backend, csr, 3, 2):
@@ -104,7 +104,7 @@ def by_dual_numbers(function, inputs, tangents):
 
 
 @HEADS
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("name", ["tall", "no entries", "no rows"])
 def test_forward_mode_is_the_adjoint_of_reverse_mode(backend, heads, name):
     csr = csr_of(name)

@@ -5,7 +5,7 @@ import math
 import oracle
 import pytest
 import torch
-from matrices import HERE, PLACES, calls_of, csr_of, random_inputs
+from matrices import EVERY, HERE, PLACES, calls_of, csr_of, random_inputs
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import (
@@ -49,7 +49,7 @@ PLAIN = {*REDUCTIONS, "dot", "add", "biased", "tanh"}
 
 
 @pytest.mark.parametrize("shape", ["square", "tall", "wide", "no entries", "repeated entries"])
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_primitives_with_heads_are_what_they_are_entry_by_entry(backend, shape):
     csr = csr_of(shape)
     for name, function, shapes in calls_of(backend, csr, 3, 2):
@@ -120,7 +120,7 @@ def test_grouped_products_equal_a_loop(backend):
 
 
 @pytest.mark.parametrize("channels", [0, 1, 2, 17])
-@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("backend", EVERY)
 def test_odd_widths_and_no_channels_at_all(backend, channels):
     csr = csr_of("tall")
     for heads in (None, 2):
