@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.csr import CSR
+from ..kernels.edge_lists import counting_sort
 
 if TYPE_CHECKING:
     from .pattern import Pattern
@@ -137,11 +138,9 @@ def _sort_pairs(node: Tensor, label: Tensor, num_labels: int) -> _SortedPairs:
     key, inverse, count = torch.unique_consecutive(
         node * num_labels + label, return_inverse=True, return_counts=True
     )
-    labels = key % max(num_labels, 1)
-    order = torch.sort(labels, stable=True).indices
-    ptr = _pointers(torch.bincount(labels, minlength=num_labels).to(node.dtype))
+    ptr, order = counting_sort(key % max(num_labels, 1), num_labels)
     pair = _inverse(order).to(node.dtype).index_select(0, inverse)
-    by_label = torch.sort(label, stable=True).indices.to(node.dtype)
+    _, by_label = counting_sort(label, num_labels)
     nodes = (key // max(num_labels, 1)).index_select(0, order)
     return _SortedPairs(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
 
