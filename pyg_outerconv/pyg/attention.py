@@ -176,7 +176,10 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
     least = 2**19
 
     def lacks(self) -> list[str]:
-        return lacking(self)
+        found = lacking(self)
+        if (self.bias is None) is not (self.lin_l.bias is None):
+            found.append("a bias of values or of outputs alone")
+        return found
 
     def recipe(self) -> Recipe:
         biased, shape = self.lin_l.bias is not None, (self.heads, self.out_channels)

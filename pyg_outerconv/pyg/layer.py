@@ -217,7 +217,7 @@ class DropIn(MessagePassing):
         reasons, tied = list(self._of_options()), self._tied()
         yield from reasons
         if tied.conv is None and not reasons:
-            yield "a linear map has a bias that PyG's has not"
+            yield "a linear map has a bias that PyG's has not, or has none"
         if tied.watch.is_seen():
             yield "hooks look at messages or at modules that the contraction skips"
 
@@ -401,7 +401,7 @@ def _make_tied(layer: DropIn) -> Tied:
     watch = Watch(layer, [*layer.skipped(), *maps])
     read = "\n".join([*(source.text for source in sources.values()), *layer.outside()])
     for path, part in zip(paths, maps, strict=True):
-        if part.bias is not None and f"{path}.bias" not in read:
+        if (part.bias is not None) is not (f"{path}.bias" in read):
             return Tied(None, watch)
     tie(conv, layer, sources)
     return Tied(conv, watch)

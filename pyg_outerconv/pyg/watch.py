@@ -40,16 +40,18 @@ class Watch:
         self._hooks = [getattr(part, name) for part in parts for name in OF_CALLS]
         self._hooks += [vars(layer)[name] for name in HOOKS]
         self._parts = parts
-        self._without_bias = [
-            part._parameters for part in parts if part._parameters.get("bias", 0) is None
+        self._biases = [
+            (part._parameters, part._parameters["bias"] is None)
+            for part in parts
+            if "bias" in part._parameters
         ]
 
     def is_changed(self) -> bool:
-        """Whether a module was put in, replaced or removed since, or a bias put in."""
+        """Whether a module, or a bias of one, was put in, replaced or removed since."""
         for place, parts in self._places:
             if list(place.values()) != parts:
                 return True
-        return any(own["bias"] is not None for own in self._without_bias)
+        return any((own.get("bias") is None) is not without for own, without in self._biases)
 
     def is_seen(self) -> bool:
         """Whether a hook, or a ``forward`` of its own, sees a call that the contraction skips."""

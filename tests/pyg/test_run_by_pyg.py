@@ -173,6 +173,20 @@ def test_another_linear_map_is_called(replaced, called):
     assert_close(found[1], found[0], 1e-6, "values")
 
 
+@pytest.mark.parametrize("called", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_a_bias_that_is_taken_out_is_not_added(name, called):
+    biases = [path for path, _ in pair(name)[0].named_parameters() if path.endswith("bias")]
+    for path in biases:
+        its, mine = map(copy.deepcopy, pair(name))
+        if called:
+            mine(*arguments(name))
+        part, _, bias = path.rpartition(".")
+        for layer in (its, mine):
+            setattr(layer.get_submodule(part), bias, None)
+        compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
+
+
 def test_a_subclass_made_after_a_layer_is_contracted():
     ours.GCNConv(6, 4)
     mine = type("Mine", (type("Mixin", (), {}), ours.GCNConv), {})(6, 4)
