@@ -12,6 +12,7 @@ from ..memo import Memo
 from ..nn import OuterConv
 from ..signatures import typed
 from .layer import OURS, DropIn, Recipe, as_pygs, register
+from .watch import is_eager, is_recorded
 
 _flipped = Memo()
 _NAMES = ("conv_in", "conv_out")
@@ -81,6 +82,8 @@ class DirGNNConv(theirs.DirGNNConv):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Y (N, Q) for features (N, P) and edges (2, E)."""
+        if not is_eager() and is_recorded():
+            return super().forward(x, edge_index)  # type: ignore[no-any-return]
         # The same tensor at each call, by which layers know their edges again.
         against = _flipped.get(None, lambda: edge_index.flip([0]), edge_index)
         along = self.conv_in(x, edge_index)

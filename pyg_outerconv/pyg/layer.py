@@ -185,9 +185,9 @@ class DropIn(MessagePassing):
             return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or not is_eager() or tied.watch.is_changed():
-            tied = self._tied()
-            if self._is_recorded():
+            if self._is_recorded():  # before the contraction, whose making would be recorded
                 return None
+            tied = self._tied()
         if tied.conv is None or tied.watch.is_seen():
             return None
         for _ in self._of_inputs(x, edge_index, edge_weight, **beside):
