@@ -227,6 +227,16 @@ def test_scores_beyond_float16_are_kept_within_attention(backend):
     assert not query.grad.any()
 
 
+@pytest.mark.parametrize("heads", [None, 1, 2], ids=lambda heads: f"{heads} heads")
+@pytest.mark.parametrize("backend", HERE)
+def test_results_may_be_changed_in_place(backend, heads):
+    with use_backend(backend):
+        for _, function, shapes in calls_of(backend, csr_of("square"), 3, heads):
+            out = function(*random_inputs(shapes))
+            expected = 2 * out.detach()
+            assert torch.equal(out.mul_(2), expected)
+
+
 @pytest.mark.parametrize(("backend", "device"), PLACES)
 def test_two_runs_give_the_same_bits(backend, device):
     if not BACKENDS[backend].deterministic:

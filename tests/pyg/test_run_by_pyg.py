@@ -473,6 +473,40 @@ def test_a_batch_of_features_can_be_viewed(name):
     assert out.view(-1).numel() == out.numel()
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_results_for_strided_features_can_be_viewed(name):
+    given = [
+        one.detach().mT.contiguous().mT if tensors(one) and one.dim() == 2 else one
+        for one in arguments(name)
+    ]
+    its, mine = pair(name)
+    assert tensors(mine(*given))[0].is_contiguous() == tensors(its(*given))[0].is_contiguous()
+
+
+def changed_in_place(layer, given):
+    """Gradients of inputs after a result was changed in place."""
+    torch.manual_seed(13)
+    out = tensors(layer(*given))[0]
+    out[0] = 0
+    out.mul_(2)
+    inputs = [one for one in tensors(given) if one.requires_grad]
+    return torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_may_be_changed_in_place_as_pygs_may(name):
+    for options in CASES[name].one_by_one():
+        its, mine = pair(name, **options)
+        try:
+            expected = changed_in_place(its, arguments(name))
+        except REFUSALS:
+            continue
+        for found, one in zip(changed_in_place(mine, arguments(name)), expected, strict=True):
+            assert (found is None) is (one is None)
+            if one is not None:
+                assert_close(found, one, 1e-4, str(options))
+
+
 @pytest.mark.parametrize(
     ("layer", "call", "reason"),
     [

@@ -209,7 +209,8 @@ class ForwardMixed(MixedRecurrence):
     def run(self, problem: Problem) -> Tensor:
         total: Tensor | None = None  # (N, B, *batch, P)
         coefficient = _coefficient(problem)
-        for k, h in enumerate(_polynomial(problem).terms(problem.features, _step(problem))):
+        x = problem.features.contiguous()  # of whose strides the sum is, too
+        for k, h in enumerate(_polynomial(problem).terms(x, _step(problem))):
             weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
             h = h.unsqueeze(1)
             total = h * weight if total is None else torch.addcmul(total, h, weight)

@@ -99,6 +99,11 @@ def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
     return x[:, head].to(dtype).contiguous()
 
 
+def _with_heads(product: Tensor, heads: int) -> Tensor:
+    """A new product (R, H·channels) as (R, H, channels), no view: autograd lets none be changed."""
+    return product.resize_(product.size(0), heads, product.size(1) // heads)
+
+
 def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
     """The number to subtract in each row so that exp does not overflow; None if none is needed."""
     if score.numel() == 0:
@@ -183,10 +188,10 @@ class Native(Backend):
         heads = x.size(1) if value is None else value.size(1)
         if value is None:
             matrix = torch_csr(ptr, index, x.new_ones(index.numel()), x.size(0))
-            return times(matrix, x.flatten(1)).unflatten(1, x.shape[1:])
+            return _with_heads(times(matrix, x.flatten(1)), x.size(1))
         if heads == 1:
             matrix = torch_csr(ptr, index, value.view(-1), x.size(0))
-            return times(matrix, x.squeeze(1)).unsqueeze(1)
+            return _with_heads(times(matrix, x.squeeze(1)), 1)
         out = x.new_empty((ptr.numel() - 1, heads, x.size(2)))
         for head in range(heads):
             matrix = torch_csr(ptr, index, value[:, head].contiguous(), x.size(0))
@@ -208,7 +213,7 @@ class Native(Backend):
     def sddmm(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
         heads = max(a.size(1), b.size(1))
         if heads == 1:
-            return sampled(ptr, index, a.squeeze(1), b.squeeze(1)).unsqueeze(1)
+            return sampled(ptr, index, a.squeeze(1), b.squeeze(1)).unsqueeze_(1)
         out = a.new_empty((index.numel(), heads))
         for head in range(heads):
             left = a[:, head if a.size(1) > 1 else 0].contiguous()

@@ -66,7 +66,8 @@ def sampled(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """<a[row of e], b[index[e]]> for each entry, (E,), for a (R, channels) and b (C, channels)."""
     if can_sample(a.dtype, index.numel(), a.size(0), b.size(0)):
         matrix = torch_csr(ptr, index, a.new_zeros(index.numel()), b.size(0))
-        return torch.sparse.sampled_addmm(matrix, a, b.t(), beta=0.0).values()
+        # Not a view of the matrix, which autograd would not let callers change in place.
+        return torch.sparse.sampled_addmm(matrix, a, b.t(), beta=0.0).values().data
     wide, rows, out = accumulator(a.dtype), rows_of(ptr), a.new_empty(index.numel())
     for tile in tiles(ptr, index.numel(), a.size(1)):
         left = a.index_select(0, rows[tile.entries]).to(wide)
