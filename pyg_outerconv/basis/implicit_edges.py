@@ -57,7 +57,8 @@ class ImplicitEdges(Basis):
 
     @cached_property
     def _edges(self) -> EdgeBasis:
-        with lasting(torch.empty(0)):
+        tensors = (part for part in vars(self).values() if isinstance(part, Tensor))
+        with lasting(next(tensors, None)):
             return self.make_edges()
 
     @property

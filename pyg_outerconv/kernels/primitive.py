@@ -115,7 +115,9 @@ class Primitive:
         """
         if not torch.compiler.is_compiling():
             if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
-                return cls.whole.apply(*arguments)
+                # Indices that were made within an inner level are no tensors of an outer one.
+                rest = [_unwrapped(x) for x in arguments[cls.operands :]]
+                return cls.whole.apply(*arguments[: cls.operands], *rest)
             if torch.is_grad_enabled() and not torch._C._is_tracing():
                 for operand in arguments[: cls.operands]:
                     if operand is not None and operand.requires_grad:
@@ -286,12 +288,12 @@ def _function(name: str, **members: Any) -> Any:
     return kind(name, (Function,), own)
 
 
-def _unwrapped(x: Tensor) -> Tensor:
-    """The tensor without the wrappers of differentiation, which torch leaves on indices.
+def _unwrapped(x: Any) -> Any:
+    """A tensor without the wrappers of differentiation, which torch leaves on indices.
 
     torch unwraps the arguments of a function that it differentiates, but not those in a view.
     """
-    while is_gradtrackingtensor(x):
+    while isinstance(x, Tensor) and is_gradtrackingtensor(x):
         x = get_unwrapped(x)
     return x
 

@@ -5,12 +5,25 @@ import torch
 from cases import ALL_PAIRS, over, structure_for
 from scores import TRIED
 from torch.autograd import forward_ad
-from torch.func import functional_call, grad, hessian, jacrev, jvp
+from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.nn import Module
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, clear_caches
 from pyg_outerconv.attention import NORMALISERS, make_score
-from pyg_outerconv.families import GCN, Causal, Complete, Relation, SlidingWindow, Stack, Walk
+from pyg_outerconv.contract import ORDERS
+from pyg_outerconv.families import (
+    GCN,
+    Blocks,
+    Causal,
+    Complete,
+    GlobalTokens,
+    RandomLinks,
+    Relation,
+    SlidingWindow,
+    Stack,
+    Union,
+    Walk,
+)
 from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool, SparseFeatures
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
@@ -171,12 +184,51 @@ def test_every_normaliser(normalise):
     assert_is_adjoint(run, parameters, drawn(5, 4))
 
 
-@pytest.mark.parametrize("support", [None, Complete(), Causal()], ids=str)
-def test_hessians_of_attention_are_those_of_reverse_mode(support):
-    run, parameters = pure(attention(support=support), EDGES if support is None else None)
+SUPPORTS = [
+    None,
+    Complete(),
+    Causal(),
+    SlidingWindow(1),
+    Blocks(2),
+    RandomLinks(2),
+    Union(SlidingWindow(1), GlobalTokens(1)),
+]
+
+
+@pytest.mark.parametrize("order", [None, *(name for name in ORDERS if "attend" in name)])
+@pytest.mark.parametrize("support", SUPPORTS, ids=str)
+def test_hessians_of_attention_are_those_of_reverse_mode(support, order):
+    clear_caches()
+    fixed = EDGES.clone() if support is None else None  # which nothing has sorted
+    run, parameters = pure(attention(support=support, order=order), fixed)
     x = drawn(5, 4)
 
     def loss(x):
         return run(parameters, x).sin().sum()
 
-    assert_near(hessian(loss)(x), jacrev(jacrev(loss))(x), at_least=0.1)
+    found = hessian(loss)(x)
+    assert_near(found, jacrev(jacrev(loss))(x), at_least=0.1)
+    assert_near(vmap(grad(loss))(x[None])[0], grad(loss)(x), at_least=0.1)
+    assert_near(found, torch.autograd.functional.hessian(loss, x), at_least=0.1)
+
+
+@pytest.mark.parametrize("mode", ["grad", "jvp", "vmap"])
+@pytest.mark.parametrize("support", [one for one in SUPPORTS if one is not None], ids=str)
+def test_what_a_transform_made_serves_training(support, mode):
+    clear_caches()
+    run, parameters = pure(attention(support=support), None)
+    x = drawn(5, 4)
+
+    def loss(x):
+        return run(parameters, x).sin().sum()
+
+    transformed = {
+        "grad": lambda: grad(loss)(x),
+        "jvp": lambda: jvp(loss, (x,), (x,)),
+        "vmap": lambda: vmap(grad(loss))(x[None]),
+    }
+    transformed[mode]()
+    later = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(loss(later), later)
+    clear_caches()
+    assert_near(found, torch.autograd.grad(loss(later), later)[0])

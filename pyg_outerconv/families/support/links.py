@@ -113,11 +113,12 @@ class RandomLinks(Support):
         all numbers but the last r − 1 − i; if it was drawn before, the last of these is taken.
         """
         rows = int(place.max()) + 1 if place.numel() else 0
-        with lasting(torch.empty(0)):
+        with lasting():
             generator = torch.Generator().manual_seed(self.seed)
             shares = torch.rand(
                 rows, self.count, generator=generator, dtype=torch.float64, device="cpu"
-            )[place]
+            )
+        shares = shares[place]
         drawn = torch.full(shares.shape, -1)
         first = (there - self.count).clamp(min=0)
         for i in range(self.count):

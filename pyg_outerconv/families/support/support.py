@@ -112,7 +112,7 @@ def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) 
 def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
     found = _of_numbers.get(key)
     if found is None:
-        with lasting(torch.empty(0)):
+        with lasting():
             found = _of_numbers[key] = make()
     return found
 
