@@ -99,11 +99,6 @@ def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
     return x[:, head].to(dtype).contiguous()
 
 
-def _with_heads(product: Tensor, heads: int) -> Tensor:
-    """A new product (R, H·channels) as (R, H, channels), no view: autograd lets none be changed."""
-    return product.resize_(product.size(0), heads, product.size(1) // heads)
-
-
 def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
     """The number to subtract in each row so that exp does not overflow; None if none is needed."""
     if score.numel() == 0:
@@ -188,10 +183,11 @@ class Native(Backend):
         heads = x.size(1) if value is None else value.size(1)
         if value is None:
             matrix = torch_csr(ptr, index, x.new_ones(index.numel()), x.size(0))
-            return _with_heads(times(matrix, x.flatten(1)), x.size(1))
+            out = times(matrix, x.flatten(1))
+            return out.resize_(out.size(0), *x.shape[1:])  # a view could not be changed in place
         if heads == 1:
             matrix = torch_csr(ptr, index, value.view(-1), x.size(0))
-            return _with_heads(times(matrix, x.squeeze(1)), 1)
+            return times(matrix, x.squeeze(1)).unsqueeze_(1)
         out = x.new_empty((ptr.numel() - 1, heads, x.size(2)))
         for head in range(heads):
             matrix = torch_csr(ptr, index, value[:, head].contiguous(), x.size(0))
