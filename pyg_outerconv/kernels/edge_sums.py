@@ -51,8 +51,11 @@ def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
 
 def are_few(num_edges: int, x: Tensor) -> bool:
     """Whether messages of x (nodes, *) along so many edges may be held, and no call is recorded."""
+    here = mode()
+    if not here.is_plain or RECORDERS:  # asked first, for a compiler would guard on the sizes
+        return False
     numbers = num_edges * (x.numel() // max(1, x.size(0)))
-    return numbers <= HELD and not RECORDERS and numbers <= most(x, mode(), held=True)
+    return numbers <= HELD and numbers <= most(x, here, held=True)
 
 
 def edge_sums(
