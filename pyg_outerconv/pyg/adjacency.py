@@ -82,10 +82,17 @@ class SAGEConv(DropIn, theirs.SAGEConv):
     least = 300_000
 
     def lacks(self) -> list[str]:
-        return check_reductions(self)
+        found = check_reductions(self)
+        if self._projects() and self.flow != "source_to_target":
+            found.append("a projection of features, which PyG does not send with this flow")
+        return found
+
+    def _projects(self) -> bool:
+        """Whether features of sources have a linear map before the convolution."""
+        return self.project and hasattr(self, "lin")
 
     def outside(self) -> list[str]:
-        before = ["X = relu(lin(X)) of the sources before it"] if self.project else []
+        before = ["X = relu(lin(X)) of the sources before it"] if self._projects() else []
         several = [] if is_one(self) else ["lin_l of the reductions together", "lin_r(X)"]
         after = ["rows divided by their norms after it"] if self.normalize else []
         return before + several + after
@@ -115,7 +122,7 @@ class SAGEConv(DropIn, theirs.SAGEConv):
         conv = self._runs(x, edge_index)
         if conv is None:
             return super().forward(x, edge_index, size)
-        if self.project:
+        if self.project and self._projects():
             source, target = x if isinstance(x, tuple | list) else (x, x)
             x = (self.lin(source).relu(), target)
         if is_one(self):

@@ -267,7 +267,7 @@ class TransformerConv(DropIn, theirs.TransformerConv):
             self.out_channels,
             self.heads,
             self.concat,
-            self.beta,
+            self.lin_beta is not None,
             self.dropout,
             None if self.lin_edge is None else self.lin_edge.in_channels,
             biased,

@@ -43,6 +43,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         width = self.out_channels if self.bias is None else self.bias.numel()
         if not self.use_attention and width != self.out_channels:
             found.append("a bias for several heads without attention")
+        if self.flow != "source_to_target":
+            found.append(f"flow={self.flow}")
         return found
 
     def outside(self) -> list[str]:

@@ -181,11 +181,11 @@ class TAGConv(DropIn, theirs.TAGConv):
         conv = OuterConv(
             self.lins[0].in_channels,
             self.out_channels,
-            Walk(self.K, "sym" if self.normalize else None, as_pyg=True),
+            Walk(len(self.lins) - 1, "sym" if self.normalize else None, as_pyg=True),
             bias=self.bias is not None,
             flow=self.flow,
         )
-        return conv, of_lins(self, range(self.K + 1))
+        return conv, of_lins(self, range(len(self.lins)))
 
     def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
         conv = self._runs(x, edge_index, edge_weight)

@@ -105,7 +105,10 @@ class FastRGCNConv(RGCNConv, DropIn, theirs.FastRGCNConv):  # type: ignore[misc]
     least = 30_000
 
     def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
+        found = check_reduction(self, "sum", "mean")
+        if not found and (reduction(self) == "mean") is not (self.aggr == "mean"):
+            found.append(f"aggr={self.aggr}, which PyG reads in the place of the aggr_module")
+        return found
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         source = x[0] if isinstance(x, tuple | list) else x

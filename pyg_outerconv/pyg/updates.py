@@ -81,6 +81,6 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
         if x.size(1) < self.out_channels:
             zeros = x.new_zeros(x.size(0), self.out_channels - x.size(1))
             x = torch.cat([x, zeros], dim=1)
-        for weight in self.weight:
+        for weight in self.weight.unbind()[: self.num_layers]:
             x = self.rnn(reduced(self, conv, x @ weight, edge_index, edge_weight), x)
         return x

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -170,6 +171,13 @@ class Case:
             for value in values[1:]:
                 if self.allowed({name: value}):
                     yield {name: value}
+
+    def two_by_two(self) -> Iterator[dict[str, Any]]:
+        """Every two values of two options, other than the defaults, together."""
+        for (one, values), (other, others) in combinations(self.options.items(), 2):
+            for first, second in product(values[1:], others[1:]):
+                if self.allowed({one: first, other: second}):
+                    yield {one: first, other: second}
 
     def drawn(self, seed: int) -> dict[str, Any]:
         """A combination of options."""

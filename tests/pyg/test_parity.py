@@ -46,6 +46,14 @@ def test_every_option_equals_pyg(name, options):
     assert bool(layer.lacks()) == case.runs_by_pyg(options), layer.lacks()
 
 
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("name", CASES)
+def test_two_options_together_equal_pyg(name):
+    case = CASES[name]
+    for options in case.two_by_two():
+        run(case, options, "directed", next(iter(case.calls)), torch.float64)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("name", CASES)
