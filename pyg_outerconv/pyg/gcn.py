@@ -158,7 +158,7 @@ class GCN2Conv(DropIn, theirs.GCN2Conv):
         far = conv(x, edge_index, edge_weight) * (1 - self.alpha)
         near = self.alpha * x_0[: x.size(0)]
         if self.weight2 is None:
-            return self._mapped(far + near, self.weight1)
+            return self._mapped((far + near).to(far.dtype), self.weight1)  # PyG adds it in place
         return self._mapped(far, self.weight1) + self._mapped(near, self.weight2)
 
     def _mapped(self, x: Tensor, weight: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch_geometric.utils import softmax
 from ..basis import Basis, EdgeBasis, Pattern
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..families import Compose, Relation
+from ..graph.checks import check_index
 from ..memo import Memo
 from ..nn import OuterConv
 from .layer import DropIn, Recipe, as_weighted
@@ -131,6 +132,7 @@ def _incidence(index: Tensor, num_nodes: int, num_edges: Optional[int]) -> tuple
     """The patterns from nodes to hyperedges and back, kept as long as the list of incidences."""
 
     def make() -> tuple[Pattern, Pattern]:
+        check_index(index)
         count = num_edges
         if count is None:
             count = int(index[1].max()) + 1 if index.numel() else 0

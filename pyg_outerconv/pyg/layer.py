@@ -247,6 +247,8 @@ class DropIn(MessagePassing):
             yield "features whose dimension before the last is not that of nodes"
         elif edge_weight is not None and _other_type(edge_weight, features):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
+        elif edge_weight is not None and _is_shared(edge_weight, edge_index):
+            yield "one edge weight for all edges"
         elif self._is_small(edge_index, features):
             yield "a graph so small that PyG's own layer is faster"
         elif type(edge_index) is not Tensor and _has_other_size(edge_index, x):
@@ -468,6 +470,11 @@ def is_finite(values: Tensor) -> bool:
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
     """Whether PyG's result has another type than the features."""
     return edge_weight.dtype != features.dtype and edge_weight.is_floating_point()
+
+
+def _is_shared(edge_weight: Tensor, edge_index: Tensor) -> bool:
+    """Whether there is one weight for several edges."""
+    return surely(edge_weight.numel() == 1, edge_index.size(-1) != 1)
 
 
 def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:

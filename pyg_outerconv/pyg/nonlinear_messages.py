@@ -13,6 +13,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
+from ..graph.checks import check_index
 from ..memo import Memo
 from .layer import DropIn, Recipe
 from .reductions import check_reduction, reduction
@@ -49,7 +50,12 @@ class SumInTiles(DropIn):
         return out / number.to(out.dtype).unsqueeze(1)
 
     def _turned(self, edge_index: Tensor) -> Tensor:
-        """The edges with sources first."""
+        """The edges with sources first.
+
+        Raises:
+            ValueError, TypeError: these are not edges.
+        """
+        check_index(edge_index)
         return edge_index.flip(0) if self.flow == "target_to_source" else edge_index
 
 

@@ -393,6 +393,9 @@ def changed(arguments):
                 yield f"{number} in {place}", (*before, other.requires_grad_(), *after)
             for dtype in (torch.float32, torch.float64, torch.int64):
                 yield f"{dtype} in {place}", (*before, value.detach().to(dtype), *after)
+            if value.dim() == 1:
+                for one in (value.detach()[:1], value.detach().mean()):
+                    yield f"shape {one.shape} in {place}", (*before, one, *after)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -409,6 +412,20 @@ def test_what_pyg_computes_is_computed(name, dtype):
                 compare(its, mine, given, CASES[name].compared_in(torch.float32))
             except REFUSALS as error:
                 raise AssertionError(f"{call}, {what}") from error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_edges_that_pyg_refuses_are_refused(name):
+    given = arguments(name)
+    for place, value in enumerate(given):
+        if not isinstance(value, torch.Tensor) or value.shape != EDGES.shape:
+            continue
+        if value.dtype == torch.int64:
+            three, far = torch.cat([value, value[:1]]), value + X.size(0)
+            for bad in (three, value.double(), far, -1 - value, value[0]):
+                its, mine = pair(name)
+                changed = (*given[:place], bad, *given[place + 1 :])
+                compare(its, mine, changed, CASES[name].compared_in(torch.float64))
 
 
 FEW = torch.tensor([[0, 5, 3, 3], [1, 0, 1, 0]])
