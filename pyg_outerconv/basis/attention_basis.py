@@ -11,7 +11,13 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..kernels import CSR, attend, sddmm, spmm
-from ..kernels.absent_pairs import are_finite, can_look, over_all_pairs
+from ..kernels.absent_pairs import (
+    are_finite,
+    can_look,
+    is_transformed,
+    over_all_pairs,
+    over_all_pairs_below,
+)
 from ..kernels.attend import kept_entries
 from ..kernels.edge_sums import Listed
 from ..kernels.tiles import exact
@@ -257,17 +263,16 @@ class AttentionBasis(Basis):
     def times(self, x: Tensor) -> Tensor:
         """The result of :meth:`attend` for any f, by a value for each edge and head."""
         bias = self.edge_bias(tuple(x.shape[1:-2]))
-        if bias is None or not can_look(self.query, self.key, x, bias) or are_finite(bias):
+        ways, given = (
+            (lambda q, k, x, b: self._exact.times(x), self._kept),
+            (self.query, self.key, x),
+        )
+        if bias is not None and is_transformed(*given, bias):
+            found = over_all_pairs_below(*ways, *given, bias=bias)
+        elif bias is None or not can_look(*given, bias) or are_finite(bias):
             found = self._exact.times(x)
         else:
-            found = over_all_pairs(
-                lambda q, k, x, b: self._exact.times(x),
-                self._kept,
-                self.query,
-                self.key,
-                x,
-                bias=bias,
-            )
+            found = over_all_pairs(*ways, *given, bias=bias)
         return found.to(torch.promote_types(self.dtype, x.dtype))
 
     def _kept(self, query: Tensor, key: Tensor, x: Tensor, bias: Tensor) -> Tensor:

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch.autograd import Function, forward_ad
 
+from .each_item import each_item, gradients_of
 from .index_checks import has_numbers
 from .primitive import is_lean, is_plain
 from .tiles import accumulator
@@ -27,7 +29,18 @@ def can_look(*tensors: Tensor | None) -> bool:
     They cannot under a compiler, a tracer or a mode, within ``torch.func``, in forward mode, where
     a batch is hidden, without memory (fake and meta tensors), and while CUDA records a graph.
     """
-    if not (is_lean() and is_plain(*tensors) and has_numbers(*tensors)):
+    return is_lean() and _are_there(*tensors)
+
+
+def is_transformed(*tensors: Tensor | None) -> bool:
+    """Whether ``torch.func`` or forward mode runs on tensors whose numbers lie below wrappers."""
+    if is_lean() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    return _are_there(*[_bare(x) for x in tensors])
+
+
+def _are_there(*tensors: Tensor | None) -> bool:
+    if not (is_plain(*tensors) and has_numbers(*tensors)):
         return False
     on_cuda = any(x is not None and x.is_cuda for x in tensors)
     return not (on_cuda and torch.cuda.is_current_stream_capturing())
@@ -40,6 +53,22 @@ def are_finite(*tensors: Tensor | None) -> bool:
     tensors overflows.
     """
     return can_look(*tensors) and all(x is None or _is_finite(x.detach()) for x in tensors)
+
+
+def _bare(x: Tensor | None) -> Tensor | None:
+    """The tensor without the wrappers of ``torch.func``: all items of a batch."""
+    while x is not None and is_functorch_wrapped_tensor(x):
+        x = get_unwrapped(x)
+    return x
+
+
+def _are_finite_below(*tensors: Tensor | None) -> bool:
+    """:func:`are_finite` below the wrappers of ``torch.func``; False in forward mode."""
+    if forward_ad._current_level >= 0:
+        return False  # tangents would have to be looked at, too
+    bare = [_bare(x) for x in tensors]
+    with torch._C._DisableFuncTorch():
+        return _are_there(*bare) and all(x is None or _is_finite(x.detach()) for x in bare)
 
 
 def _is_finite(x: Tensor) -> bool:
@@ -75,6 +104,34 @@ def over_all_pairs(
     return _Watched.apply(out, by_edges, *operands)  # type: ignore[no-any-return]
 
 
+def over_all_pairs_below(
+    product: Product,
+    by_edges: Product,
+    *operands: Tensor,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """:func:`over_all_pairs` within ``torch.func`` and forward mode.
+
+    The numbers below the wrappers are looked at, of all items of a batch at once. Edges serve one
+    item after another; so does forward mode, where no number is looked at.
+
+    Args:
+        product, operands, bias: as in :func:`over_all_pairs`.
+        by_edges: a function of the operands and of the mask, if there is one.
+        mask: booleans that ``by_edges`` reads, too.
+    """
+    highest = None
+    if bias is not None:
+        operands = (*operands, bias)
+        highest = bias.detach().amax() if bias.numel() else None
+    masks = () if mask is None else (mask,)
+    looked = operands if bias is None else (*operands[:-1], highest)
+    if not _are_finite_below(*looked):
+        return each_item(by_edges, *operands, *masks)  # type: ignore[no-any-return]
+    return _WatchedBelow.apply(product(*operands), by_edges, *operands, *masks)  # type: ignore[no-any-return]
+
+
 class _Watched(Function):
     """The result of a product, whose gradient is looked at."""
 
@@ -103,6 +160,30 @@ class _Watched(Function):
             )
         rest = [next(found) if is_wanted else None for is_wanted in wanted]
         return tame, None, *rest
+
+
+class _WatchedBelow(Function):
+    """:class:`_Watched` within ``torch.func``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(out: Tensor, by_edges: Product, *operands: Tensor) -> Tensor:
+        return out.view_as(out)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.by_edges, *operands = inputs
+        ctx.save_for_backward(*operands)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        operands, wanted = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        if _are_finite_below(grad):
+            return grad, None, *(None for _ in operands)
+        wild, tame = parted(grad)
+        found = iter(each_item(gradients_of(ctx.by_edges, wanted), *operands, wild))
+        return tame, None, *(next(found) if one else None for one in wanted)
 
 
 def parted(grad: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .absent_pairs import are_finite, can_look, over_all_pairs
+from .absent_pairs import (
+    are_finite,
+    can_look,
+    is_transformed,
+    over_all_pairs,
+    over_all_pairs_below,
+)
 from .backend import Backend, Request
 from .csr import CSR
 from .dispatch import pick, request_of
@@ -85,16 +91,17 @@ def attend(
             raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
     scale = scale_of(query, scale)
-    if bias is None or not can_look(query, key, value, bias) or are_finite(bias):
-        return _fused(csr, query, key, value, bias, scale)
-    return over_all_pairs(
+    if bias is None:
+        return _fused(csr, query, key, value, None, scale)
+    ways = (
         lambda q, k, v, b: _fused(csr, q, k, v, b, scale),
         lambda q, k, v, b: attend_kept(csr, q, k, v, b, scale),
-        query,
-        key,
-        value,
-        bias=bias,
     )
+    if is_transformed(query, key, value, bias):
+        return over_all_pairs_below(*ways, query, key, value, bias=bias)
+    if not can_look(query, key, value, bias) or are_finite(bias):
+        return _fused(csr, query, key, value, bias, scale)
+    return over_all_pairs(*ways, query, key, value, bias=bias)
 
 
 def _fused(

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
-from .absent_pairs import can_look, over_all_pairs
+from .absent_pairs import can_look, is_transformed, over_all_pairs, over_all_pairs_below
 from .attend import attend_kept
 from .csr import CSR
 from .index_checks import has_numbers
 from .operands import agreeing, attention_operands, probability, scale_of
+from .pairs_by_edges import drawn_seed, seeded
 from .torch_attention import lowered
 
 # All blocks are padded to the largest if that makes at most this many times the pairs.
@@ -132,6 +133,15 @@ def attend_blocks(
             (query.size(0), key.size(0)),
         )
     given = blocks, scale_of(query, scale), probability(dropout_p)
+    if is_transformed(query, key, value):
+        seed = drawn_seed() if dropout_p > 0 else None
+
+        def of_item(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            with seeded(seed):
+                return _by_edges(q, k, v, *given)
+
+        product = lambda q, k, v: _in_blocks(q, k, v, *given)  # noqa: E731
+        return over_all_pairs_below(product, of_item, query, key, value)
     if not can_look(query, key, value):
         return _in_blocks(query, key, value, *given)
     return over_all_pairs(

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .absent_pairs import can_look, over_all_pairs
+from .absent_pairs import can_look, is_transformed, over_all_pairs, over_all_pairs_below
 from .band import BandLimits
 from .band_attention import BandOptions, banded
 from .index_checks import is_exporting
 from .operands import agreeing, attention_operands, probability, scale_of
-from .pairs_by_edges import by_edges, is_recorded, mended, within
+from .pairs_by_edges import by_edges, drawn_seed, is_recorded, mended, seeded, within
 from .torch_attention import lowered
 
 _SMALL = 1 << 17  # the most pairs in a mask that stays in a cache
@@ -236,6 +236,17 @@ def _watched(
             value,
             bias=bias,
         )
+    if is_transformed(query, key, value, bias):
+        seed = drawn_seed() if dropout_p > 0 else None
+
+        def of_item(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensor:
+            b = None if bias is None else rest[0]
+            mask = None if source_mask is None else rest[-1]
+            with seeded(seed):
+                return by_edges(q, k, v, b, band, mask, scale, dropout_p)
+
+        operands = query, key, value
+        return over_all_pairs_below(product, of_item, *operands, bias=bias, mask=source_mask)
     if is_recorded():
         return mended(product, query, key, value, bias, *given)
     return product(*(x for x in (query, key, value, bias) if x is not None))

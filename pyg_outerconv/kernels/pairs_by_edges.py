@@ -15,6 +15,7 @@ from .absent_pairs import are_finite, parted
 from .attend import attend_kept, attend_kept_gradients
 from .band import BandLimits
 from .csr import CSR
+from .lasting import lasting
 from .primitive import Primitive, without_autocast
 from .tiles import accumulator
 
@@ -171,7 +172,7 @@ def _run(
     if bool(finite):
         return out.clone(memory_format=torch.contiguous_format)
     given = BandLimits(left, right, offset, dilation), source_mask, scale, dropout_p
-    with _seeded(seed), without_autocast(query.device.type):
+    with seeded(seed), without_autocast(query.device.type):
         return by_edges(query, key, value, bias, *given).to(out.dtype).contiguous()
 
 
@@ -200,7 +201,7 @@ def _run_backward(
     of_pair = None
     if bias is not None or source_mask is not None:
         of_pair = _of_pairs(bias, source_mask, target, source, query)
-    with _seeded(seed), without_autocast(query.device.type):
+    with seeded(seed), without_autocast(query.device.type):
         *found, of_bias = attend_kept_gradients(
             entries, query, key, value, of_pair, scale, dropout_p, wild
         )
@@ -213,7 +214,13 @@ def _zeros_like(x: Tensor) -> Tensor:
     return torch.zeros_like(x, memory_format=torch.contiguous_format)
 
 
-def _seeded(seed: Tensor | None) -> AbstractContextManager[Any]:
+def drawn_seed() -> Tensor:
+    """A seed of dropout, the same for all items of a batch that ``torch.func`` hides."""
+    with lasting():
+        return torch.randint(2**62, ())
+
+
+def seeded(seed: Tensor | None) -> AbstractContextManager[Any]:
     """Draw the same shares in both passes, and leave torch's own generators as they are."""
     return nullcontext() if seed is None else _Seeded(seed)
 

@@ -4,6 +4,7 @@ from math import inf, nan
 
 import pytest
 import torch
+from torch.func import grad, hessian, jvp, vjp
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import (
@@ -20,6 +21,7 @@ from pyg_outerconv.kernels.linear_attention import Chunks, scan, scan_exponentia
 from pyg_outerconv.testing import assert_near, assert_seen_alone
 
 NODES, HEADS = 7, 2
+DOUBLE = torch.float64
 AHEAD = torch.arange(NODES) - torch.arange(NODES).unsqueeze(1)  # of targets and sources
 EVERY = torch.ones(NODES, NODES, dtype=torch.bool)
 PRESENT = torch.tensor([1, 1, 0, 1, 0, 1, 1]).bool()
@@ -162,6 +164,52 @@ def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
         found = torch.vmap(lambda v, chunks=chunks: scan(query, key, v, chunks))(broken)[0]
         assert found[~unseen].isnan().all()
         assert_near(found[unseen], expected[unseen])
+
+
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_attend_within_torch_func(way, number):
+    function, visible = WAYS[way]
+    items = torch.vmap(function)
+    assert_attends(lambda *x: items(*[one.unsqueeze(0) for one in x])[0], visible, number, DOUBLE)
+    query, key, value = operands()
+    every = torch.eye(NODES, dtype=DOUBLE)[:, :, None, None].expand(-1, -1, *value.shape[1:])
+    wild = torch.where(every > 0, number, every)  # an item for each node that is not finite
+
+    def back(above):
+        return vjp(lambda value: function(query, key, value), value)[1](above)[0]
+
+    def along(tangent):
+        return jvp(lambda value: function(query, key, value), (value,), (tangent,))[1]
+
+    for run, seen in ((back, visible), (along, visible.t())):
+        for found in (torch.vmap(run)(wild), torch.stack([run(one) for one in wild])):
+            assert torch.equal(~found.isfinite().flatten(2).all(2), seen)
+
+
+@pytest.mark.parametrize("function", [attend_all, flat], ids=["all", "edges"])
+def test_a_bias_of_each_item_within_torch_func(function):
+    query, key, value = operands()
+    value[3] = nan
+    hidden = torch.rand(5, NODES, NODES, generator=torch.Generator().manual_seed(3)) < 0.4
+    bias = torch.zeros(5, NODES, NODES, HEADS, dtype=DOUBLE).masked_fill(hidden[..., None], -inf)
+
+    def run(query, bias):
+        return function(query, key, value, bias)
+
+    found = torch.vmap(run, (None, 0))(query, bias)
+    assert_near(*(x.nan_to_num(7.0) for x in (found, torch.stack([run(query, b) for b in bias]))))
+    assert torch.equal(found.isnan().flatten(2).all(2), ~hidden[:, :, 3])
+
+    rows = hidden[0, :, 3].nonzero().view(-1)  # those that do not see it
+
+    def total(few):
+        return run(query.index_copy(0, rows, few), bias[0])[rows].square().sum()
+
+    few = query[rows].requires_grad_()
+    assert_near(grad(total)(few.detach()), torch.autograd.grad(total(few), few)[0])
+    expected = torch.autograd.functional.hessian(total, few.detach())
+    assert_near(hessian(total)(few.detach()), expected, at_least=0.1)
 
 
 OVER_PAIRS = [way for way in WAYS if not way.startswith(("edges", "blocks"))]
