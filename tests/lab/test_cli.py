@@ -151,7 +151,7 @@ def test_a_name_that_is_not_enough_is_refused(
 def test_options_are_taken(flags: list[str]) -> None:
     assert main(["train", "KarateClub", *flags, *QUICK, "--out", "run"]) == 0
     metrics = json.loads(Path("run/metrics.json").read_text())
-    backend = "reference" if "reference" in flags else "native"
+    backend = "reference" if "reference" in flags else "small"
     assert metrics["summary"]["backends"] == [backend]
 
 

@@ -206,7 +206,7 @@ def test_the_files_of_a_run(whole: Path) -> None:
     assert config["data"]["num_nodes"] == 34
     assert (whole / "curves.png").read_bytes().startswith(b"\x89PNG")
     metrics = json.loads((whole / "metrics.json").read_text())
-    assert metrics["summary"]["backends"] == ["native"]
+    assert metrics["summary"]["backends"] == ["small"]
     values = [r["test_metric"] for r in metrics["runs"] if r["model"] == "outerconv"]
     mean = metrics["summary"]["outerconv"]["test_metric"]["mean"]
     assert mean == pytest.approx(sum(values) / len(values))
