@@ -20,6 +20,24 @@ Broken = tuple[str, object, object]
 """A rule that is broken, what it expects, and what came."""
 
 
+def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | None = None) -> None:
+    """Check the types of the arguments of :func:`contract`, and the shape of a bias.
+
+    Raises:
+        TypeError: an argument is of another type.
+        ValueError: the bias does not have a number for each output channel.
+    """
+    for name, value, hint in (
+        ("basis", basis, Basis),
+        ("x", x, Features),
+        ("theta", theta, ThetaValue),
+        ("bias", bias, Tensor | None),
+    ):
+        check_type("a contraction", name, value, hint)
+    if bias is not None and bias.shape != (channels := theta.shape[1] * theta.shape[3],):
+        raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
+
+
 def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
     """Check shapes, devices and dtypes of the arguments of :func:`contract`.
 
@@ -27,31 +45,12 @@ def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
         ValueError: shapes do not fit, indices are out of range, or devices differ.
         TypeError: dtypes differ, and autocast is off.
     """
-    for name, value, hint in (
-        ("basis", basis, Basis),
-        ("x", x, Features),
-        ("theta", theta, ThetaValue),
-    ):
-        check_type("a contraction", name, value, hint)
     broken = _broken_shape(basis, x, theta)
     if broken is not None:
         raise RefusedValue(*broken)
     broken = _broken_dtype(basis, x, theta)
     if broken is not None:
         raise RefusedType(*broken)
-
-
-def check_bias(bias: Tensor, theta: ThetaValue) -> None:
-    """Check that a bias has a number for each output channel.
-
-    Raises:
-        TypeError: it is no tensor.
-        ValueError: it has another shape.
-    """
-    check_type("a contraction", "bias", bias, Tensor)
-    channels = theta.shape[1] * theta.shape[3]
-    if bias.shape != (channels,):
-        raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
 
 
 def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:

@@ -19,7 +19,7 @@ from ..kernels.mode import Mode
 from ..memo import Memo
 from ..signatures import is_integer, typed
 from ..theta import ThetaValue, add_bias
-from .arguments import check_bias, check_inputs, check_shapes, problems
+from .arguments import check_inputs, check_kinds, check_shapes, problems
 from .cost import Cost, constants
 from .heads import value_width
 from .order import EXPLICIT, ORDERS, Order, orders_of
@@ -67,12 +67,20 @@ def contract(
             its edges.
         TypeError: x, Θ and the basis differ in dtype, and autocast is off.
     """
-    if bias is not None:
-        check_bias(bias, theta)
+    check_kinds(basis, x, theta, bias)
     check_order(order)
     check_memory(max_memory)
-    check_shapes(basis, x, theta)
-    return _contract_leaves(basis, x, theta, order, aggr, label_aggr, max_memory, bias, values)
+    return contracted(
+        basis,
+        x,
+        theta,
+        order,
+        aggr=aggr,
+        label_aggr=label_aggr,
+        max_memory=max_memory,
+        bias=bias,
+        values=values,
+    )
 
 
 def contracted(
@@ -115,28 +123,14 @@ def contracted(
                 return out
             return add_bias(out, bias, own=True)
     check_shapes(basis, x, theta)
-    return _contract_leaves(basis, x, theta, order, aggr, label_aggr, max_memory, bias, values)
-
-
-def _contract_leaves(
-    basis: Basis,
-    x: Features,
-    theta: ThetaValue,
-    order: str | None,
-    aggr: str,
-    label_aggr: str,
-    max_memory: int | None,
-    bias: Tensor | None,
-    values: Tensor | None,
-) -> Tensor:
     parts = problems(basis, x, theta, aggr, label_aggr, bias, values)
     chosen = _choose(parts, order, max_memory)
-    out: Tensor | None = None
+    total: Tensor | None = None
     for problem, taken in zip(parts, chosen, strict=True):
         part = _run(taken, problem)
-        out = part if out is None else out + part
-    assert out is not None  # a basis has at least one leaf
-    return out
+        total = part if total is None else total + part
+    assert total is not None  # a basis has at least one leaf
+    return total
 
 
 def _run(order: Order, problem: Problem) -> Tensor:
@@ -460,6 +454,7 @@ def contraction_path(
     Raises:
         ValueError, TypeError: as :func:`contract`.
     """
+    check_kinds(basis, x, theta)
     check_order(order)
     check_memory(max_memory)
     check_shapes(basis, x, theta)
