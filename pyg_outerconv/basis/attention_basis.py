@@ -18,8 +18,9 @@ from ..kernels.absent_pairs import (
     over_all_pairs,
     over_all_pairs_below,
 )
-from ..kernels.attend import kept_entries
+from ..kernels.attend_entries import kept_entries
 from ..kernels.edge_sums import Listed
+from ..kernels.pairs_by_edges import is_recorded
 from ..kernels.tiles import exact
 from ..memo import cached_property
 from .base import Basis
@@ -269,6 +270,8 @@ class AttentionBasis(Basis):
         )
         if bias is not None and is_transformed(*given, bias):
             found = over_all_pairs_below(*ways, *given, bias=bias)
+        elif bias is not None and is_recorded() and self.is_plain:
+            found = self.attend(x)
         elif bias is None or not can_look(*given, bias) or are_finite(bias):
             found = self._exact.times(x)
         else:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
 from .absent_pairs import can_look, is_transformed, over_all_pairs, over_all_pairs_below
-from .attend import attend_kept
+from .attend_entries import attend_kept
 from .csr import CSR
 from .index_checks import has_numbers
 from .operands import agreeing, attention_operands, probability, scale_of

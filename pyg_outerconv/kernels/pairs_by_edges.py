@@ -1,4 +1,4 @@
-"""Attention over the pairs of a band by edges, where numbers are not finite; compiled too."""
+"""Attention by edges, of a band or a list, where numbers are not finite; compiled too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .absent_pairs import are_finite, parted
-from .attend import attend_kept, attend_kept_gradients
+from .attend_entries import attend_kept, attend_kept_gradients
 from .band import BandLimits
 from .csr import CSR
 from .lasting import lasting
@@ -52,10 +52,27 @@ def by_edges(
         scale: the factor of scores.
         dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
     """
-    (entries, target, source), of_pair = _pairs(query, key, band), None
+    entries, of_pair, _ = _entries(query, key, bias, band, source_mask)
+    return attend_kept(entries, query, key, value, of_pair, scale, dropout_p)
+
+
+def _entries(
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    band: BandLimits,
+    source_mask: Tensor | None,
+    ptr: Tensor | None = None,
+    index: Tensor | None = None,
+) -> tuple[CSR, Tensor | None, tuple[Tensor, Tensor] | None]:
+    """The pairs of a band, or listed ones, their bias, and their places in a bias of all pairs."""
+    if ptr is not None and index is not None:
+        return CSR.of(ptr, index, key.size(0)), bias, None
+    entries, target, source = _pairs(query, key, band)
+    of_pair = None
     if bias is not None or source_mask is not None:
         of_pair = _of_pairs(bias, source_mask, target, source, query)
-    return attend_kept(entries, query, key, value, of_pair, scale, dropout_p)
+    return entries, of_pair, (target, source)
 
 
 def _pairs(query: Tensor, key: Tensor, band: BandLimits) -> _Entries:
@@ -91,12 +108,12 @@ def mended(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    band: BandLimits,
+    pairs: BandLimits | CSR,
     source_mask: Tensor | None,
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """``product(query, key, value)``, or with the bias, if these are finite, else :func:`by_edges`.
+    """``product(query, key, value)``, or with the bias, if these are finite, else by edges.
 
     The product multiplies zeros in the place of numbers that are not finite. One operator, and one
     backwards, looks at the numbers when the recorded call runs, and goes by edges if it must.
@@ -107,7 +124,12 @@ def mended(
     finite = torch.stack([_is_finite(x.detach()) for x in looked]).all()
     out = product(*[torch.where(finite, x, torch.zeros_like(x)) for x in operands])
     seed = torch.randint(2**62, ()) if dropout_p > 0 else None
-    given = source_mask, finite, seed, scale, dropout_p, *band
+    if isinstance(pairs, CSR):  # which has no mask
+        listed: tuple[Tensor | None, ...] = pairs.ptr, pairs.index
+        band = BandLimits(0, 0, 0, 1)
+    else:
+        listed, band = (None, None), pairs
+    given = source_mask, *listed, finite, seed, scale, dropout_p, *band
     return _Mended.apply(out, query, key, value, bias, *given)  # type: ignore[no-any-return]
 
 
@@ -128,6 +150,8 @@ class _Mended(Primitive):
         value: Tensor,
         bias: Tensor | None,
         source_mask: Tensor | None,
+        ptr: Tensor | None,
+        index: Tensor | None,
         finite: Tensor,
         seed: Tensor | None,
         scale: float,
@@ -137,8 +161,9 @@ class _Mended(Primitive):
         offset: int,
         dilation: int,
     ) -> Tensor:
-        beside = source_mask, finite, seed, scale, dropout_p, left, right, offset, dilation
-        return _mended(out, query, key, value, bias, *beside)  # type: ignore[no-any-return]
+        beside = source_mask, ptr, index, finite, seed, scale, dropout_p
+        limits = left, right, offset, dilation
+        return _mended(out, query, key, value, bias, *beside, *limits)  # type: ignore[no-any-return]
 
     @staticmethod
     def keep(ctx: Any, operands: Any, output: Any) -> None:
@@ -160,6 +185,8 @@ def _run(
     value: Tensor,
     bias: Tensor | None,
     source_mask: Tensor | None,
+    ptr: Tensor | None,
+    index: Tensor | None,
     finite: Tensor,
     seed: Tensor | None,
     scale: float,
@@ -171,9 +198,11 @@ def _run(
 ) -> Tensor:
     if bool(finite):
         return out.clone(memory_format=torch.contiguous_format)
-    given = BandLimits(left, right, offset, dilation), source_mask, scale, dropout_p
+    band = BandLimits(left, right, offset, dilation)
+    entries, of_pair, _ = _entries(query, key, bias, band, source_mask, ptr, index)
     with seeded(seed), without_autocast(query.device.type):
-        return by_edges(query, key, value, bias, *given).to(out.dtype).contiguous()
+        found = attend_kept(entries, query, key, value, of_pair, scale, dropout_p)
+        return found.to(out.dtype).contiguous()
 
 
 def _run_backward(
@@ -183,6 +212,8 @@ def _run_backward(
     value: Tensor,
     bias: Tensor | None,
     source_mask: Tensor | None,
+    ptr: Tensor | None,
+    index: Tensor | None,
     finite: Tensor,
     seed: Tensor | None,
     scale: float,
@@ -197,16 +228,15 @@ def _run_backward(
     if bool(finite) and are_finite(grad):
         return [grad.clone(memory_format=torch.contiguous_format), *map(_zeros_like, operands)]
     wild, tame = parted(grad) if bool(finite) else (grad, torch.zeros_like(grad))
-    entries, target, source = _pairs(query, key, BandLimits(left, right, offset, dilation))
-    of_pair = None
-    if bias is not None or source_mask is not None:
-        of_pair = _of_pairs(bias, source_mask, target, source, query)
+    band = BandLimits(left, right, offset, dilation)
+    entries, of_pair, place = _entries(query, key, bias, band, source_mask, ptr, index)
     with seeded(seed), without_autocast(query.device.type):
         *found, of_bias = attend_kept_gradients(
             entries, query, key, value, of_pair, scale, dropout_p, wild
         )
     if bias is not None:
-        found.append(torch.zeros_like(bias).index_put((target, source), of_bias.to(bias.dtype)))
+        of_bias = of_bias.to(bias.dtype)
+        found.append(of_bias if place is None else torch.zeros_like(bias).index_put(place, of_bias))
     return [tame.contiguous(), *(x.contiguous() for x in found)]
 
 
