@@ -210,6 +210,19 @@ REFUSED = {
         TypeError,
         ("from_networkx reads graphs of networkx", "expected a networkx.Graph", "got list"),
     ),
+    **{
+        f"an unknown option of {made.__name__}": (
+            lambda made=made, more=more: made(3, 4, *more, biass=True),
+            TypeError,
+            (f"unknown option of {made.__name__} 'biass'", "did you mean 'bias'"),
+        )
+        for made, more in ((OuterConv, ("gcn",)), (AttentionConv, ()))
+    },
+    "features in the place of the size": (
+        lambda: OuterConv(3, 4, "gcn")(X, EDGES, size=(X, X)),
+        ValueError,
+        ("size must hold numbers of nodes", "expected >= 0 or None", "got a tensor"),
+    ),
     "None for the channels of attention": (
         lambda: AttentionConv(None, 4),
         TypeError,

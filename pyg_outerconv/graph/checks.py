@@ -38,7 +38,9 @@ def check_size(size: Any) -> None:
     if not isinstance(size, tuple | list) or len(size) != 2:
         raise RefusedValue("size must be the numbers of sources and targets", "(M, N)", size)
     for count in size:
-        is_count = isinstance(count, int) or hasattr(count, "__index__")  # Dynamo: only ints
+        is_count = isinstance(count, int) or (  # Dynamo: only ints; a trace: tensors without axes
+            hasattr(count, "__index__") and not getattr(count, "ndim", 0)
+        )
         if count is not None and (not is_count or count < 0):
             raise RefusedValue("size must hold numbers of nodes", ">= 0 or None", count)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -31,6 +33,18 @@ def check_channels(name: str, value: Any, least: int) -> None:
     elif not least <= value < LARGEST:
         expected = f"an integer >= {least}" if value < least else "below 2^63"
         raise RefusedValue(f"{name} must be a number of channels", expected, value)
+
+
+def check_options(layer: Any, options: Iterable[str], *takers: type[Any]) -> None:
+    """Check that each option of a layer is an argument of one of the classes.
+
+    Raises:
+        TypeError: it is of none; the message suggests the nearest one.
+    """
+    known = {name for kind in takers for name in inspect.signature(kind).parameters} - {"kwargs"}
+    for name in options:
+        if name not in known:
+            raise RefusedType(unknown(f"option of {type(layer).__name__}", name, known))
 
 
 def check_share(name: str, value: Any) -> None:

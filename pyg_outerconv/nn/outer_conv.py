@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor
 from torch.nn import ModuleList, Parameter
+from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
@@ -29,6 +30,7 @@ from .checks import (
     check_ends,
     check_known,
     check_node_dim,
+    check_options,
     message_aggregation,
 )
 from .dense import DenseForms
@@ -128,6 +130,7 @@ class OuterConv(DenseForms, MessageHooks):
         aggr, label_aggr = aggregation("aggr", aggr), aggregation("label_aggr", label_aggr)
         check_order(order)
         check_memory(max_memory)
+        check_options(self, kwargs, type(self), OuterConv, MessagePassing)
         check_node_dim(kwargs.get("node_dim", -2))
         reduce = message_aggregation(aggr, label_aggr)
         super().__init__(FirstOfEqual(reduce) if reduce in COMPARISONS else reduce, **kwargs)
