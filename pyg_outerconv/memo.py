@@ -34,6 +34,7 @@ from torch.autograd import forward_ad
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
 
+from .kernels.edge_lists import SORTED
 from .kernels.index_checks import PLAIN
 from .kernels.lasting import lasting
 
@@ -48,7 +49,7 @@ _clock = count()  # of uses, to tell which was the last
 
 
 def clear_caches() -> None:
-    """Empty all caches: of bases, supports, eigenvalues, sorted feature matrices and plans.
+    """Empty all caches: of bases, supports, eigenvalues, sorted matrices and plans.
 
     Results in use stay valid. Caches are bounded, and entries are removed with their tensors, so
     call this only to free memory at once, or after changes that go unnoticed (see
@@ -56,6 +57,7 @@ def clear_caches() -> None:
     """
     for memo in list(_memos):
         memo.clear()
+    SORTED.clear()
 
 
 class _Entry:

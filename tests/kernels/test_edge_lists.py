@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from pyg_outerconv import clear_caches
 from pyg_outerconv.kernels import CSR
 from pyg_outerconv.kernels import edge_lists as module
 from pyg_outerconv.kernels.edge_lists import (
@@ -75,3 +76,34 @@ def test_loops_are_added_where_there_are_none(edges, reads, dtype, monkeypatch):
     assert added.dtype == dtype
     loops = [[n, n] for n in range(4) if (n, n) not in edges]
     assert added.t().tolist() == [*map(list, edges), *loops]
+
+
+def test_compiled_graphs_sort_again_only_what_they_did_not_sort_last(monkeypatch):
+    sorts = []
+
+    def counted(row, column, count):
+        sorts.append(count)
+        return counting(row, column, count)
+
+    counting = module._counted
+    monkeypatch.setattr(module, "_counted", counted)
+    clear_caches()
+    row, column = torch.randint(5, (2, 40))
+    expected = counting(row, column, 5)
+    for _ in range(2):
+        found = module._counted_operator(row.clone(), column.clone(), 5)
+        assert all(map(torch.equal, found, expected))
+        for part in found:
+            part.zero_()  # of the caller's own
+    assert sorts == [5]
+    with torch.inference_mode():
+        module._counted_operator(row.clone(), column.clone(), 5)
+    assert sorts == [5]
+    row[7] = (row[7] + 1) % 5  # as a graph of the same size has
+    assert all(map(torch.equal, module._counted_operator(row, column, 5), counting(row, column, 5)))
+    assert len(sorts) == 2
+    for _ in range(2 * module.MOST_SORTED):
+        module._counted_operator(*torch.randint(5, (2, 40)), 5)
+    assert len(module.SORTED) == module.MOST_SORTED
+    clear_caches()
+    assert not module.SORTED
