@@ -357,6 +357,8 @@ def draw_and_bound(seed):
         for parameter in other.parameters():
             parameter.data = shaken(parameter.data, eps)
         near.append(formula(other, shaken(x_wide, eps), min(eps, 2**-23)))
+    # In float32 the formula itself is off where shares are nearly 0 and 1, whose products cancel.
+    alone = formula(conv, x) if dtype == torch.float32 else wanted
     found = values_and_gradients(conv, lambda x: conv(x, edge_index), x)
     sizes = [0.0 if x is None or not x.numel() else float(x.abs().max()) for x in wanted]
     sizes[1:] = [max(sizes[1:])] * (len(sizes) - 1)  # sums cancel in some gradients
@@ -367,7 +369,8 @@ def draw_and_bound(seed):
         moved = max(float((one[number] - reference).abs().max()) for one in near)
         gap = 0.0 if actual is None else float((actual - reference).abs().max())
         rounding = (200 if number == 0 else 1e5) * eps  # gradients are sums of far larger terms
-        allowed = 40 * moved + min(rounding, 1.0) * max(size, 1e-3)
+        off = float((alone[number] - reference).abs().max())
+        allowed = max(40 * moved + min(rounding, 1.0) * max(size, 1e-3), 2 * off)
         assert gap <= allowed, f"{told}: result {number}: {gap:g} exceeds {allowed:g} of {size:g}"
 
 
