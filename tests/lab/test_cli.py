@@ -456,13 +456,16 @@ BAD = {
     "shares of many digits": (["KarateClub", "--split", "random-" + "9" * 5000 + "-1-1"], "split"),
     "an empty family": (["KarateClub", "--family", ""], "a family is a name"),
     "an empty folder": (["KarateClub", "--out", ""], "--out must name a folder"),
-    "fan-outs of no samples": (["KarateClub", "--fan-outs", "3"], "expected batches neighbor"),
+    "fan-outs of no samples": (["KarateClub", "--fan-outs", "3"], "expected --batches neighbor"),
     "parts of no samples": (["KarateClub", "--parts", "3"], "random-nodes or clusters or blocks"),
     "parts of other samples": (
         ["KarateClub", "--batches", "random-nodes", "--parts-per-batch", "2"],
-        "expected batches clusters or blocks, got batches random-nodes",
+        "expected --batches clusters or blocks, got --batches random-nodes",
     ),
-    "a batch of no samples": (["KarateClub", "--batch-size", "3"], "expected batches neighbor"),
+    "a batch of no samples": (
+        ["KarateClub", "--batch-size", "3"],
+        "expected --batches neighbor, got --batches none",
+    ),
     "unknown flag": (["KarateClub", "--bogus"], "--bogus"),
     "abbreviated flag": (["KarateClub", "--epo", "3"], "--epo"),
 }

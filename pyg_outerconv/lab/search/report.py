@@ -280,8 +280,11 @@ def markdown(report: Report) -> str:
         "\n".join(f"- {said}" for said in plain(report.findings())),
         _table(report.marginal_rows()),
         "## The winner's terms",
-        "Trained without a term; validation nodes.",
-        _table(report.term_rows()),
+        _table(
+            report.term_rows(),
+            "The winner trained anew without one of its terms, on validation nodes; differences "
+            "are paired by seed.",
+        ),
         "Each label of each layer: ‖A_kᵀ X Θ_k‖, and the change on validation nodes when it is "
         "left out of the trained model.",
         _table(report.label_rows()),
@@ -291,9 +294,11 @@ def markdown(report: Report) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _table(rows: Rows) -> str:
+def _table(rows: Rows, said: str = "") -> str:
+    """A table, below what is said of it; nothing where it has no row."""
     if len(rows) < 2:
         return ""
     rule = "|" + "---|" * len(rows[0])
     head, *body = (line(plain(row)) for row in rows)
-    return "\n".join([head, rule, *body])
+    table = "\n".join([head, rule, *body])
+    return f"{said}\n\n{table}" if said else table

@@ -187,8 +187,9 @@ class Settings:
             )
         for name, used in SAMPLES_WITH.items():
             if self.batches not in used and getattr(self, name) != getattr(Settings, name):
-                rule = f"{name} is of samples that have it"
-                raise RefusedValue(rule, f"batches {' or '.join(used)}", f"batches {self.batches}")
+                rule = f"{name} needs samples that are made with it"
+                expected = f"--batches {' or '.join(used)}"
+                raise RefusedValue(rule, expected, f"--batches {self.batches}")
         if self.batches != "none" and self.peer:
             raise RefusedValue(
                 "PyG's layer is compared on the whole graph", "--batches none", self.batches
@@ -293,6 +294,6 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
     settings = Settings(**{"dataset": entry.name, **entry.defaults, **asked})
     of_batches = entry.task == "graphs" or settings.batches == "neighbor"
     if settings.batch_size != Settings.batch_size and not of_batches:
-        rule = "batch_size is of graphs that are classified, or of sampled neighbourhoods"
-        raise RefusedValue(rule, "batches neighbor", f"batches {settings.batches}")
+        rule = "batch_size counts graphs in sets of graphs, and nodes whose neighbours are sampled"
+        raise RefusedValue(rule, "--batches neighbor", f"--batches {settings.batches}")
     return settings

@@ -17,6 +17,7 @@ from pyg_outerconv.lab.search.contestants import contestants
 from pyg_outerconv.lab.search.grammar import DIRECTIONS, NEIGHBOURS, NONE, terms_of, terms_text
 from pyg_outerconv.lab.search.own_terms import drawn_terms, read_terms
 from pyg_outerconv.lab.search.page import make_page
+from pyg_outerconv.lab.search.report import markdown
 from pyg_outerconv.lab.search.search import Search
 from pyg_outerconv.lab.search.space import Bounds, choice_of
 from pyg_outerconv.lab.search.studies import Studies
@@ -187,9 +188,18 @@ def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
     (_, *rows) = report.term_rows()
     assert [row[0] for row in rows] == ["identity", TERMS[0]]
     assert any("edges into hubs" in row[0] for row in report.label_rows())
+    assert "without one of its terms" in markdown(report)
     page = make_page(report)
     for shown in (TERMS[0], "edges into hubs", "mine_hubs.py"):
         assert shown in page
+
+
+@pytest.mark.slow(cases=1)
+def test_of_a_winner_of_one_term_no_table_without_rows_is_announced(tmp_path):
+    report = searched(tmp_path / "run", plan(trials=1, peers=())).run()
+    assert len(report.term_rows()) == 1
+    _, told = markdown(report).split("## The winner's terms\n\n")
+    assert told.startswith("Each label of each layer: ")
 
 
 @pytest.mark.slow(cases=1)

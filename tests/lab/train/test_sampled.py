@@ -152,6 +152,7 @@ def test_tensorboard(tmp_path: Path) -> None:
         ({"accumulate": -1}, ">= 0"),
         ({**WHOLE, "accumulate": 2}, "random-nodes"),
         ({"peer": True}, "none"),
+        ({"fan_outs": "5,5"}, "--batches neighbor, got --batches random-nodes"),
         ({"precision": "half"}, "bfloat16"),
     ],
 )
