@@ -25,17 +25,18 @@ Written by `python tests/write_layers.py`; a test compares it. A class of `pyg_o
 the signature, parameters and results of PyG's class of its name; `outerconv explain GCNConv` tells
 its A_k and Θ_k.
 
-*Equal* is Y = Σ_k A_kᵀ X Θ_k with what PyG computes before and after it; *with a trick* says which
-one. The others have a term that no basis has: `accelerate` leaves them as they are, and names them.
+*Equal* means that the layer computes Y = Σ_k A_kᵀ X Θ_k, and before and after it what PyG computes
+there. *Equal with a trick* means that it does so in a rewritten form, which the last column tells.
+The others cannot be written as this sum: `accelerate` leaves them as they are, and names them.
 """
 
 OPTIONS = """
 ## Options
 
-Each value is compared with PyG's own layer, values and gradients, on graphs of every awkward
-kind (`tests/pyg/test_parity.py`). Those in the last column have no equal form: with them PyG's own
-`forward` runs, and `layer.why_not()` says so. The same holds of explainers, of hooks on messages,
-and of graphs too small to gain.
+Each value is compared with PyG's own layer, values and gradients, on graphs with self-loops,
+parallel edges, nodes without edges and the like (`tests/pyg/test_parity.py`). The values in the
+last column have no equal form: with them PyG's own `forward` runs, and `layer.why_not()` says so.
+It also runs under explainers, with hooks on messages, and on graphs so small that it is faster.
 
 | class | option | by the contraction | by PyG's own forward |
 |---|---|---|---|

@@ -39,8 +39,9 @@ class EdgeContext:
         present: (M,) or (M, *batch) booleans, the present sources, or None for all; f leaves
             out the others, whatever their scores are.
         listed: whether scores are in the order of the user's edge list, not of the pattern.
-        cancels_factors: whether f is the same of scores with a common factor for each target.
-        cancels_terms: whether f is the same of scores with a common term for each target.
+        cancels_factors: whether f stays the same if all scores of a target are multiplied by one
+            positive number.
+        cancels_terms: whether f stays the same if one number is added to all scores of a target.
     """
 
     basis: EdgeBasis | ImplicitEdges

@@ -225,8 +225,8 @@ class FeatureMapped(Score):
         heads, channels, in_channels: see :class:`Score`.
         feature_map: φ, by its name or as a module.
         bias: whether keys and queries have a bias.
-        bounded: whether exponential features that overflow are refused but with ``l1``, which
-            cancels the largest that a target sees, by which they are divided.
+        bounded: whether exponential features that overflow are refused. With ``l1`` they never are:
+            they are divided by the largest that a target sees, which cancels.
     """
 
     name = "feature-map"

@@ -65,8 +65,8 @@ class Score(Named, torch.nn.Module, registry=SCORES):
         needs_queries: whether targets must have features.
         up_to_factor: whether scores of a target may be off by a common factor, which L1 cancels.
         reads_beside: which of ``edge_attr`` and ``pos`` the scores read; others are refused.
-        takes_any_order: whether it reads edges only by ``support.add``, ``dot``, ``entries`` and
-            ``of_given``, so that few edges need not be sorted.
+        takes_any_order: whether edges may come unsorted, because it reads them only by
+            ``support.add``, ``dot``, ``entries`` and ``of_given``.
 
     Args:
         heads: H. Subclasses that are made from text take two more arguments: ``channels``, D of

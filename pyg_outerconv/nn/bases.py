@@ -44,9 +44,9 @@ _sharing = threading.local()
 def share_bases() -> Iterator[None]:
     """Context in which layers with equal families share the basis of an unmodified ``edge_index``.
 
-    On a CPU layers share bases anyway, unless ``cached=False``. On CUDA the comparison of numbers
-    would synchronise with the device, so sharing must be requested: writes through ``.data``, numpy
-    or another process are not noticed in this context.
+    On a CPU layers share bases anyway, unless ``cached=False``. On CUDA, looking for changes in the
+    numbers would make each call wait for the device. So you must ask for sharing there, and in this
+    context changes through ``.data``, numpy or another process are not noticed.
 
     >>> import torch
     >>> from pyg_outerconv import OuterConv, share_bases

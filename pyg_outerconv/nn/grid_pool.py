@@ -66,8 +66,8 @@ class GridPool(_Clusters):
 
     On images it equals :class:`torch.nn.MaxPool2d`, :class:`~torch.nn.AvgPool2d` and the like, and
     uses their kernels where these are faster. It also takes any number of axes, and grids with
-    missing cells. The first of equal largest cells takes the gradient, as in torch; with a basis,
-    the cell of the lowest label does.
+    missing cells. Of several largest cells the first gets the gradient, as in torch; if you pass
+    a basis, the one with the lowest label does.
 
     Args:
         kernel_size, stride, padding, dilation, ceil_mode, dim: see

@@ -91,9 +91,9 @@ def accelerate(model: Module, *sample: Any, verify: bool = False, **named: Any) 
     :func:`torch.compile`. Subclasses, parametrised layers, layers with hooks and those without an
     equal form, or with options that have none, are left, and named in the report.
 
-    With a sample, the arguments of one call of the model, each layer is timed on its own inputs in
-    that call, on a new graph each time, and is left where it does not gain, or where PyG's code
-    would run.
+    If you also pass a sample, the arguments of one call of the model, each layer is timed on the
+    inputs that it gets in this call, copied to new tensors each time. It stays PyG's if ours is not
+    faster, or would run PyG's code.
 
     >>> from torch_geometric.nn import GCN
     >>> model = GCN(16, 32, num_layers=2, out_channels=4)

@@ -21,8 +21,8 @@ class FAConv(DropIn, theirs.FAConv):
     r"""Y = Aᵀ X + ε X_0, A[m, n] = tanh(⟨a_l, X_m⟩ + ⟨a_r, X_n⟩) P[m, n], P as in GCN.
 
     From the `"Beyond Low-Frequency Information in Graph Convolutional Networks"
-    <https://arxiv.org/abs/2101.00797>`_ paper, equations 5 and 6. The recipe is the convolution
-    over P, whose values :meth:`basis` multiplies.
+    <https://arxiv.org/abs/2101.00797>`_ paper, equations 5 and 6. :meth:`recipe` is the
+    convolution over P; :meth:`basis` multiplies its values by the tanh.
     """
 
     trick = "The values of edges come from scores of both ends."

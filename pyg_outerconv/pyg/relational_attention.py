@@ -31,8 +31,8 @@ class RGATConv(DropIn, theirs.RGATConv):
     Scores are leaky ReLUs of sums, or products; the softmax is over the edges of a target, or of a
     target and a relation. All is made of the values X Θ_r of nodes: no edge has a Θ or a vector.
     From the `"Relational Graph Attention Networks" <https://arxiv.org/abs/1904.05811>`_ paper,
-    equations 2 to 8. The recipe is the convolution without attention, whose relations and values
-    are those of the layer.
+    equations 2 to 8. :meth:`recipe` is the convolution without attention; its Θ and X Θ_r are
+    those of the layer.
     """
 
     trick = "The values of edges come from scores under each relation."
