@@ -71,6 +71,7 @@ def test_the_main_job_without_data(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path("runs/cora-gcn-001")
     summary = json.loads((folder / "metrics.json").read_text())["summary"]
     assert f"{100 * summary['outerconv']['test_metric']['mean']:.2f} ±" in said.out
+    assert f"on cpu, backends: {', '.join(summary['backends'])}\n" in said.out
     assert main(["train", *QUICK]) == 0
     assert Path("runs/cora-gcn-002").is_dir()
 

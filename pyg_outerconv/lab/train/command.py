@@ -207,9 +207,10 @@ def _announce(experiment: Experiment) -> None:
     )
     if experiment.features is not None:
         _say(str(experiment.features))
+    ran = ", ".join(experiment.backends)
     _say(
         f"{settings.family}: {settings.depth} layers, {settings.hidden} hidden, theta "
-        f"{settings.theta}, on {settings.device} by {', '.join(experiment.backends) or 'torch'}"
+        f"{settings.theta}, on {settings.device}, {f'backends: {ran}' if ran else 'by torch alone'}"
     )
     for contender in experiment.contenders:
         if contender.note:
