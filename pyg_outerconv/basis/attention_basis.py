@@ -20,6 +20,7 @@ from ..kernels.absent_pairs import (
 )
 from ..kernels.attend_entries import kept_entries
 from ..kernels.edge_sums import Listed
+from ..kernels.kept_products import kept_sample
 from ..kernels.pairs_by_edges import is_recorded
 from ..kernels.tiles import exact
 from ..memo import cached_property
@@ -197,10 +198,13 @@ class AttentionBasis(Basis):
     def scores(self) -> Tensor:
         """(E, B·H/L) the scores, in float32 at least; no tensor of E × D numbers is made."""
         query, key = (by_label(exact(x), self.num_labels) for x in (self.query, self.key))
-        score = sddmm(self.pattern.by_both, query * self.factor, key)
-        bias = self.edge_bias()
+        matrix, query, bias = self.pattern.by_both, query * self.factor, self.edge_bias()
         if bias is None:
-            return score
+            return sddmm(matrix, query, key)
+        if is_recorded():
+            score = kept_sample(matrix, query, key, bias)
+        else:
+            score = sddmm(matrix, query, key)
         # Nor does a gradient come to what has no edge, as it would through a sum.
         return (score + bias.to(score.dtype)).masked_fill(bias == -torch.inf, -torch.inf)
 
@@ -270,8 +274,8 @@ class AttentionBasis(Basis):
         )
         if bias is not None and is_transformed(*given, bias):
             found = over_all_pairs_below(*ways, *given, bias=bias)
-        elif bias is not None and is_recorded() and self.is_plain:
-            found = self.attend(x)
+        elif bias is not None and is_recorded():
+            found = self._exact.times(x, bias)
         elif bias is None or not can_look(*given, bias) or are_finite(bias):
             found = self._exact.times(x)
         else:

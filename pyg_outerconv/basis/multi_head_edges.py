@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..kernels import CSR, spmm
 from ..kernels.edge_sums import Listed, are_few, is_small
+from ..kernels.kept_products import kept_product
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import TensorMap
@@ -134,10 +135,14 @@ class MultiHeadEdges(PatternBasis):
         made = self._all_heads
         return made.with_values(made.sort_values(self.value.reshape(-1)))
 
-    def times(self, x: Tensor) -> Tensor:
-        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C)."""
+    def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C).
+
+        Where a bias (E, B·H/L), in the pattern's order, is given and -inf, there is no edge,
+        whatever X holds.
+        """
         batch, listed = tuple(x.shape[1:-2]), self._listed
-        if listed is not None and is_small(listed.size(0), x, held=True):
+        if listed is not None and bias is None and is_small(listed.size(0), x, held=True):
             if batch and not self.batch:
                 listed = listed.view(listed.size(0), *(1,) * len(batch), -1)
             if listed.dtype != x.dtype:
@@ -150,7 +155,11 @@ class MultiHeadEdges(PatternBasis):
         value, x = same_dtype(value, x)
         shared = x.stride(-2) == 0 and not batch and self.num_labels == 1
         operand = x[:, :1] if shared else by_label(x, self.num_labels)  # no copy of a shared x
-        out = spmm(self.csr, value.flatten(1), operand)
+        value = value.flatten(1)
+        if bias is None:
+            out = spmm(self.csr, value, operand)
+        else:
+            out = kept_product(self.csr, value, operand, bias)
         return by_head(out, self.num_labels, self.num_bases, batch)
 
     def propagate(self, x: Tensor) -> Tensor:

@@ -164,19 +164,25 @@ def seen_by_heads(pattern, bias):
     return seen.index_put((pattern.source.long(), pattern.target.long()), there, accumulate=True)
 
 
+def hidden_edges(labels, heads, batch):
+    """A pattern, queries, keys, and a bias that is -inf at about half of the edges."""
+    pattern = pattern_of("multi-edge", labels)
+    (sources, targets), shared = pattern.size, heads // labels
+    query, key = positive(targets, *batch, heads, 2), positive(sources, *batch, heads, 2)
+    hidden = torch.rand(pattern.num_edges, *(1,) * len(batch), 1) < 0.5
+    bias = positive(pattern.num_edges, *batch, shared).masked_fill(hidden, -inf)
+    return pattern, query, key, bias
+
+
 @pytest.mark.slow(cases=6)
 @pytest.mark.parametrize(("batch", "number"), [((), nan), ((2,), inf)], ids=str)
 @pytest.mark.parametrize(("labels", "heads"), SHARES)
 @pytest.mark.parametrize("name", NORMALISERS)
 def test_a_bias_of_minus_infinity_says_that_there_is_no_edge(name, labels, heads, batch, number):
     """By every order of attention and of heads, for values, keys and queries."""
-    pattern = pattern_of("multi-edge", labels)
-    (sources, targets), shared = pattern.size, heads // labels
-    query, key = positive(targets, *batch, heads, 2), positive(sources, *batch, heads, 2)
-    x, theta = positive(sources, *batch, 3), positive(heads, 1, 3, 2)
-    hidden = torch.rand(pattern.num_edges, *(1,) * len(batch), 1) < 0.5
-    bias = positive(pattern.num_edges, *batch, shared).masked_fill(hidden, -inf)
-    seen, own = seen_by_heads(pattern, bias), torch.eye(targets, dtype=torch.bool)
+    pattern, query, key, bias = hidden_edges(labels, heads, batch)
+    x, theta = positive(pattern.size[0], *batch, 3), positive(heads, 1, 3, 2)
+    seen, own = seen_by_heads(pattern, bias), torch.eye(pattern.size[1], dtype=torch.bool)
 
     def basis(query=query, key=key):
         normalise = NORMALISERS[name]()
@@ -192,3 +198,22 @@ def test_a_bias_of_minus_infinity_says_that_there_is_no_edge(name, labels, heads
             (lambda q: contract(basis(query=q), x, theta, order), query, own, False),  # noqa: B023
         ):
             assert_seen_alone(run, given, sees, number, arrives, arrives)
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize(
+    ("name", "labels", "heads", "batch"), [("l1", 3, 6, ()), ("softmax-plus-one", 1, 2, (2,))]
+)
+@pytest.mark.parametrize("order", ["heads_transform_first", "heads_propagate_first"])
+def test_nor_is_there_one_in_a_compiled_graph(order, name, labels, heads, batch):
+    pattern, query, key, bias = hidden_edges(labels, heads, batch)
+    x, theta = positive(pattern.size[0], *batch, 3), positive(heads, 1, 3, 2)
+
+    def run(x):
+        normalise = NORMALISERS[name]()
+        basis = AttentionBasis(pattern.with_values(None), query, key, normalise, 0.7, bias)
+        return contract(basis, x, theta, order)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend="aot_eager")
+    assert_seen_alone(compiled, x, seen_by_heads(pattern, bias), nan)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch.func import grad, hessian, jvp, vjp
 
+from pyg_outerconv.attention import NORMALISERS
 from pyg_outerconv.basis import Pattern
+from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.kernels import (
     attend,
     attend_all,
@@ -30,9 +32,13 @@ BLOCK = torch.tensor([0, 0, 1, 1, 1, 2, 2])
 BLOCKS = blocks_of(BLOCK, BLOCK.flip(0))
 
 
-def csr_where(visible):
+def pattern_where(visible):
     target, source = visible.nonzero(as_tuple=True)
-    return Pattern.build(torch.stack([source, target]), size=visible.shape[::-1]).by_target
+    return Pattern.build(torch.stack([source, target]), size=visible.shape[::-1])
+
+
+def csr_where(visible):
+    return pattern_where(visible).by_target
 
 
 def biased(function):
@@ -49,11 +55,27 @@ def on_edges(visible):
     return lambda q, k, v: attend(csr_where(visible), q, k, v)
 
 
-PAIRS = csr_where(EVERY)
+ALL_EDGES = pattern_where(EVERY)
+PAIRS = ALL_EDGES.by_target
 
 
 def flat(query, key, value, bias):
     return attend(PAIRS, query, key, value, bias.flatten(0, 1))
+
+
+def by_shares(name, **options):
+    """The product of values with a share of each edge and head, from a normaliser."""
+    normalise, over = NORMALISERS[name](**options), ALL_EDGES.with_values(None)
+
+    def run(query, key, value, bias):
+        return AttentionBasis(over, query, key, normalise, 0.7, bias.flatten(0, 1)).times(value)
+
+    return run
+
+
+def of_one_head(function):
+    """The function with the first head's values for all heads, as of features."""
+    return lambda q, k, v: function(q, k, v[:, :1].expand(-1, HEADS, -1))
 
 
 def window(**options):
@@ -85,6 +107,8 @@ WAYS = {
         lambda *x: attend_blocks(*x, BLOCKS),
         BLOCK.flip(0).unsqueeze(1) == BLOCK,
     ),
+    **{f"{name} of edges": (biased(by_shares(name)), ~HIDDEN) for name in NORMALISERS},
+    "shared values": (of_one_head(biased(by_shares("l1"))), ~HIDDEN),
 }
 
 
@@ -281,6 +305,23 @@ def test_numbers_that_are_finite_stay_as_they_are(way):
         mixed, plain, (~unseen & visible.any(1), *[visible[~unseen].any(0)] * 2), strict=True
     ):
         assert_near(part[~reached], whole[~reached], at_least=1.0)
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_dropped_shares_of_edges_reach_no_one_else_where_they_are_recorded(name):
+    run, seen = biased(by_shares(name, dropout=0.4)), ~HIDDEN.t()
+    query, key, value = operands()
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
+    for of_one, x in (
+        (lambda v: compiled(query, key, v), value),
+        (lambda k: compiled(query, k, value), key),
+    ):
+        assert_seen_alone(of_one, x, seen, nan, False, False)
+    traced = torch.jit.trace(run, (query, key, value), check_trace=False)
+    for source in range(NODES):
+        out = traced(query, key, value.index_fill(0, torch.tensor(source), nan))
+        assert out[~seen[source]].isfinite().all()
 
 
 def test_dropped_shares_reach_no_one_else_either():
