@@ -255,8 +255,7 @@ class AttentionConv(FoldOutput, OuterConv):
             check_devices(self, call)
             basis = basis_on_support(self.family, call, content)
             return basis.mean(basis.dtype) if self.folds_mean else basis
-        reads = self._family.reads
-        if edge_index is None and not issubclass(NodeSet, reads):
+        if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
         if self.cached and content.only_sums:

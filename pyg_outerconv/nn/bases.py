@@ -357,8 +357,6 @@ def on_cached_support(
         return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
 
     key = "support", conv._family.support, conv.flow, conv.root is None, nodes
-    over = bases.get(key, support, edge_index)
-    found = (
-        None if over is None else conv._family.score.at_once(content.source, content.theta, over)
-    )
+    over, score = bases.get(key, support, edge_index), conv._family.score
+    found = None if over is None else score.at_once(content.source, content.theta, over)
     return make() if found is None else found
