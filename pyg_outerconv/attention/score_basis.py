@@ -16,6 +16,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
 from ..graph import Features
 from ..graph.positions import differences
+from ..kernels.index_checks import can_read
 from ..kernels.linear_attention import on_edges
 from .edge_context import EdgeContext
 from .ends import over_batch
@@ -54,9 +55,17 @@ def _as_factors(
 
 
 def with_terms(
-    support: EdgeContext, scores: Dot | Tensor, terms: tuple[Any, ...], heads: int
+    support: EdgeContext,
+    scores: Dot | Tensor,
+    terms: tuple[Any, ...],
+    heads: int,
+    dtype: torch.dtype | None,
 ) -> Dot | Tensor:
-    """The scores plus the terms of the positions of both ends."""
+    """The scores plus the terms of the positions of both ends.
+
+    Where a term is -inf there is no edge, whatever the score: numbers that are no products become
+    the bias of products of 0, whose contractions leave out edges with a bias of -inf.
+    """
     if not terms:
         return scores
     relative = differences(support.positions, support.pattern.index)
@@ -65,7 +74,12 @@ def with_terms(
     batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
     term = over_batch(support.own_heads(added), batch).to(like.dtype)
     if isinstance(scores, Tensor):
-        return scores + term
+        hidden, found = term.detach() == -torch.inf, scores + term
+        if can_read(hidden) and not bool(hidden.any()):
+            return found
+        sources, targets = support.size
+        key, query = (found.new_zeros((count, *batch, heads, 1)) for count in (sources, targets))
+        return Dot(query, key, bias=found.masked_fill(hidden, -torch.inf), value_type=dtype)
     return replace(scores, bias=term if scores.bias is None else scores.bias + term)
 
 

@@ -280,8 +280,8 @@ class Attention(ContentFamily):
         else:
             scores = self.score(content.source, asked, support)
         check_scores(self.score, scores, support)
-        scores = with_terms(support, scores, self.terms, self.score.heads)
         dtype = type_of_values(content.source, self.score)
+        scores = with_terms(support, scores, self.terms, self.score.heads, dtype)
         return basis_of(support, scores, self.normalise, dtype)
 
     @property

@@ -14,7 +14,7 @@ from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.families import Causal, LinearAttention
 from pyg_outerconv.nn import AttentionConv, linear_attention
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.testing.reference import derivatives
+from pyg_outerconv.testing.reference import assert_seen_alone, derivatives
 
 D, NODES = 3, 11
 MAPS = [*FEATURE_MAPS, "random"]
@@ -209,3 +209,34 @@ def test_edges_of_a_causal_basis_are_in_range_too():
     edges = basis.edges()
     wanted = torch.einsum("hmn,mp,hpq->nq", edges.to_dense(), x, theta.full().squeeze(1))
     assert_near(conv(x) - conv.bias, wanted)
+
+
+class Within(torch.nn.Module):
+    """A term of -inf beyond a distance of each head."""
+
+    heads = 2
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.reach = torch.tensor([first, second])
+
+    def forward(self, relative):
+        return torch.where(relative.abs() < self.reach, 0.0, -torch.inf)
+
+
+@pytest.mark.parametrize("normalise", ["softmax", "sigmoid", "identity", "l1", "softmax-plus-one"])
+@pytest.mark.parametrize(
+    "score", ["key-query", "gatv2", "additive", "bahdanau", "cosine", "gaussian-distance"]
+)
+def test_a_term_of_minus_infinity_says_that_there_is_no_edge(score, normalise):
+    place = torch.arange(6)
+    distance = (place[:, None] - place).abs()
+    for reach in ((1.5, 1.5), (1.5, 2.5)):
+        options = {"support": "complete", "score": score, "normalise": normalise}
+        conv = AttentionConv(3, 4, 2, **options, terms=(Within(*reach),)).double()
+        x = torch.randn(6, 3, dtype=torch.float64)
+        seen = distance < max(reach)
+        assert_seen_alone(conv, x, seen, torch.nan, forward=False, backward=False)
+        # The first head's channels see only what is within its own reach.
+        x[5] = torch.nan
+        assert conv(x)[:4, :2].isfinite().all()
