@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ..basis.base import Basis
@@ -137,10 +138,15 @@ class EdgeOrder(Order):
 
 def orders_of(kind: type[Basis]) -> list[Order]:
     """The orders that solve a kind of basis, sorted by name."""
-    if kind not in _of_kind:
-        by_name = [ORDERS[name] for name in sorted(ORDERS)]
-        _of_kind[kind] = [order for order in by_name if issubclass(kind, order.solves)]
-    return _of_kind[kind]
+    # A compiler would guard on what is cached, and compile each model a second time.
+    cached = None if torch.compiler.is_compiling() else _of_kind.get(kind)
+    if cached is not None:
+        return cached
+    by_name = [ORDERS[name] for name in sorted(ORDERS)]
+    orders = [order for order in by_name if issubclass(kind, order.solves)]
+    if not torch.compiler.is_compiling():
+        _of_kind[kind] = orders
+    return orders
 
 
 def needs_features(problem: Problem) -> list[str]:

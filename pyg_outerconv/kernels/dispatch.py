@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
@@ -132,9 +133,28 @@ def pick(primitive: str, csr: CSR, x: Tensor, reduction: str = "sum") -> str:
     """The name of the backend that :func:`choose` chooses for a call; choices are cached."""
     asked = getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
     key = (primitive, x.device.type, x.dtype, csr.index.dtype, reduction, asked)
+    if torch.compiler.is_compiling():
+        return _constant_choice(*key)  # type: ignore[no-any-return]
     name = CHOSEN.get(key)
     if name is None:
         ptr, index = csr.ptr, csr.index
         request = request_of(primitive, ptr, index, csr.shape[1], x, reduction)
         name = CHOSEN[key] = choose(request).name
     return name
+
+
+# A compiler would guard on the cached choices, and compile each model a second time.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _constant_choice(
+    primitive: str,
+    device: str,
+    dtype: torch.dtype,
+    index_dtype: torch.dtype,
+    reduction: str,
+    asked: str | None,
+) -> str:
+    """:func:`pick` for traced calls, whose sizes are not known; none of the reasons reads them."""
+    key = (primitive, device, dtype, index_dtype, reduction, asked)
+    if key not in CHOSEN:
+        CHOSEN[key] = choose(Request(*key[:4], (1, 1), 1, 1, reduction=reduction)).name
+    return CHOSEN[key]

@@ -5,12 +5,15 @@ import operator
 import pytest
 import torch
 from calls import named
+from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv.contract import order
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Mean, Pool, Relation, Stack, Walk
+from pyg_outerconv.kernels import dispatch
 from pyg_outerconv.nn.attention import gat_conv, gatv2_conv
 from pyg_outerconv.testing import assert_near
 
@@ -233,3 +236,17 @@ def test_a_tree_of_anything_else_is_flattened_again_as_it_was(name, leaf):
     assert others == [leaf] * len(leaves)
     assert same == tree
     assert all(map(operator.is_, tree_flatten(tree_unflatten(leaves, same))[0], leaves))
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("family", ["gcn", "walk(length=2)", "stack(gcn, identity)"])
+def test_equal_calls_are_compiled_once(family, monkeypatch):
+    """Also the first ones of a process, which fill what is cached."""
+    monkeypatch.setattr(order, "_of_kind", {})
+    monkeypatch.setattr(dispatch, "CHOSEN", {})
+    torch._dynamo.reset()
+    conv, counter = OuterConv(4, 3, family), CompileCounter()
+    call, (x, (index, _, _)) = torch.compile(conv, backend=counter), graph(GCN(), 6, 15)
+    for _ in range(3):
+        call(x.float(), index).sum().backward()
+    assert counter.frame_count == 1
