@@ -86,6 +86,17 @@ class FeatureProduct(Basis):
         self._check_support()
         if self.exponents and not (self.normalised and self.causal):
             raise RefusedValue("exponents need normalised=True and causal", "both", self.causal)
+        if self.causal == "strict":  # the first targets see nothing, whatever their query holds
+            alone = self._are_first().view(-1, *(1,) * (self.query.dim() - 1))
+            object.__setattr__(self, "query", self.query.masked_fill(alone, 0.0))
+
+    def _are_first(self) -> Tensor:
+        """(N,) whether a target has the first place of its block."""
+        if self.target_place is not None:
+            return self.target_place <= 0
+        if self.target_block is not None:
+            return places(self.target_block) == 0
+        return torch.arange(self.size[1], device=self.device) == 0
 
     @classmethod
     def of_exponents(

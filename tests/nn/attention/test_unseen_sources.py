@@ -1,6 +1,7 @@
 """What a target does not see changes nothing of its row, however large it is."""
 
 import copy
+import itertools
 import random
 
 import pytest
@@ -240,3 +241,19 @@ def test_a_term_of_minus_infinity_says_that_there_is_no_edge(score, normalise):
         # The first head's channels see only what is within its own reach.
         x[5] = torch.nan
         assert conv(x)[:4, :2].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "normalise"),
+    [*itertools.product(["elu+1", "relu", "identity"], ["identity", "l1"]), ("exp", "l1")],
+)
+def test_a_query_that_sees_nothing_gives_zeros_whatever_it_is(name, normalise):
+    score = f"feature-map(feature_map='{name}')"
+    options = {"support": Causal(strict=True), "score": score, "normalise": normalise}
+    conv = AttentionConv(3, 4, 2, **options, bias=False).double()
+    x = torch.randn(6, 3, dtype=torch.float64)
+    x[[0, 4]] = torch.nan
+    for batch, first in ((None, [0]), (torch.tensor([0, 0, 0, 0, 1, 1]), [0, 4])):
+        out = conv(x, None, batch=batch)
+        assert not out[first].any()
+        assert out[5].isnan().all()
