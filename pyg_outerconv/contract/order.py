@@ -138,13 +138,12 @@ class EdgeOrder(Order):
 
 def orders_of(kind: type[Basis]) -> list[Order]:
     """The orders that solve a kind of basis, sorted by name."""
-    # A compiler would guard on what is cached, and compile each model a second time.
-    cached = None if torch.compiler.is_compiling() else _of_kind.get(kind)
-    if cached is not None:
-        return cached
+    compiles = torch.compiler.is_compiling()
+    if not compiles and kind in _of_kind:
+        return _of_kind[kind]
     by_name = [ORDERS[name] for name in sorted(ORDERS)]
     orders = [order for order in by_name if issubclass(kind, order.solves)]
-    if not torch.compiler.is_compiling():
+    if not compiles:  # which would guard on what is cached, and compile each model a second time
         _of_kind[kind] = orders
     return orders
 

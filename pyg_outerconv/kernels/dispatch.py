@@ -81,11 +81,6 @@ def log_call(backend: Backend, request: Request) -> None:
         recorder.append(Call(request.primitive, backend.name, request))
 
 
-def recording() -> bool:
-    """Whether calls are being recorded."""
-    return bool(RECORDERS)
-
-
 def forced() -> str | None:
     """The backend named by this thread's ``use_backend``, else by the environment variable."""
     return getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
