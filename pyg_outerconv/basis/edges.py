@@ -302,7 +302,7 @@ class EdgeBasis(PatternBasis):
                 row = row if num_labels == 1 else edges.under_label(row, num_labels)
                 value = self.listed
                 if self.in_order is not None or (value is not None and value.dtype != x.dtype):
-                    value = self._values_as_listed(x)
+                    value = self.values_as_listed(x)
                 out = edge_sums(edges.source, row, value, wide, num_rows)
                 return out if x.dim() == 2 else out.view(num_rows, *x.shape[1:])
         return multiply(pattern.by_target_label, self, x, aggr=aggr)
@@ -317,12 +317,12 @@ class EdgeBasis(PatternBasis):
         few = most(wide, mode()) if few is None else few
         if edges is not None and edges.source.numel() * wide.size(1) <= few:
             row = edges.source if num_labels == 1 else edges.under_label(edges.source, num_labels)
-            out = edge_sums(row, edges.target, self._values_as_listed(wide), wide, num_targets)
+            out = edge_sums(row, edges.target, self.values_as_listed(wide), wide, num_targets)
         else:
             out = multiply(pattern.by_target, self, wide)
         return out.view(num_targets, *z.shape[2:])
 
-    def _values_as_listed(self, x: Tensor) -> Tensor | None:
+    def values_as_listed(self, x: Tensor) -> Tensor | None:
         """(E,) the values in the dtype of ``x``, in the input order of the edges."""
         value, in_order = self.listed, self.in_order
         if in_order is not None and (value is None or in_order.requires_grad):

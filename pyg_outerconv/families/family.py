@@ -73,6 +73,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         learns: whether values depend on parameters of the family or on features, so that a basis
             must not be cached.
         reads_theta: whether values depend on the values X Θ of the layer.
+        makes_edges: whether every basis is an :class:`EdgeBasis`, of values that do not learn.
         is_quick: whether making a basis of few edges is faster than looking it up in a cache.
         max_parameters: the largest number of parameters of a layer, for families whose K grows
             with the data.
@@ -93,6 +94,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
     max_parameters: int | None = None
     learns: bool = False
     reads_theta: bool = False
+    makes_edges: ClassVar[bool] = False
     is_quick: bool = False
     nesting: int = 0
     takes_nodes_alone: bool = False

@@ -48,6 +48,7 @@ class GCN(Family):
     """
 
     labels = ("neighbours",)
+    makes_edges = True
     equation = "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I"
 
     norm: str | None = "sym"

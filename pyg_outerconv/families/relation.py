@@ -44,6 +44,7 @@ class Relation(Family):
             or missing, or weights are missing with ``norm='given'``.
     """
 
+    makes_edges = True
     equation = "A_r = W_r / (number of edges of type r that reach n)"
     reads_beside = ("edge_weight", "edge_type")
 

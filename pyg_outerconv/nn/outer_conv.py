@@ -22,6 +22,7 @@ from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import ThetaValue, add_bias, scaled
+from . import compiled
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
 from .checks import (
@@ -252,12 +253,26 @@ class OuterConv(DenseForms, MessageHooks):
         root = self.root
         is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
         waiting = self._waiting(call) if is_lazy else []
+        if call.mode.compiles and content is None and not is_lazy:
+            out = self._compiled(call)
+            if out is not None:
+                return out
         basis = self._basis(call, content)
         if is_lazy:
             self._materialize(waiting)
         if source_mask is not None:
             call = without_absent(call, source_mask, wholly=True)
         return self._convolve(call, basis, self._parameter(call))
+
+    def _compiled(self, call: Call) -> Optional[Tensor]:
+        """Y for a compiler, its sums over edges as one operator; None where that cannot be."""
+        if self._learns or self._reads_content or self._way() != "contraction":
+            return None
+        check_devices(self, call)
+        out = compiled.convolution(self, call, self._parameter(call), self.bias)
+        if out is None or self.root is None:
+            return out
+        return add_root(out, call, self.root().flatten(0, 2), own=True)
 
     def _masked(self, call: Call, source_mask: Tensor) -> tuple[Call, Content]:
         """The call without NaN and inf of absent sources, and the content, which says who is.
