@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ..kernels import edge_sums
-from ..kernels.attend_ends import MOST_SENT, Compiled, attend_ends, shares_of_ends
+from ..kernels.attend_ends import MOST_SENT, attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
 from .multi_head_edges import MultiHeadEdges, can_list, listed_edges
+from .pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,24 +68,11 @@ class AdditiveAttentionBasis(Basis):
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
         given = self.x, self.value, self.of_source, self.of_target
         if torch.compiler.is_compiling():
-            return attend_ends(*given, Compiled(pattern.by_target, pattern.target), self.slope)
+            return attend_ends(*given, pattern.by_target, self.slope)
         most = min(edge_sums.MOST, MOST_SENT)
         is_few = pattern.num_edges * heads * width <= most and can_list(pattern)
-        entries = listed_edges(pattern) if is_few else self._copies()
+        entries = listed_edges(pattern) if is_few else copies_for(pattern, heads)
         return attend_ends(*given, entries, self.slope)
-
-    def _copies(self) -> HeadCopies:
-        """The matrix of the edges for all heads, cached in the pattern."""
-        pattern, heads = self.over.pattern, self.value.size(0)
-        kept = pattern.head_copies
-        if heads not in kept:
-            csr, given = pattern.by_target, pattern.given
-            if given is None:
-                row = pattern.target
-            else:  # cheaper than expanding the row pointers
-                row = given.target.index_select(0, pattern.order).to(given.dtype)
-            kept[heads] = HeadCopies(csr, row, heads)
-        return kept[heads]
 
     def shares(self) -> MultiHeadEdges:
         """The attention weights of all edges and heads."""
@@ -96,3 +84,16 @@ class AdditiveAttentionBasis(Basis):
 
     def __repr__(self) -> str:
         return f"AdditiveAttentionBasis({self._head()}, over={self.over!r})"
+
+
+def copies_for(pattern: Pattern, heads: int) -> HeadCopies:
+    """The matrix of the edges for some heads, cached in the pattern."""
+    kept = pattern.head_copies
+    if heads not in kept:
+        csr, given = pattern.by_target, pattern.given
+        if given is None:
+            row = pattern.target
+        else:  # cheaper than expanding the row pointers
+            row = given.target.index_select(0, pattern.order).to(given.dtype)
+        kept[heads] = HeadCopies(csr, row, heads)
+    return kept[heads]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.nn.functional import leaky_relu
 
 from .csr import CSR
 from .dispatch import RECORDERS, forced
+from .edge_lists import remembered, spread
 from .edge_sums import Listed
 from .head_copies import HeadCopies
 from .index_checks import PLAIN
@@ -46,7 +47,7 @@ def attend_ends(
     value: Tensor,
     of_source: Tensor,
     of_target: Tensor,
-    entries: Listed | HeadCopies | Compiled,
+    entries: Listed | HeadCopies | CSR,
     slope: float,
 ) -> Tensor:
     """Graph attention (Veličković et al., *Graph Attention Networks*, equations 1 to 4).
@@ -63,17 +64,17 @@ def attend_ends(
         of_source: (H, V).
         of_target: (H, V).
         entries: at least one, of a matrix N × N; with :class:`HeadCopies` no tensor of entries ×
-            channels is held, with :class:`Listed` it is.
+            channels is held, with :class:`Listed` it is. A compiler passes a :class:`~.csr.CSR`.
         slope: the slope of the leaky ReLU below zero.
 
     Returns:
         (N, H, V); zeros for rows without entries.
     """
     tensors = x, value, of_source, of_target
-    if isinstance(entries, Compiled):
-        product = torch.mm(x, _packed(value, of_source, of_target))
+    if isinstance(entries, CSR):
+        product = torch.mm(x, packed(value, of_source, of_target))
         product = product.view(x.size(0), value.size(0), -1)
-        return _OfProduct.apply(product, *entries, slope)[0]  # type: ignore[no-any-return]
+        return _OfProduct.apply(product, entries, slope)[0]  # type: ignore[no-any-return]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _forward(*tensors, entries, slope, False)[0]
@@ -98,14 +99,14 @@ class _AttendEnds(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, value, of_source, of_target, packed, *saved = ctx.saved_tensors
+        x, value, of_source, of_target, matrix, *saved = ctx.saved_tensors
         wanted, entries = ctx.needs_input_grad[:4], ctx.entries
         if is_differentiated() or not is_plain(grad):
             inputs = [x, value, of_source, of_target]
             return *_gradients_by_primitives(inputs, entries, ctx.slope, grad, wanted), None, None
-        backward: Any = _backward_listed if isinstance(entries, Listed) else _backward_sorted
+        backward: Any = _backward_listed if isinstance(entries, Listed) else backward_sorted
         of_product = backward(entries, *saved, grad, ctx.slope)
-        of_x = torch.mm(of_product, packed.t()) if wanted[0] else None
+        of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
         of_packed = torch.mm(x.t(), of_product).view(x.size(1), value.size(0), -1).transpose(0, 1)
@@ -125,16 +126,16 @@ def _forward(
     has_backward: bool,
 ) -> tuple[Tensor, ...]:
     """The result, and the tensors that the backward pass reads besides the inputs."""
-    packed = _packed(value, of_source, of_target)
-    product = torch.mm(x, packed).view(x.size(0), value.size(0), -1)
+    matrix = packed(value, of_source, of_target)
+    product = torch.mm(x, matrix).view(x.size(0), value.size(0), -1)
     if isinstance(entries, Listed):
         out, *saved = _forward_listed(entries, product, slope, has_backward)
     else:
-        out, *saved = _forward_sorted(entries, product, slope, has_backward)
-    return out, packed, *saved
+        out, *saved = forward_sorted(entries, product, slope, has_backward)
+    return out, matrix, *saved
 
 
-def _packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
+def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
     """Θ (H, P, V) and the parameters of scores (H, P, 2), head by head: (P, H (V + 2))."""
     of_scores = torch.bmm(value, torch.stack((of_source, of_target), dim=2))
     return torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
@@ -178,15 +179,27 @@ def _backward_listed(
     return found.view(count, -1)
 
 
-def _forward_sorted(
-    entries: HeadCopies, product: Tensor, slope: float, has_backward: bool
+def forward_sorted(
+    entries: HeadCopies,
+    product: Tensor,
+    slope: float,
+    has_backward: bool,
+    into: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    # Tensors that are saved have the heads first.
+    """The result, and the values, scores, weights and their sums, heads first.
+
+    ``into``: memory for scores and weights (H, E).
+    """
     values = product[..., :-2].transpose(0, 1).contiguous()
     at_source, at_target = product[..., -2:].permute(2, 1, 0).contiguous()
-    score = at_target.index_select(1, entries.row)
+    of_scores, of_weights = into or (None, None)
+    score = torch.index_select(at_target, 1, entries.row, out=of_scores)
     score += at_source.index_select(1, entries.col)
-    weight = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
+    if of_weights is None:
+        weight = leaky_relu(score, slope, inplace=not has_backward)
+    else:
+        weight = torch.ops.aten.leaky_relu.out(score, slope, out=of_weights)
+    weight = entries.raised(weight)
     total = entries.sums(weight).clamp_(min=torch.finfo(weight.dtype).tiny)
     sums = entries.times(weight, values).transpose(0, 1)
     out = sums.new_empty(sums.shape)
@@ -194,7 +207,7 @@ def _forward_sorted(
     return out, values, score, weight, total
 
 
-def _backward_sorted(
+def backward_sorted(
     entries: HeadCopies,
     values: Tensor,
     score: Tensor,
@@ -203,6 +216,7 @@ def _backward_sorted(
     grad: Tensor,
     slope: float,
 ) -> Tensor:
+    """The gradient in the product, (N, H (V + 2)), of what the forward pass returns."""
     heads, nodes, width = values.shape
     of_sums = torch.div(grad.transpose(0, 1), total.unsqueeze(-1), out=torch.empty_like(values))
     of_score = entries.sampled(of_sums, values).mul_(weight)
@@ -219,16 +233,11 @@ def _backward_sorted(
 # A compiler sees the passes over sorted edges as one node each, and the dense product by itself ---
 
 
-class Compiled(NamedTuple):
-    """The edges of a traced call, sorted by target: as :class:`HeadCopies` has them.
-
-    Attributes:
-        csr: the places of the E entries.
-        row: (E,) the row of each entry, in row order.
-    """
-
-    csr: CSR
-    row: Tensor
+def _copies(rowptr: Tensor, col: Tensor, heads: int) -> HeadCopies:
+    """The entries (E,) of an N × N matrix, sorted by row, for all heads."""
+    nodes = torch.arange(rowptr.numel() - 1, dtype=col.dtype)
+    csr = CSR.of(rowptr, col, nodes.numel())
+    return HeadCopies(csr, spread(nodes, rowptr, col.numel()), heads)
 
 
 class _OfProduct(Primitive):
@@ -237,25 +246,25 @@ class _OfProduct(Primitive):
     operands = 1
 
     @staticmethod
-    def forward(product: Tensor, csr: CSR, row: Tensor, slope: float) -> tuple[Tensor, ...]:
-        return _sums_of_ends(product, csr.ptr, csr.index, row, slope)
+    def forward(product: Tensor, csr: CSR, slope: float) -> tuple[Tensor, ...]:
+        return _sums_of_ends(product, csr.ptr, csr.index, slope)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
-        (_, _, *saved), (csr, row, slope) = ctx.saved_tensors, ctx.rest
-        return (_gradient_of_product(*saved, grad, csr.ptr, csr.index, *csr.columns, row, slope),)
+        (_, _, *saved), (csr, slope) = ctx.saved_tensors, ctx.rest
+        return (_gradient_of_product(*saved, grad, csr.ptr, csr.index, slope),)
 
     # It has no tangent: forward mode goes through the primitives that attention is made of.
 
 
 @torch.library.custom_op("pyg_outerconv::sums_of_ends", mutates_args=())
 def _sums_of_ends(
-    product: Tensor, rowptr: Tensor, col: Tensor, row: Tensor, slope: float
+    product: Tensor, rowptr: Tensor, col: Tensor, slope: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     if not col.numel():
-        return _sizes_of_sums(product, rowptr, col, row, slope, torch.Tensor.new_zeros)
-    entries = HeadCopies(CSR.of(rowptr, col, product.size(0)), row, product.size(1))
-    return _forward_sorted(entries, product, slope, True)  # type: ignore[return-value]
+        return _sizes_of_sums(product, rowptr, col, slope, torch.Tensor.new_zeros)
+    entries = remembered(_copies, rowptr, col, product.size(1))
+    return forward_sorted(entries, product, slope, True)  # type: ignore[return-value]
 
 
 @_sums_of_ends.register_fake
@@ -263,7 +272,6 @@ def _sizes_of_sums(
     product: Tensor,
     rowptr: Tensor,
     col: Tensor,
-    row: Tensor,
     slope: float,
     new: Callable[..., Tensor] = torch.Tensor.new_empty,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -282,18 +290,13 @@ def _gradient_of_product(
     grad: Tensor,
     rowptr: Tensor,
     col: Tensor,
-    colptr: Tensor,
-    row_by_col: Tensor,
-    perm: Tensor,
-    row: Tensor,
     slope: float,
 ) -> Tensor:
     heads, nodes, width = values.shape
     if not col.numel():
         return grad.new_zeros(nodes, heads, width + 2)
-    csr = CSR.of(rowptr, col, nodes, (colptr, row_by_col, perm))
-    entries = HeadCopies(csr, row, heads)
-    found = _backward_sorted(entries, values, score, weight, total, grad, slope)
+    entries = remembered(_copies, rowptr, col, heads)
+    found = backward_sorted(entries, values, score, weight, total, grad, slope)
     return found.view(nodes, heads, width + 2)
 
 

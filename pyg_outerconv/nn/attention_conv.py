@@ -24,6 +24,7 @@ from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias
+from . import compiled
 from .bases import basis_on_support, check_beside_basis, on_cached_support
 from .call import (
     Call,
@@ -36,6 +37,7 @@ from .call import (
 from .checks import check_channels, check_ends
 from .fold_output import FoldOutput
 from .outer_conv import OuterConv
+from .root import add_root
 from .shares import showing_shares, values_of_edges
 from .theta import ThetaModule, view_of
 
@@ -222,6 +224,10 @@ class AttentionConv(FoldOutput, OuterConv):
             call = without_absent(call, source_mask)
         sums = source_mask is None and not return_attention_weights and self._needs_sums_alone
         content = self._content(call, source_mask, alignment, sums)
+        if content.only_sums and call.mode.compiles:
+            out = self._compiled_sums(call, content.theta)
+            if out is not None:
+                return out
         waiting = self._waiting(call) if content.theta is None else []
         basis = self._basis(call, content)
         needs_shares = return_attention_weights or self.edge_dim is not None
@@ -243,6 +249,23 @@ class AttentionConv(FoldOutput, OuterConv):
         if self.edge_dim is not None:
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
+
+    def as_one_operator(self, x: Tensor, edge_index: Tensor) -> Tensor | None:
+        """Y for a compiler, with attention as one operator; None where that cannot be."""
+        call = Call(x, edge_index, flow=self.flow)
+        content = self._content(call, sums=self._needs_sums_alone)
+        return self._compiled_sums(call, content.theta) if content.only_sums else None
+
+    def _compiled_sums(self, call: Call, theta: Theta) -> Tensor | None:
+        check_devices(self, call)
+        score: Any = self._family.score  # Additive, whose sums alone can be asked for
+        sums = compiled.attention(self, call, score, theta)
+        if sums is None:
+            return None
+        out = theta.collect(sums)
+        if self.root is not None:
+            out = add_root(out, call, self.root().flatten(0, 2), own=True)
+        return out if self.bias is None else add_bias(out, self.bias, own=True)
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""

@@ -15,9 +15,11 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from ..basis.additive_attention import copies_for
 from ..basis.edges import EdgeBasis, multiply
 from ..families import Family, parse_family
 from ..graph.graph import Graph
+from ..kernels.attend_ends import backward_sorted, forward_sorted, packed
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.index_checks import is_exporting
 from ..kernels.mode import mode
@@ -27,6 +29,8 @@ from ..theta import Theta, ThetaValue, add_bias
 from .call import Call
 
 if TYPE_CHECKING:
+    from ..attention.additive import Additive
+    from .attention_conv import AttentionConv
     from .outer_conv import OuterConv
 
 _bases = Memo(each=8, tensors=4)
@@ -44,37 +48,37 @@ def convolution(
     whose values are known, in exported graphs, and where something is to be refused.
     """
     theta = Theta(theta) if isinstance(theta, Tensor) else theta
-    if not (_is_served(conv, call) and _fits(call.source, theta)):
+    sums = conv.reduce == conv.label_reduce == "sum"
+    free = conv.order is None and conv.max_memory is None
+    if not (sums and free and _is_served(conv, conv.family, call) and _fits(call.source, theta)):
         return None
-    recipe = _recipe(conv)
+    recipe = _recipe(conv, conv.family)
     if recipe is None:
         return None
     x = call.source.movedim(-2, 0)  # type: ignore[union-attr]
     num_nodes, batch = x.size(0), x.shape[1:-1]
     num_labels, groups, _, columns = theta.shape
     graph = call.edge_index, call.beside.get("edge_weight"), call.beside.get("edge_type")
-    made = graph, (recipe, num_nodes, x.dtype)
+    made_of = *graph, recipe, num_nodes, x.dtype
     if groups * columns < x.size(-1):
         z = theta.transform(x).flatten(0, 1).flatten(1)
-        out = sum_over_edges(z, None, *made, num_nodes, by_target=False)
+        out, _ = sum_over_edges(z, None, *made_of, num_nodes, False, False)
         out = out.view(num_nodes, *batch, groups * columns)
         out = out if bias is None else add_bias(out, bias, own=True)
     else:
         num_rows = num_nodes * num_labels
-        h = sum_over_edges(x.flatten(1), None, *made, num_rows, by_target=True)
+        h, _ = sum_over_edges(x.flatten(1), None, *made_of, num_rows, True, False)
         out = theta.combine(h.view(num_rows, *x.shape[1:]), num_nodes, bias)
     return out if out.dim() == 2 else out.movedim(0, -2).contiguous()
 
 
-def _is_served(conv: OuterConv, call: Call) -> bool:
+def _is_served(conv: OuterConv, family: Family, call: Call) -> bool:
     """Whether the call is one over a list of edges, of whose values none learns."""
-    edge_index, family = call.edge_index, conv.family
-    if not family.makes_edges or conv.reduce != "sum" or conv.label_reduce != "sum":
+    if not family.makes_edges or conv.cached is False or is_exporting():
         return False
-    if conv.cached is False or conv.order is not None or conv.max_memory is not None:
+    if not call.is_single or call.size is not None:
         return False
-    if not call.is_single or call.size is not None or is_exporting():
-        return False
+    edge_index = call.edge_index
     for name, part in (("edge_index", edge_index), *call.beside.items()):
         if name != "edge_index" and name not in family.reads_beside:
             return False
@@ -92,14 +96,14 @@ def _fits(x: Any, theta: Theta) -> bool:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _recipe(conv: OuterConv) -> str | None:
+def _recipe(conv: OuterConv, family: Family) -> str | None:
     """What makes the basis of a graph, as text, for a stored compiled graph outlives objects.
 
     None if the text of the family does not say all of it.
     """
-    text = str(conv.family)
+    text = str(family)
     try:
-        is_whole = _family(text) == conv.family
+        is_whole = _family(text) == family
     except (TypeError, ValueError):
         return None
     return f"{conv.flow} {conv.aggr} {text}" if is_whole else None
@@ -198,71 +202,158 @@ def _product(
     return multiply(csr.T if transposed else csr, basis, x)
 
 
-# Not by `torch.library.custom_op`, which takes 20 µs a call in the place of 7, where the sum over
-# a few thousand edges takes 40.
-_LIBRARY = torch.library.Library("pyg_outerconv", "FRAGMENT")
-_NAME = "sum_over_edges"
-_LIBRARY.define(_NAME + torch.library.infer_schema(_run, mutates_args=()))
-_LIBRARY.impl(_NAME, _run, "CompositeExplicitAutograd")
-
-
 def _sizes(x: Tensor, number: Tensor | None, *others: Any) -> tuple[Tensor, Tensor]:
     *_, num_rows, _, _ = others
     return x.new_empty((num_rows, x.size(1))), x.new_empty((), dtype=torch.int64)
 
 
-torch.library.register_fake(f"{_LIBRARY.ns}::{_NAME}", _sizes, lib=_LIBRARY)
-_operator = torch.ops.pyg_outerconv.sum_over_edges.default
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, _, edge_index, edge_weight, edge_type, recipe, num_nodes, dtype, _, *way = inputs
+    ctx.save_for_backward(output[1], edge_index, edge_weight, edge_type)
+    ctx.rest = recipe, num_nodes, dtype, x.size(0), way
 
 
-class _SumOverEdges(Primitive):
-    """The operator, whose gradient is that of the transposed matrix."""
+def _backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    recipe, num_nodes, dtype, num_rows, (by_target, transposed) = ctx.rest
+    made_of = *ctx.saved_tensors, recipe, num_nodes, dtype
+    of_x, _ = sum_over_edges(grad, *made_of, num_rows, by_target, not transposed)
+    return of_x, *(None,) * 10
+
+
+def _vmap(
+    info: Any, in_dims: tuple[int | None, ...], x: Tensor, *others: Any
+) -> tuple[tuple[Tensor, Tensor], tuple[int, None]]:
+    """A batch is more channels of x; the graph has none, for it is no operand."""
+    x = x.movedim(in_dims[0], 1)  # type: ignore[arg-type]
+    out, number = sum_over_edges(x.flatten(1), *others)
+    return (out.unflatten(1, x.shape[1:]), number), (1, None)
+
+
+# Not by `torch.library.custom_op`, whose checks of what is returned take as long as a small sum.
+_LIBRARY = torch.library.Library("pyg_outerconv", "FRAGMENT")
+_NAME = "sum_over_edges"
+_LIBRARY.define(_NAME + torch.library.infer_schema(_run, mutates_args=()))
+_LIBRARY.impl(_NAME, _run, "CompositeExplicitAutograd")
+_FULL = f"{_LIBRARY.ns}::{_NAME}"
+torch.library.register_fake(_FULL, _sizes, lib=_LIBRARY)
+torch.library.register_autograd(_FULL, _backward, setup_context=_setup, lib=_LIBRARY)
+torch.library.register_vmap(_FULL, _vmap, lib=_LIBRARY)
+sum_over_edges = torch.ops.pyg_outerconv.sum_over_edges.default
+
+
+# Graph attention ----------------------------------------------------------------------------------
+
+
+def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) -> Tensor | None:
+    """A_hᵀ X V_h for each head, (N, H, V), with scores of one number for each end (GAT).
+
+    None where the operator does not serve the call. As many numbers are saved for the backward pass
+    as there would be if every node got one more edge, so that a compiler knows how many.
+    """
+    support, x = conv.family.support, call.source
+    if not _is_served(conv, support, call) or not isinstance(x, Tensor):
+        return None
+    recipe = _recipe(conv, support)
+    if recipe is None:
+        return None
+    num_nodes, value = x.size(0), theta.value
+    product = torch.mm(x, packed(value, score.att_source, score.att_target))
+    product = product.view(num_nodes, value.size(0), -1)
+    graph = call.edge_index, call.beside.get("edge_weight"), call.beside.get("edge_type")
+    made_of = graph, (recipe, num_nodes, x.dtype)
+    out, *_ = _SumsOfHeads.apply(product, *made_of, score.negative_slope)
+    return out  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("pyg_outerconv::sums_of_heads", mutates_args=())
+def _sums_of_heads(
+    product: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    edge_type: Tensor | None,
+    recipe: str,
+    num_nodes: int,
+    dtype: torch.dtype,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sums, values, scores and weights, sums of weights, and the number of the basis."""
+    graph = edge_index, edge_weight, edge_type
+    number, basis = _numbered(*graph, recipe, num_nodes, dtype)
+    of_graph = torch.tensor(number)
+    sizes = _sizes_of_heads(product, edge_index)
+    if not basis.num_edges:
+        return *(product.new_zeros(size) for size in sizes), of_graph  # type: ignore[return-value]
+    saved, (heads, num_edges) = product.new_empty(sizes[2]), (product.size(1), basis.num_edges)
+    scores, weights = saved[:, : heads * num_edges].view(2, heads, num_edges)
+    entries = copies_for(basis.pattern, heads)
+    found = forward_sorted(entries, product, slope, True, (scores, weights))
+    out, values, _, _, total = found
+    return out, values, saved, total, of_graph
+
+
+def _sizes_of_heads(product: Tensor, edge_index: Tensor) -> tuple[tuple[int, ...], ...]:
+    nodes, heads, width = product.size(0), product.size(1), product.size(2) - 2
+    most = heads * (edge_index.size(1) + nodes)
+    return (nodes, heads, width), (heads, nodes, width), (2, most), (heads, nodes)
+
+
+@_sums_of_heads.register_fake
+def _(product: Tensor, edge_index: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    sizes = _sizes_of_heads(product, edge_index)
+    number = product.new_empty((), dtype=torch.int64)
+    return *[product.new_empty(size) for size in sizes], number
+
+
+@torch.library.custom_op("pyg_outerconv::gradient_of_heads", mutates_args=())
+def _gradient_of_heads(
+    values: Tensor,
+    saved: Tensor,
+    total: Tensor,
+    number: Tensor,
+    grad: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    edge_type: Tensor | None,
+    recipe: str,
+    num_nodes: int,
+    dtype: torch.dtype,
+    slope: float,
+) -> Tensor:
+    """The gradient in the product, (N, H, V + 2)."""
+    basis = _by_number.get(int(number))
+    if basis is None:
+        graph = edge_index, edge_weight, edge_type
+        _, basis = _numbered(*graph, recipe, num_nodes, dtype)
+    heads, nodes, width = values.shape
+    if not basis.num_edges:
+        return grad.new_zeros(nodes, heads, width + 2)
+    scores, weights = saved[:, : heads * basis.num_edges].view(2, heads, -1)
+    entries = copies_for(basis.pattern, heads)
+    found = backward_sorted(entries, values, scores, weights, total, grad, slope)
+    return found.view(nodes, heads, width + 2)
+
+
+@_gradient_of_heads.register_fake
+def _(values: Tensor, *_: Any) -> Tensor:
+    heads, nodes, width = values.shape
+    return values.new_empty(nodes, heads, width + 2)
+
+
+class _SumsOfHeads(Primitive):
+    """The operator, differentiable once; forward mode and exports trace other primitives."""
 
     operands = 1
 
     @staticmethod
     def forward(
-        x: Tensor,
-        number: Tensor | None,
+        product: Tensor,
         graph: tuple[Tensor, Tensor | None, Tensor | None],
         recipe: tuple[str, int, torch.dtype],
-        num_rows: int,
-        by_target: bool,
-        transposed: bool,
-    ) -> tuple[Tensor, Tensor]:
-        return _operator(x, number, *graph, *recipe, num_rows, by_target, transposed)  # type: ignore[no-any-return]
+        slope: float,
+    ) -> tuple[Tensor, ...]:
+        return _sums_of_heads(product, *graph, *recipe, slope)  # type: ignore[no-any-return]
 
     @staticmethod
-    def keep(ctx: Any, operands: Any, output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
-        ctx.num_sources = operands[0].size(0)
-
-    @staticmethod
-    def gradients(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor]:
-        _, graph, recipe, _, by_target, transposed = ctx.rest
-        way = ctx.num_sources, by_target, not transposed
-        return (sum_over_edges(grad, ctx.saved_tensors[0], graph, recipe, *way),)
-
-    @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        """A batch is more channels of x; the graph has none, for it is no operand."""
-        x, number, *others = arguments
-        x = x.movedim(in_dims[0], 1)
-        out, number = cls.apply(x.flatten(1), number, *others)
-        return (out.unflatten(1, x.shape[1:]), number), (1, None)
-
-
-def sum_over_edges(
-    x: Tensor,
-    number: Tensor | None,
-    graph: tuple[Tensor, Tensor | None, Tensor | None],
-    recipe: tuple[str, int, torch.dtype],
-    num_rows: int,
-    by_target: bool,
-    transposed: bool = False,
-) -> Tensor:
-    """The sums of the operator, see :func:`_run`, with derivatives of every order."""
-    out: Tensor
-    out, _ = _SumOverEdges.apply(x, number, graph, recipe, num_rows, by_target, transposed)
-    return out
+    def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
+        (_, _, *saved), (graph, recipe, slope) = ctx.saved_tensors, ctx.rest
+        return (_gradient_of_heads(*saved, grad, *graph, *recipe, slope),)

@@ -81,9 +81,11 @@ class OuterConv(DenseForms, MessageHooks):
             equal family; see :mod:`pyg_outerconv.memo` for the changes that are noticed. If
             :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so that
             the layers of a model share them (on CUDA, use :func:`~pyg_outerconv.share_bases`);
-            :obj:`False` caches nothing. Under :meth:`torch.compile` and :meth:`torch.export` the
-            basis is made in the graph at every call, and ranges of indices, signs and NaN are not
-            checked; a basis that is passed in is made and checked once. (default: :obj:`None`)
+            :obj:`False` caches nothing. Under :meth:`torch.compile` this holds on a CPU for GCN and
+            :obj:`Relation` with weights that do not learn. For all others, and under
+            :meth:`torch.export`, the basis is made in the graph at every call, and ranges of
+            indices, signs and NaN are not checked; a basis that is passed in is made and checked
+            once. (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every leaf of the basis that it can

@@ -159,6 +159,10 @@ class GATConv(DropIn, theirs.GATConv):
             return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
+            if edge_attr is None and size is None and isinstance(x, Tensor):
+                out = conv.as_one_operator(x, edge_index)
+                if out is not None:
+                    return as_weighted(out, x)
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), x)

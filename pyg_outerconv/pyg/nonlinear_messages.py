@@ -14,6 +14,7 @@ from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Size
 
 from ..graph.checks import check_index
+from ..kernels.edge_lists import pointers
 from ..memo import Memo
 from .layer import DropIn, Recipe
 from .reductions import check_reduction, reduction
@@ -46,7 +47,7 @@ class SumInTiles(DropIn):
         out = message_sums(message, edge_index, count, operands, channels)
         if reduction(self) == "sum":
             return out
-        number = torch.bincount(edge_index[1], minlength=count).clamp_(min=1)
+        number = pointers(edge_index[1], count).diff().clamp_(min=1)
         return out / number.to(out.dtype).unsqueeze(1)
 
     def _turned(self, edge_index: Tensor) -> Tensor:

@@ -250,3 +250,124 @@ def test_equal_calls_are_compiled_once(family, monkeypatch):
     for _ in range(3):
         call(x.float(), index).sum().backward()
     assert counter.frame_count == 1
+
+
+# Sums over edges as one operator ---------------------------------------------------------------
+
+SERVED = {
+    "gcn": lambda: OuterConv(4, 3, GCN()),
+    "gcn, P < Q": lambda: OuterConv(4, 9, GCN("both", add_self_loops=False)),
+    "relation": lambda: OuterConv(4, 3, Relation(3)),
+    "relation, P < Q": lambda: OuterConv(4, 9, Relation(3, None), root_weight=True),
+    "blocks": lambda: OuterConv(4, 6, Relation(3), theta="block-diagonal(num_blocks=2)"),
+    "mixture": lambda: OuterConv(4, 3, Relation(3), theta="basis-decomposed(num_bases=2)"),
+    "identity": lambda: OuterConv(4, 4, GCN(), theta="identity", bias=False),
+    "mean": lambda: OuterConv(4, 3, Relation(3, None), aggr="mean", label_aggr="mean"),
+    "backwards": lambda: OuterConv(4, 3, GCN("target"), flow="target_to_source"),
+    "gat": lambda: gat_conv(4, 3, heads=2),
+    "gat, mean of heads": lambda: gat_conv(4, 3, heads=2, concat=False, residual=True),
+    "gat without loops": lambda: gat_conv(4, 3, heads=2, add_self_loops=False),
+}
+
+
+def operators(call, *inputs, **beside):
+    """The operators of ours in the graph that a compiler makes of a call."""
+    torch._dynamo.reset()
+    seen = []
+
+    def backend(module, inputs):
+        seen.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    def whole(gm, inputs):
+        from torch._dynamo.backends.common import aot_autograd
+
+        return aot_autograd(fw_compiler=backend)(gm, inputs)
+
+    torch.compile(call, backend=whole, fullgraph=True)(*inputs, **beside)
+    return [name.split(".")[1] for name in seen if name.startswith("pyg_outerconv.")]
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("name", SERVED)
+def test_sums_over_edges_are_one_operator_and_what_is_eager(name):
+    torch.manual_seed(0)
+    conv = SERVED[name]().double()
+    family = conv.family if name.startswith(("gcn", "relation", "blocks", "mix", "mean")) else GCN()
+    x, inputs = graph(family, 9, 31)
+    inputs = inputs[:1] if name.startswith("gat") else inputs
+    found = operators(conv, x, **named(*inputs))
+    assert found == ["sums_of_heads" if name.startswith("gat") else "sum_over_edges"]
+    call, _ = compiled(conv)
+    for nodes, edges in SIZES:
+        x, inputs = graph(family, nodes, edges)
+        inputs = inputs[:1] if name.startswith("gat") else inputs
+        expected = results(conv, conv, x, inputs)
+        for _ in range(2):  # made, and cached
+            for found, reference in zip(results(call, conv, x, inputs), expected, strict=True):
+                assert_near(found, reference)
+
+
+@pytest.mark.slow
+def test_a_batch_and_half_precision_go_the_same_way():
+    conv = OuterConv(4, 3, GCN()).double()
+    _, (index, weight, _) = graph(GCN(), 9, 31)
+    x = torch.randn(2, 3, 9, 4).double()
+    call, _ = compiled(conv)
+    assert_near(call(x, index, weight), conv(x, index, weight))
+    conv, x = conv.float(), x.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        out, expected = torch.compile(conv, backend="aot_eager")(x, index), conv(x, index)
+    assert out.dtype == expected.dtype
+    torch.testing.assert_close(out, expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.slow
+def test_a_changed_graph_is_noticed_and_a_wrong_one_refused_when_compiled():
+    conv = OuterConv(4, 3, GCN()).double()
+    x, (index, weight, _) = graph(GCN(), 9, 31)
+    call, _ = compiled(conv)
+    call(x, index, weight)
+    index[0, 5], weight[7] = (index[0, 5] + 1) % 9, 3.0
+    assert_near(call(x, index, weight), conv(x, index, weight))
+    with pytest.raises(ValueError, match="expected an index below 9"):
+        call(x, index + 9, weight)
+
+
+@pytest.mark.slow
+def test_backward_passes_know_their_graph_after_many_others():
+    """More graphs than bases are cached for, all forwards before any backwards."""
+    conv = OuterConv(4, 3, GCN(), bias=False).double()
+    call, _ = compiled(conv)
+    calls = [graph(GCN(), 9, 31) for _ in range(7)]
+    leaves = [x.requires_grad_() for x, _ in calls]
+    total = sum(call(x, index, weight).square().sum() for x, (index, weight, _) in calls)
+    found = torch.autograd.grad(total, leaves)
+    total = sum(conv(x, index, weight).square().sum() for x, (index, weight, _) in calls)
+    for one, expected in zip(found, torch.autograd.grad(total, leaves), strict=True):
+        assert_near(one, expected)
+
+
+@pytest.mark.slow
+def test_weights_that_learn_are_traced_with_their_gradient():
+    conv = OuterConv(4, 3, GCN()).double()
+    x, (index, weight, _) = graph(GCN(), 9, 31)
+    weight.requires_grad_()
+    (expected,) = torch.autograd.grad(conv(x, index, weight).square().sum(), weight)
+    call, _ = compiled(conv)
+    (found,) = torch.autograd.grad(call(x, index, weight).square().sum(), weight)
+    assert_near(found, expected)
+
+
+@pytest.mark.slow
+def test_a_map_over_x_is_compiled_as_more_channels():
+    conv = OuterConv(4, 3, GCN()).double()
+    x, (index, weight, _) = graph(GCN(), 9, 31)
+    many = torch.stack([x, -x, 2 * x]).requires_grad_()
+    call = torch.compile(torch.func.vmap(lambda x: conv(x, index, weight)), backend="aot_eager")
+    wanted = [many, *conv.parameters()]
+    found, expected = call(many), conv(many, index, weight)
+    assert_near(found, expected)
+    found, expected = (torch.autograd.grad(out.square().sum(), wanted) for out in (found, expected))
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other)

@@ -62,6 +62,11 @@ class Hops(Support):
         return ("edges",) if self.length == 1 else (f"within {self.length} hops",)
 
     @property
+    def makes_edges(self) -> bool:  # type: ignore[override]
+        """Whether L = 1, so that there are as many edges, or N more at most."""
+        return self.length == 1
+
+    @property
     def is_quick(self) -> bool:  # type: ignore[override]
         """Whether L = 1, so that edges stay as they are."""
         return self.length == 1
