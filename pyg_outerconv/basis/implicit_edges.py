@@ -70,6 +70,14 @@ class ImplicitEdges(Basis):
         """The edges, made at the first call."""
         return self._edges
 
+    def propagate_rows(self, x: Tensor, aggr: str = "sum", few: int | None = None) -> Tensor:
+        """As its edges, see :meth:`EdgeBasis.propagate_rows`."""
+        return self.edges().propagate_rows(x, aggr, few)
+
+    def gather(self, z: Tensor, few: int | None = None) -> Tensor:
+        """As its edges, see :meth:`EdgeBasis.gather`."""
+        return self.edges().gather(z, few)
+
     def picked(self, labels: Sequence[int]) -> Basis | None:
         """The edges of the selected labels; None for a rule of one label."""
         return None if self.num_bases == 1 else self.edges().select(labels)

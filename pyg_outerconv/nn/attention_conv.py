@@ -23,7 +23,7 @@ from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, add_bias
+from ..theta import Theta, ThetaValue, add_bias, scaled
 from . import compiled
 from .bases import basis_on_support, check_beside_basis, on_cached_support
 from .call import (
@@ -342,6 +342,10 @@ class AttentionConv(FoldOutput, OuterConv):
         free = self.order is None and self.max_memory is None and self.edge_dim is None
         sums = self.reduce == self.label_reduce == "sum" and not self.folds_mean
         return free and sums and self._way() == "contraction"
+
+    def _parameter(self, call: Call) -> ThetaValue:
+        theta = self.theta_value(call.like)
+        return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""

@@ -241,28 +241,23 @@ def check_devices(layer: Module, call: Call) -> None:
         return
     if target is not None and target.device != device:
         raise RefusedValue("sources and targets are in one place", device, target.device)
-    check_parameters(layer, device)
+    modules: list[Module | None] = [layer]
+    for module in modules:  # faster than parameters(), and every call comes here
+        if module is None:
+            continue
+        for tensors in (module._parameters, module._buffers):
+            for tensor in tensors.values():
+                if tensor is not None and tensor.device != device:
+                    named = chain(layer.named_parameters(), layer.named_buffers())
+                    name = next(name for name, one in named if one is tensor)
+                    raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
+        modules += module._modules.values()
     for name, parts in call.beside.items():
         for part in parts if isinstance(parts, tuple | list) else (parts,):
             if isinstance(part, Tensor) and part.device != device:
                 raise RefusedValue(f"{name} is where the features are", device, part.device)
     if not isinstance(edge_index, Tensor) or edge_index.device != device or device.type == "meta":
         check_given(edge_index, device)
-
-
-def check_parameters(layer: Module, device: torch.device) -> None:
-    """Raise ValueError if a parameter or buffer of a layer is on another device."""
-    modules: list[Module | None] = [layer]
-    for module in modules:  # faster than parameters(), and every call comes here
-        if module is None:
-            continue
-        for tensors in (module._parameters, module._buffers):
-            for part in tensors.values():
-                if part is not None and part.device != device:
-                    named = chain(layer.named_parameters(), layer.named_buffers())
-                    name = next(name for name, one in named if one is part)
-                    raise RefusedValue(RULE, f"{name} on {device}{_hint(part)}", part.device)
-        modules += module._modules.values()
 
 
 def check_given(given: Any, device: torch.device) -> None:

@@ -16,7 +16,7 @@ from ..errors import RefusedValue
 from ..families import Grid
 from ..memo import Memo
 from ..signatures import typed
-from .call import check_given, check_parameters
+from .call import Call, check_devices
 from .grid_images import GRIDS, as_cells, as_images, shape_of, shifts_of
 from .outer_conv import OuterConv
 from .theta import GroupedTheta
@@ -164,9 +164,7 @@ class GridConv(OuterConv):
                 is too small for the kernel.
         """
         shape = shape_of(images, len(self.family.windows), self.theta.in_channels)
-        check_parameters(self, images.device)
-        if images.is_meta:
-            check_given(None, images.device)
+        check_devices(self, Call(images))
         key = self.family, shape, images.device
         return self._rules.get(key, lambda: shifts_of(*key))  # type: ignore[no-any-return]
 

@@ -417,20 +417,16 @@ class OuterConv(DenseForms, MessageHooks):
         """The features, and Θ if the family reads it, for families whose values depend on them."""
         theta = None
         if self._reads_theta:
-            if waiting := self._waiting(call):
-                self._materialize(waiting)
+            if self.theta.in_channels < 0:
+                self._materialize(self._waiting(call))
             theta = self._parameter(call)
         source = nodes_first(call.source)
         target = source if call.is_single else nodes_first(call.target)
         return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
-    def theta_value(self, like: OptTensor = None) -> ThetaValue:
-        """Θ before the mean over labels; see :meth:`ThetaModule.parameter`."""
-        return self.theta.parameter(like)
-
     def _parameter(self, call: Call) -> ThetaValue:
         """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``."""
-        theta = self.theta_value(call.like)
+        theta = self.theta.parameter(call.like)
         return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
 
     def _materialize(self, waiting: list[tuple[ThetaModule, int]]) -> None:

@@ -135,7 +135,7 @@ def test_the_layer_is_the_sum_over_its_labels(text):
     out = conv(data.x, edges)
     basis = conv.basis(data.x, edges)
     assert basis.num_bases == len(conv.family.labels) == parse_family(text).num_bases
-    theta = full(conv.theta_value(data.x)).squeeze(1)
+    theta = full(conv.theta.parameter(data.x)).squeeze(1)
     wanted = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), data.x, theta) + conv.bias
     assert_near(out, wanted)
     assert_near(conv(data.x, EDGES), wanted)
@@ -172,7 +172,7 @@ def test_a_theta_is_that_of_the_other_labels():
     assert names == ["parts.0.weight", "parts.1.weight", "parts.1.comp"]
     conv = OuterConv(4, 8, "stack(gat(2), gcn)", theta="grouped:2").double()
     x = torch.randn(6, 4, dtype=torch.float64)
-    basis, theta = conv.basis(x, EDGES), as_theta(conv.theta_value(x))
+    basis, theta = conv.basis(x, EDGES), as_theta(conv.theta.parameter(x))
     assert theta.shape == (3, 1, 4, 8)
     wanted = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, theta.full()[:, 0])
     assert_near(conv(x, EDGES), wanted)

@@ -26,7 +26,7 @@ from ..cost import (
     sparse_product,
     transform,
 )
-from ..order import EdgeOrder, needs_features, needs_identity
+from ..order import EXPLICIT, EdgeOrder, needs_features, needs_identity
 from ..problem import Problem
 from ..rule import rank_of_form
 
@@ -50,8 +50,9 @@ class PropagateFirst(EdgeOrder):
         return _propagating(problem, float(problem.basis.size[1] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
+        basis = problem.basis
         assert isinstance(problem.x, Tensor)  # it needs features
-        basis = problem.basis.edges()
+        assert isinstance(basis, EXPLICIT)  # it solves no other
         h = basis.propagate_rows(problem.x, problem.aggr, problem.few)
         return problem.parameter.combine(h, basis.size[1], problem.bias)
 
@@ -83,10 +84,11 @@ class TransformFirst(EdgeOrder):
         return _transforming(problem, float(problem.basis.size[0] * problem.num_labels))
 
     def run(self, problem: Problem) -> Tensor:
-        z, x = problem.transform(), problem.x
+        z, x, basis = problem.transform(), problem.x, problem.basis
+        assert isinstance(basis, EXPLICIT)  # it solves no other
         # Autocast makes z of another type than the plan was made for.
         few = problem.few if isinstance(x, Tensor) and x.dtype == z.dtype else None
-        return problem.basis.edges().gather(z, few)
+        return basis.gather(z, few)
 
 
 def _transforming(problem: Problem, pairs: float, copies: int = 1) -> Cost:

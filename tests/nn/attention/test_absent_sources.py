@@ -110,7 +110,7 @@ def test_beside_matrices_of_the_graph_they_send_nothing(make, by_messages, root)
     matrices = torch.cat([graph.to_dense(), shares.to_dense()])[..., there]
     sent = x.masked_fill(~there.unsqueeze(1), 0.0)
     found = conv(broken, edges, source_mask=there)[there]
-    wanted = torch.einsum("kmn,mp,kpq->nq", matrices, sent, conv.theta_value().squeeze(1))
+    wanted = torch.einsum("kmn,mp,kpq->nq", matrices, sent, conv.theta().squeeze(1))
     wanted = wanted + x[there] @ conv.root().flatten(0, 2) if root else wanted
     assert_near(found, wanted)
     assert_same_gradients(found, conv(x, edges, source_mask=there)[there], [*conv.parameters()])
