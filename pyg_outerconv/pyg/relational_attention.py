@@ -97,7 +97,7 @@ class RGATConv(DropIn, theirs.RGATConv):
                 x, edge_index, edge_type, edge_attr, size, return_attention_weights
             )
         pattern = conv.basis(x, edge_index, edge_type=edge_type, size=size).edges().pattern
-        values = as_theta(conv.theta_value(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
+        values = as_theta(conv.theta.parameter(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
         shares = self._shares(pattern, self._scores(pattern, values, edge_attr))
         received = self._received(pattern, shares, values)
         return self._collected(self._preserved(pattern, received, values))
