@@ -52,16 +52,14 @@ class GraphConv(DropIn, theirs.GraphConv):
         sources = {"theta.weight": linear("lin_rel"), "root.weight": linear("lin_root")}
         return conv, {**sources, "bias": same("lin_rel.bias")} if bias else sources
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, OptPairTensor],
         edge_index: Adj,
         edge_weight: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight, size)
         if edge_index.layout is not torch.strided:
             edge_index = matrix_basis(edge_index)
         if is_one(self):
@@ -116,12 +114,9 @@ class SAGEConv(DropIn, theirs.SAGEConv):
             sources["root.weight"] = linear("lin_r")
         return conv, {**sources, "bias": same("lin_l.bias")} if bias else sources
 
-    def forward(
-        self, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
+    def convolve(
+        self, conv: Any, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
-        if conv is None:
-            return super().forward(x, edge_index, size)
         if self.project and self._projects():
             source, target = x if isinstance(x, tuple | list) else (x, x)
             x = (self.lin(source).relu(), target)
@@ -161,16 +156,14 @@ class SimpleConv(DropIn, theirs.SimpleConv):
     def recipe(self) -> Recipe:
         return propagations(self), {}
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, OptPairTensor],
         edge_index: Adj,
         edge_weight: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight, size)
         is_pair = isinstance(x, tuple | list)
         if self.combine_root == "self_loop":
             edge_index, edge_weight = add_self_loops(edge_index, edge_weight, num_nodes=x.size(-2))

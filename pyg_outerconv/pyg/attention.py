@@ -141,22 +141,15 @@ class GATConv(DropIn, theirs.GATConv):
         if without_targets and self.add_self_loops and isinstance(edge_index, EdgeIndex):
             yield "an EdgeIndex, to which PyG adds a target for each source"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Any,
         edge_index: Adj,
         edge_attr: OptTensor = None,
         size: Size = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        conv = self._runs(
-            x,
-            edge_index,
-            edge_attr=edge_attr,
-            return_attention_weights=return_attention_weights,
-        )
-        if conv is None:
-            return super().forward(x, edge_index, edge_attr, size, return_attention_weights)
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
             if edge_attr is None and size is None and isinstance(x, Tensor):
@@ -225,21 +218,14 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
         if not isinstance(x, Tensor) and x[1] is None:
             yield "no features of targets"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, PairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        conv = self._runs(
-            x,
-            edge_index,
-            edge_attr=edge_attr,
-            return_attention_weights=return_attention_weights,
-        )
-        if conv is None:
-            return super().forward(x, edge_index, edge_attr, return_attention_weights)
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
@@ -304,21 +290,14 @@ class TransformerConv(DropIn, theirs.TransformerConv):
         if edge_attr is not None and edge_attr.dim() != 2:
             yield f"edge attributes of {edge_attr.dim()} dimensions"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, PairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        conv = self._runs(
-            x,
-            edge_index,
-            edge_attr=edge_attr,
-            return_attention_weights=return_attention_weights,
-        )
-        if conv is None:
-            return super().forward(x, edge_index, edge_attr, return_attention_weights)
         return conv(x, edge_index, edge_attr=edge_attr)
 
 

@@ -66,12 +66,9 @@ class MFConv(DropIn, theirs.MFConv):
             sources[f"{step}.theta.weight"] = linear(*[f"{lins}.{k}" for k in range(count)])
         return ModuleList(steps), sources
 
-    def forward(
-        self, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
+    def convolve(
+        self, steps: Any, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
     ) -> Tensor:
-        steps = self._runs(x, edge_index)
-        if steps is None:
-            return super().forward(x, edge_index, size)
         propagate, left, right = steps
         rows, theta = propagate(x, edge_index, size=size), left.theta()
         target = x if isinstance(x, Tensor) else x[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -50,10 +50,7 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
         sources = {"theta.weight": linear("lin_out"), "root.weight": linear("lin_root")}
         return conv, {**sources, "bias": same("lin_out.bias")} if bias else sources
 
-    def forward(self, x: Tensor, edge_index: Adj) -> Tensor:
-        conv = self._runs(x, edge_index)
-        if conv is None:
-            return super().forward(x, edge_index)
+    def convolve(self, conv: Any, x: Tensor, edge_index: Adj) -> Tensor:
         if not self.diag_lambda:
             return as_linear(conv(x, edge_index))
         return as_linear(conv(x, self._enhanced(conv.basis(x, edge_index).edges(), x.dtype)))
@@ -98,12 +95,13 @@ class LEConv(DropIn, theirs.LEConv):
         sources = {"theta.weight": linear("lin1"), "root.weight": linear("lin3")}
         return conv, {**sources, "bias": same("lin3.bias")} if bias else sources
 
-    def forward(
-        self, x: Union[Tensor, PairTensor], edge_index: Adj, edge_weight: OptTensor = None
+    def convolve(
+        self,
+        conv: Any,
+        x: Union[Tensor, PairTensor],
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
         source, target = x if isinstance(x, tuple | list) else (x, x)
         basis = conv.basis(x, edge_index, edge_weight)
         degree = basis.propagate(source.new_ones(source.size(-2), 1)).squeeze(1)

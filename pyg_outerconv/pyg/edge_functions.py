@@ -68,16 +68,14 @@ class GMMConv(DropIn, theirs.GMMConv):
         elif not is_finite(edge_attr):
             yield "edge attributes that are not finite"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, OptPairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_attr=edge_attr)
-        if conv is None:
-            return super().forward(x, edge_index, edge_attr, size)
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), x)
 
 
@@ -143,16 +141,14 @@ class NNConv(DropIn, theirs.NNConv):
         if edge_attr is not None and not is_finite(edge_attr):
             yield "edge attributes that are not finite"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, OptPairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_attr=edge_attr)
-        if conv is None:
-            return super().forward(x, edge_index, edge_attr, size)
         return conv(x, edge_index, edge_attr=edge_attr, size=size)
 
 
@@ -221,11 +217,12 @@ class PDNConv(DropIn, theirs.PDNConv):
         sources = {"theta.weight": linear("lin")}
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_attr: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_attr=edge_attr)
-        weight = None if conv is None or edge_attr is None else self.mlp(edge_attr).squeeze(-1)
-        if conv is None or (weight is not None and not is_finite(weight)):
-            return super().forward(x, edge_index, edge_attr)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_attr: OptTensor = None
+    ) -> Tensor:
+        weight = None if edge_attr is None else self.mlp(edge_attr).squeeze(-1)
+        if weight is not None and not is_finite(weight):
+            return theirs.PDNConv.forward(self, x, edge_index, edge_attr)  # type: ignore[no-any-return]
         out = conv(x, edge_index, weight)
         return as_weighted(out, x) if self.normalize and weight is None else out
 

@@ -61,19 +61,15 @@ class FAConv(DropIn, theirs.FAConv):
         if self.normalize != (edge_weight is None):
             yield "PyG refuses weights with normalize, and a call without them otherwise"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Tensor,
         x_0: Tensor,
         edge_index: Adj,
         edge_weight: OptTensor = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        conv = self._runs(
-            x, edge_index, edge_weight, return_attention_weights=return_attention_weights
-        )
-        if conv is None:
-            return super().forward(x, x_0, edge_index, edge_weight, return_attention_weights)
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         out = conv(x, self.basis(conv, x, edge_index, edge_weight))
         return out if self.eps == 0.0 else out + self.eps * x_0

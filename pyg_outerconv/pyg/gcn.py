@@ -90,13 +90,12 @@ class GCNConv(DropIn, theirs.GCNConv):
         sources = {"theta.weight": linear("lin")}
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if edge_index.layout is not torch.strided:
             if self.cached:
-                return super().forward(x, edge_index, edge_weight)
+                return theirs.GCNConv.forward(self, x, edge_index, edge_weight)
             loops = self.improved, self.add_self_loops
             if self.normalize:
                 edge_index, _ = gcn_norm(edge_index, None, x.size(0), *loops, self.flow, x.dtype)
@@ -122,10 +121,9 @@ class LGConv(DropIn, theirs.LGConv):
     def recipe(self) -> Recipe:
         return Propagation(normalised(self), reduction(self), self.flow), {}
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         return conv(x, edge_index, edge_weight)
 
 
@@ -148,12 +146,9 @@ class GCN2Conv(DropIn, theirs.GCN2Conv):
         own = "weight1" if self.weight2 is None else "weight2"
         return [f"α X_0 ((1 − β) I + β {own})", "the factor (1 − β) I + β weight1 of Y"]
 
-    def forward(
-        self, x: Tensor, x_0: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    def convolve(
+        self, conv: Any, x: Tensor, x_0: Tensor, edge_index: Adj, edge_weight: OptTensor = None
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, x_0, edge_index, edge_weight)
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         far = conv(x, edge_index, edge_weight) * (1 - self.alpha)
         near = self.alpha * x_0[: x.size(0)]
@@ -196,10 +191,9 @@ class ARMAConv(DropIn, theirs.ARMAConv):
     def outside(self) -> list[str]:
         return ["X root_weight, bias and σ of each step, and the mean over stacks"]
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        convs = self._runs(x, edge_index, edge_weight)
-        if convs is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, convs: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         stacks, out = self.num_stacks, x
         for t, conv in enumerate(convs):
             place = 0 if self.shared_weights else t

@@ -35,6 +35,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
     and Hypergraph Attention" <https://arxiv.org/abs/1901.08150>`_ paper, equations 9 to 12.
     """
 
+    edges_are = "hyperedge_index"
     trick = "Two convolutions, to the hyperedges and back."
 
     least = 150_000
@@ -78,17 +79,15 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
             yield f"weights of type {hyperedge_weight.dtype} for features of {x.dtype}"
 
     @disable_dynamic_shapes(required_args=["num_edges"])  # type: ignore[untyped-decorator]
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Tensor,
         hyperedge_index: Tensor,
         hyperedge_weight: Optional[Tensor] = None,
         hyperedge_attr: Optional[Tensor] = None,
         num_edges: Optional[int] = None,
     ) -> Tensor:
-        conv = self._runs(x, hyperedge_index, hyperedge_weight, hyperedge_attr=hyperedge_attr)
-        if conv is None:
-            return super().forward(x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
         to_edges, to_nodes = _incidence(hyperedge_index, x.size(0), num_edges)
         if self.use_attention:
             assert hyperedge_attr is not None  # it is read

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import wraps
 from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Optional
@@ -63,7 +64,7 @@ class DropIn(MessagePassing):
     or an input has no equal here, on graphs so small that it is faster, and where torch.export,
     torch.onnx or torch.jit record the layer. :meth:`why_not` tells which of them runs, and why.
 
-    A subclass defines :meth:`recipe`, and ``forward`` with PyG's signature.
+    A subclass defines :meth:`recipe` and :meth:`convolve`; its ``forward`` has PyG's signature.
 
     Attributes:
         theirs: the class of PyG.
@@ -74,6 +75,7 @@ class DropIn(MessagePassing):
         least: number of edges times channels of a message, below which PyG's own ``forward`` is
             faster.
         least_of_matrices: the same number where edges are a sparse matrix.
+        edges_are: the name of the argument with the edges.
         linear_map: the class of PyG's linear maps.
     """
 
@@ -84,6 +86,7 @@ class DropIn(MessagePassing):
     takes_matrices: ClassVar[bool] = False
     least: ClassVar[int] = 0
     least_of_matrices: ClassVar[int] = 2**24
+    edges_are: ClassVar[str] = "edge_index"
     linear_map: ClassVar[type[Module]] = Linear
     _overridden: ClassVar[tuple[str, ...]] = ()
     _switches: ClassVar[frozenset[str]] = frozenset()
@@ -94,11 +97,11 @@ class DropIn(MessagePassing):
         if DropIn in cls.__bases__ and bases:
             cls.theirs = bases[0]
             register(cls, cls.theirs)
+            if "forward" not in vars(cls):
+                cls.forward = _forward_like(cls.theirs.forward)
         theirs = getattr(cls, "theirs", None)
         if theirs is None:  # a base of several of our classes
             return
-        if DropIn in cls.__bases__ and "forward" in vars(cls):
-            cls.forward.__annotations__ = theirs.forward.__annotations__  # PyG reads these types
         own: dict[str, Any]
         own = {f"{call}_type": _arguments_of(cls, call) for call in ("propagate", "edge_updater")}
         own["_switches"] = _switches_of(theirs)
@@ -114,6 +117,15 @@ class DropIn(MessagePassing):
         """The convolution as an OuterConv, and its parameters as functions of this layer's.
 
         A layer of several steps gives a list of them.
+        """
+        raise NotImplementedError
+
+    def convolve(self, conv: Any, *args: Any, **named: Any) -> Any:
+        """The result by the convolution of :meth:`recipe`, for the arguments of PyG's ``forward``.
+
+        Args:
+            conv: an :class:`OuterConv`, or a list of them.
+            *args, **named: the arguments, which :meth:`_of_inputs` has nothing against.
         """
         raise NotImplementedError
 
@@ -166,22 +178,20 @@ class DropIn(MessagePassing):
         if args or named:
             call = inspect.signature(self.theirs.forward).bind(self, *args, **named)
             del call.arguments["self"]
-            reasons += islice(self._of_inputs(**call.arguments), 1)
+            given = call.arguments
+            found = list(islice(self._of_inputs(**given), 1))
+            if not found and self._is_small(given.get("x"), given.get(self.edges_are)):
+                found = ["a graph so small that PyG's own layer is faster"]
+            reasons += found
         return reasons
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any) -> Any:
+    def _runs(self, **given: Any) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         if torch.compiler.is_dynamo_compiling():
             self._tie()  # first, for a compiler reads ``__dict__`` once
-        elif (
-            type(x) is Tensor
-            and type(edge_index) is Tensor
-            and edge_index.layout is torch.strided
-            and is_eager()
-            and edge_index.size(-1) * self._width(x) < self.least
-        ):
+        if self._is_small(given.get("x"), given.get(self.edges_are)):
             return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or not is_eager() or tied.watch.is_changed():
@@ -190,7 +200,7 @@ class DropIn(MessagePassing):
             tied = self._tied()
         if tied.conv is None or tied.watch.is_seen():
             return None
-        for _ in self._of_inputs(x, edge_index, edge_weight, **beside):
+        for _ in self._of_inputs(**given):
             return None
         return tied.conv
 
@@ -249,18 +259,22 @@ class DropIn(MessagePassing):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
         elif edge_weight is not None and _is_shared(edge_weight, edge_index):
             yield "one edge weight for all edges"
-        elif self._is_small(edge_index, features):
-            yield "a graph so small that PyG's own layer is faster"
         elif type(edge_index) is not Tensor and _has_other_size(edge_index, x):
             yield "an EdgeIndex with other numbers of nodes than the features"
         elif edge_weight is not None and not is_finite(edge_weight):
             yield "edge weights that are not finite"
 
-    def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
+    def _is_small(self, x: Any, edge_index: Any) -> bool:
         """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
-        if not self.least or not surely(edge_index.size(-1) * self._width(features) < self.least):
+        features = x[0] if isinstance(x, tuple | list) else x
+        if not (self.least and type(features) is Tensor and isinstance(edge_index, Tensor)):
             return False
-        return not is_exporting()
+        if edge_index.layout is not torch.strided or features.dim() < 2:
+            return False
+        is_less = edge_index.size(-1) * self._width(features) < self.least
+        if torch.compiler.is_compiling():
+            return surely(is_less) and not is_exporting()
+        return bool(is_less)
 
     def _width(self, features: Tensor) -> int:
         """The number of channels of PyG's messages."""
@@ -327,6 +341,20 @@ class DropIn(MessagePassing):
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy or pickle, without the tied OuterConv and its basis."""
         return {key: value for key, value in vars(self).items() if key not in TIED}
+
+
+def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """The ``forward`` of a class of ours: by the contraction, or PyG's own where that cannot be."""
+    _, *names = inspect.signature(theirs).parameters
+
+    @wraps(theirs)
+    def forward(self: DropIn, *args: Any, **named: Any) -> Any:
+        conv = self._runs(**dict(zip(names, args, strict=False)), **named)
+        if conv is None:
+            return theirs(self, *args, **named)
+        return self.convolve(conv, *args, **named)
+
+    return forward
 
 
 # Attributes that PyG's own calls set: no options, which would make the contraction anew.

@@ -83,15 +83,14 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
     def skipped(self) -> list[Module]:
         return [*super().skipped(), *([] if self.lin is None else [self.lin])]
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Union[Tensor, OptPairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        if self._runs(x, edge_index, edge_attr=edge_attr, size=size) is None:
-            return super().forward(x, edge_index, edge_attr, size)
         assert edge_attr is not None  # else a reason says so
         source, target = (x, x) if isinstance(x, Tensor) else x
         shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
@@ -227,11 +226,9 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
         if self.num_relations > 1 and beside.get("edge_type") is None:
             yield "no edge types"
 
-    def forward(
-        self, x: Union[Tensor, PairTensor], edge_index: Adj, edge_type: OptTensor = None
+    def convolve(
+        self, conv: Any, x: Union[Tensor, PairTensor], edge_index: Adj, edge_type: OptTensor = None
     ) -> Tensor:
-        if self._runs(x, edge_index, edge_type=edge_type) is None:
-            return super().forward(x, edge_index, edge_type)
         several = self.num_relations > 1
         source, target = (x, x) if isinstance(x, Tensor) else x
         out = self._modulated(self.lin_skip(target), self.film_skip(target))

@@ -62,17 +62,15 @@ class ChebConv(DropIn, theirs.ChebConv):
         if isinstance(largest, Tensor) and not is_finite(largest):
             yield "a lambda_max that is not finite"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Tensor,
         edge_index: Tensor,
         edge_weight: OptTensor = None,
         batch: OptTensor = None,
         lambda_max: OptTensor = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight, lambda_max=lambda_max)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight, batch, lambda_max)
         if lambda_max is None and self.flow == "source_to_target":
             return conv(x, edge_index, edge_weight)
         num_nodes = x.size(-2)
@@ -105,10 +103,9 @@ class SGConv(DropIn, theirs.SGConv):
     def outside(self) -> list[str]:
         return ["the linear map of what is cached"] if self.cached else []
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if not self.cached:
             return as_linear(conv(x, edge_index, edge_weight))
         return _of_cached(self, "_cached_x", conv, x, edge_index, edge_weight)
@@ -135,10 +132,9 @@ class SSGConv(DropIn, theirs.SSGConv):
     def outside(self) -> list[str]:
         return ["the linear map of what is cached"] if self.cached else []
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if not self.cached:
             return as_linear(conv(x, edge_index, edge_weight))
         return _of_cached(self, "_cached_h", conv, x, edge_index, edge_weight)
@@ -187,10 +183,9 @@ class TAGConv(DropIn, theirs.TAGConv):
         )
         return conv, of_lins(self, range(len(self.lins)))
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         return conv(x, edge_index, edge_weight)
 
 
@@ -219,10 +214,9 @@ class MixHopConv(DropIn, theirs.MixHopConv):
         )
         return conv, of_lins(self, powers)
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if x.dim() > 2:
             return conv(x, edge_index, edge_weight)
         walks = conv.basis(x, edge_index, edge_weight).propagate(x)  # (N, powers, P)
@@ -255,10 +249,9 @@ class APPNP(DropIn, theirs.APPNP):
     def outside(self) -> list[str]:
         return ["dropout of the edges of each step"] if self.dropout > 0 else []
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if self.dropout > 0 and self.training:
             return self._of_drawn_edges(conv, x, edge_index, edge_weight)
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)

@@ -58,9 +58,9 @@ class RGCNConv(DropIn, theirs.RGCNConv):
             sources["root.weight"] = viewed("root", 1, *self.root.shape)
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def _is_small(self, edge_index: Tensor, features: Tensor) -> bool:
+    def _is_small(self, x: Any, edge_index: Any) -> bool:
         """Not in a compiled graph, which PyG's loop over relations would break."""
-        return not torch.compiler.is_compiling() and super()._is_small(edge_index, features)
+        return not torch.compiler.is_compiling() and super()._is_small(x, edge_index)
 
     def _form(self) -> str:
         """The form of Θ."""
@@ -83,10 +83,7 @@ class RGCNConv(DropIn, theirs.RGCNConv):
             x = (source, source) if is_pair else source
         yield from super()._of_inputs(x, edge_index)
 
-    def forward(self, x: Any, edge_index: Adj, edge_type: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_type=edge_type)
-        if conv is None:
-            return super().forward(x, edge_index, edge_type)
+    def convolve(self, conv: Any, x: Any, edge_index: Adj, edge_type: OptTensor = None) -> Tensor:
         out: Tensor = conv(x, edge_index, edge_type=edge_type)
         wide = torch.get_default_dtype() if self.widens else out.dtype
         return out.to(torch.promote_types(out.dtype, wide))
@@ -128,6 +125,7 @@ class SignedConv(DropIn, theirs.SignedConv):
     equations 3 to 6.
     """
 
+    edges_are = "pos_edge_index"
     trick = "Two convolutions, side by side."
 
     takes_pairs = True
@@ -165,12 +163,9 @@ class SignedConv(DropIn, theirs.SignedConv):
         yield from super()._of_inputs(x, pos_edge_index)
         yield from super()._of_inputs(x, neg_edge_index)
 
-    def forward(
-        self, x: Union[Tensor, PairTensor], pos_edge_index: Adj, neg_edge_index: Adj
+    def convolve(
+        self, conv: Any, x: Union[Tensor, PairTensor], pos_edge_index: Adj, neg_edge_index: Adj
     ) -> Tensor:
-        conv = self._runs(x, pos_edge_index, neg_edge_index)
-        if conv is None:
-            return super().forward(x, pos_edge_index, neg_edge_index)
         edge_index, kind = _join(pos_edge_index, neg_edge_index)
         return as_linear(conv(x, edge_index, edge_type=kind))
 

@@ -76,8 +76,9 @@ class RGATConv(DropIn, theirs.RGATConv):
         if beside.get("edge_type") is None:
             yield "no edge types"
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Tensor,
         edge_index: Adj,
         edge_type: OptTensor = None,
@@ -85,17 +86,6 @@ class RGATConv(DropIn, theirs.RGATConv):
         size: Size = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
-        conv = self._runs(
-            x,
-            edge_index,
-            edge_type=edge_type,
-            edge_attr=edge_attr,
-            return_attention_weights=return_attention_weights,
-        )
-        if conv is None:
-            return super().forward(
-                x, edge_index, edge_type, edge_attr, size, return_attention_weights
-            )
         pattern = conv.basis(x, edge_index, edge_type=edge_type, size=size).edges().pattern
         values = as_theta(conv.theta.parameter(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
         shares = self._shares(pattern, self._scores(pattern, values, edge_attr))

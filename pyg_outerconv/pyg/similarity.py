@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric import nn as theirs
@@ -53,16 +55,14 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
             sources["functions.0.att_target"] = viewed("att_r", *shape)
         return conv, sources if self.bias is None else {**sources, "bias": same("bias")}
 
-    def forward(
+    def convolve(
         self,
+        conv: Any,
         x: Tensor,
         edge_index: Adj,
         neg_edge_index: OptTensor = None,
         batch: OptTensor = None,
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
-        if conv is None:
-            return super().forward(x, edge_index, neg_edge_index, batch)
         if self.add_self_loops and torch.compiler.is_compiling():
             out = of_nodes(conv(*looped(self, x, edge_index)[:2]), x)
         else:
@@ -118,10 +118,7 @@ class AGNNConv(DropIn, theirs.AGNNConv):
         conv = agnn_conv(self.requires_grad, self.add_self_loops, flow=self.flow)
         return conv, {"functions.0.beta": same("beta")}
 
-    def forward(self, x: Tensor, edge_index: Adj) -> Tensor:
-        conv = self._runs(x, edge_index)
-        if conv is None:
-            return super().forward(x, edge_index)
+    def convolve(self, conv: Any, x: Tensor, edge_index: Adj) -> Tensor:
         conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
         if self.add_self_loops and torch.compiler.is_compiling():
             return of_nodes(conv(*looped(self, x, edge_index)[:2]), x)

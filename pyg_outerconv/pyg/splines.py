@@ -156,7 +156,7 @@ class SplineConv(DropIn, theirs.SplineConv):
         if self.root_weight and is_lazy(self.lin.weight):
             target = x if isinstance(x, Tensor) else x[1]
             self.lin.initialize_parameters(self.lin, (target,))
-        conv = self._runs(x, edge_index)
+        conv = self._runs(x=x, edge_index=edge_index)
         if conv is not None:
             return conv(x, edge_index, edge_attr=edge_attr, size=size)  # type: ignore[no-any-return]
         if spline_conv.spline_basis is None:

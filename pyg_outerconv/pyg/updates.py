@@ -34,12 +34,9 @@ class GINConv(DropIn, theirs.GINConv):
     def recipe(self) -> Recipe:
         return propagations(self), {}
 
-    def forward(
-        self, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
+    def convolve(
+        self, conv: Any, x: Union[Tensor, OptPairTensor], edge_index: Adj, size: Size = None
     ) -> Tensor:
-        conv = self._runs(x, edge_index)
-        if conv is None:
-            return super().forward(x, edge_index, size)
         out = reduced(self, conv, x, edge_index, size=size)
         target = x[1] if isinstance(x, tuple | list) else x
         if target is not None:
@@ -74,10 +71,9 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
     def recipe(self) -> Recipe:
         return propagations(self), {}
 
-    def forward(self, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None) -> Tensor:
-        conv = self._runs(x, edge_index, edge_weight)
-        if conv is None:
-            return super().forward(x, edge_index, edge_weight)
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
         if x.size(1) < self.out_channels:
             zeros = x.new_zeros(x.size(0), self.out_channels - x.size(1))
             x = torch.cat([x, zeros], dim=1)
