@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid
 
-from pyg_outerconv.lab.data.embedded import PARTS
+from pyg_outerconv.lab.data.graph import PARTS
 
 FILE = Path(__file__).resolve().parents[1] / "datasets" / "cora.npz"
 
@@ -26,7 +26,7 @@ def fitting(values: torch.Tensor) -> np.ndarray:
 
 
 def pack(data: Data) -> dict[str, np.ndarray]:
-    """The arrays that ``data.embedded.read_embedded`` reads."""
+    """The arrays that ``data.dataset`` reads."""
     assert set(data.x.unique().tolist()) == {0.0, 1.0}, "the features are binary"
     part = torch.zeros_like(data.y)
     for number, name in enumerate(PARTS, start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,25 @@ class Entry:
         splits: split protocols, the default first.
         defaults: training settings that the field uses on this dataset.
         requires: modules that the reader imports.
-        keeps: the nodes that are kept, a word of :data:`.selections.SELECTIONS`; empty for all.
+        keeps: the nodes that are kept, a word of :data:`.graph.SELECTIONS`; empty for all.
         copies_differ: the checksums are of one copy among several that are packed in other ways, so
             that a file with another checksum may be whole. It is read as one without checksum is.
         task: ``'nodes'`` or ``'graphs'``, whatever is classified.
         draws_splits: whether protocols that draw a split apply, beside those in ``splits``.
-        embedded: ``file`` and ``sha256`` of a copy that comes with the package, see
-            :mod:`.embedded`; None where there is none.
+        embedded: ``file`` and ``sha256`` of a copy that comes with the package; None without one.
     """
 
     name: str
-    reader: str
-    arguments: dict[str, Any]
-    folder: str | None
-    about: str
-    source: tuple[str, ...]
-    licence: str
     counts: dict[str, int]
     splits: tuple[str, ...]
-    files: dict[str, str | None]
-    defaults: dict[str, Any]
+    about: str
+    reader: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+    source: tuple[str, ...] = ()
+    licence: str = ""
+    files: dict[str, str | None] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     note: str = ""
     copies_differ: bool = False
@@ -62,11 +61,13 @@ class Entry:
         variant = self.variants.get(split or self.splits[0])
         if variant is None:
             return self
-        known = {key: getattr(self, key) for key in self.__dataclass_fields__}
-        known["arguments"] = {**self.arguments, **variant["arguments"]}
-        known["defaults"] = {**self.defaults, **variant.get("defaults", {})}
-        known["files"], known["embedded"] = variant["files"], None
-        return Entry(**known)
+        return replace(
+            self,
+            arguments={**self.arguments, **variant["arguments"]},
+            defaults={**self.defaults, **variant.get("defaults", {})},
+            files=variant["files"],
+            embedded=None,
+        )
 
     def home(self, root: Path) -> Path:
         """The folder that PyG's class takes as its root."""
@@ -94,10 +95,14 @@ def _is_absent(path: Path) -> bool:
 @cache
 def registry() -> dict[str, Entry]:
     """Every known dataset by name."""
-    known = json.loads(shipped("registry.json").read_text(encoding="utf-8"))["datasets"]
-    # An entry with a base is that one but for the fields of its own.
-    whole = {name: known.get(fields.get("base"), {}) | fields for name, fields in known.items()}
-    return {name: _entry(name, fields) for name, fields in whole.items()}
+    listed = json.loads(shipped("registry.json").read_text(encoding="utf-8"))["datasets"]
+    entries = {}
+    for name, own in listed.items():
+        fields = listed.get(own.pop("base", None), {}) | own  # the base, but for what is its own
+        for key in ("source", "splits", "requires"):
+            fields[key] = tuple(fields.get(key, ()))
+        entries[name] = Entry(name=name, **fields)
+    return entries
 
 
 def shipped(name: str) -> Path:
@@ -110,21 +115,13 @@ def shipped(name: str) -> Path:
     raise FileNotFoundError(f"a file of the package is missing: expected at {installed}")
 
 
-def _entry(name: str, fields: dict[str, Any]) -> Entry:
-    fields = {key: value for key, value in fields.items() if key != "base"}
-    fields["reader"] = fields.pop("class")
-    for key in ("source", "splits", "requires"):
-        fields[key] = tuple(fields.get(key, ()))
-    return Entry(name=name, **fields)
-
-
 def entry(name: str) -> Entry:
     """The registry's entry of that name, in any case.
 
     Raises:
         ValueError: no dataset has that name; the nearest is named.
     """
-    by_lower = {known.lower(): found for known, found in registry().items()}
+    by_lower = {listed.lower(): one for listed, one in registry().items()}
     if name.lower() not in by_lower:
         raise RefusedValue(unknown("dataset", name, registry()))
     return by_lower[name.lower()]

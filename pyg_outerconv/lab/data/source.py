@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ class Source:
         edges, features, labels: paths; the format is that of the extension. ``features`` may be
             absent, ``labels`` too where a GraphML file has both.
         data: in the place of files, a path ``file.pt``, a folder of mapped files, see
-            :mod:`.mapped`, or a function ``module:function`` without arguments that returns a
-            ``Data``.
+            :mod:`pyg_outerconv.scale.mapped`, or a function ``module:function`` without arguments
+            that returns a ``Data``.
         undirected: edges go both ways.
         edge_weight, edge_type: the columns of weights and of types of edges; None for those that
             are called ``weight`` and ``type``, where there are any.
@@ -43,11 +43,10 @@ class Source:
     edge_type: str | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            kind = bool if field.name == "undirected" else str
+        for name, value in asdict(self).items():
+            kind = bool if name == "undirected" else str
             if not (isinstance(value, kind) or (value is None and kind is str)):
-                raise RefusedType(f"{field.name} has a type", kind.__name__, repr(value))
+                raise RefusedType(f"{name} has a type", kind.__name__, repr(value))
         of_files = [name for name in OF_FILES if getattr(self, name)]
         if self.data and of_files:
             got = ", ".join(["data", *of_files])
@@ -70,10 +69,12 @@ class Source:
 
     def absolute(self) -> Source:
         """The same with absolute paths, which mean the same wherever a run goes on."""
-        named = (*PATHS, *(() if self.is_function else ("data",)))
-        paths: dict[str, Any] = {name: getattr(self, name) for name in named}
-        found = {name: str(as_path(path, name).resolve()) for name, path in paths.items() if path}
-        return Source(**{**asdict(self), **found})
+        named = PATHS if self.is_function else (*PATHS, "data")
+        paths = {name: path for name in named if (path := getattr(self, name))}
+        whole: dict[str, Any] = {
+            name: str(as_path(path, name).resolve()) for name, path in paths.items()
+        }
+        return replace(self, **whole)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, which :func:`source_from` reads."""
@@ -93,12 +94,12 @@ def source_of(options: dict[str, Any]) -> Source | None:
     Raises:
         ValueError: they are not enough, or do not go together.
     """
-    taken = {field: options.pop(name, None) for name, field in OPTIONS.items()}
-    given = {field: value for field, value in taken.items() if value is not None}
-    if set(given) == {"undirected"}:
-        options |= given
+    taken = {name: options.pop(option, None) for option, name in OPTIONS.items()}
+    said = {name: value for name, value in taken.items() if value is not None}
+    if set(said) == {"undirected"}:
+        options |= said
         return None
-    return Source(**given) if given else None
+    return Source(**said) if said else None
 
 
 def source_from(values: Any, origin: str) -> Source:
@@ -107,8 +108,10 @@ def source_from(values: Any, origin: str) -> Source:
     Raises:
         ValueError, TypeError: there are other keys, or values that no source has.
     """
-    known = {field.name for field in fields(Source)}
-    if not isinstance(values, dict) or not set(values) <= known:
-        odd = sorted(set(values) - known) if isinstance(values, dict) else type(values).__name__
-        raise RefusedValue(f"{origin} must say where a graph is", ", ".join(sorted(known)), odd)
+    names = sorted(field.name for field in fields(Source))
+    if not isinstance(values, dict) or not set(values) <= set(names):
+        odd = (
+            sorted(set(values) - set(names)) if isinstance(values, dict) else type(values).__name__
+        )
+        raise RefusedValue(f"{origin} must say where a graph is", ", ".join(names), odd)
     return Source(**values)

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.lab.data import Dataset, entry
-from pyg_outerconv.lab.data.unions import union_of
+from pyg_outerconv.lab.data.graph import union_of
 from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, make_split, predict
 from pyg_outerconv.lab.train import experiment as module
 from pyg_outerconv.lab.train.graphs import Graphs, OfGraphs, check_block_diagonal, clusters

@@ -180,7 +180,7 @@ def _but(name: str, value: int, old: int | None = None) -> dict[str, torch.Tenso
 
 BAD: dict[str, tuple[dict[str, torch.Tensor], str]] = {
     "no validation nodes": (_but("split", 0, old=2), "expected validation nodes"),
-    "a part without a class": (_but("y", -1, old=2), "node has a class"),
+    "a part without a class": (_but("y", -1, old=2), "part of the split has a label"),
     "a class too many": (_but("y", 3), "[-1, 3)"),
     "a part too many": (_but("split", 4), "[0, 4)"),
     "a source that is no node": (_but("source", 300), "[0, 300)"),

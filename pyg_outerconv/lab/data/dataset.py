@@ -9,32 +9,32 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch_geometric
-from torch import Tensor
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
-from ...errors import RefusedIndex, RefusedValue
+from ...errors import RefusedIndex, RefusedValue, refusal
 from ...files import (
     CACHE_VARIABLE,
     cache_folder,
     data_root,
     load_tensors,
+    read_bytes,
     save_tensors,
     sweep,
     temporary_name,
 )
 from ...scale.mapped import MappedGraph
-from .checks import check_graph, check_listed_edges, read_checked
-from .embedded import read_embedded
-from .reader import construct, download
-from .registry import DataUnavailable, Entry, entry
-from .selections import SELECTIONS
+from .graph import PARTS, fingerprint, make_undirected
+from .raw import read_one
+from .reader import download, read_raw
+from .registry import DataUnavailable, Entry, entry, shipped
 from .source import Source
-from .undirected import make_undirected
 
 DEFAULT = "Cora"  # what is trained on where no dataset is named
 EMBEDDED = "KarateClub"  # what is drawn where no dataset is named
@@ -47,7 +47,7 @@ class Dataset:
     Attributes:
         entry: its entry in the registry.
         data: PyG ``Data`` with ``y`` (N,), −1 where a node has no label; masks as PyG has them. A
-            set of graphs is their disjoint union, see :func:`.unions.union_of`.
+            set of graphs is their disjoint union, see :func:`.graph.union_of`.
         root: folder of the data, None for an embedded dataset and for a graph of one's own.
         fingerprint: sha256 over structure, features and labels; of a graph of one's own also over
             its split and names.
@@ -80,6 +80,20 @@ class Dataset:
     def num_classes(self) -> int:
         """Number of classes."""
         return int(self.data.y.max()) + 1 if self.mapped is None else self.mapped.num_classes
+
+    @property
+    def num_relations(self) -> int:
+        """Number of edge types, 1 where edges have none."""
+        types = self.data.get("edge_type")
+        return 1 if types is None or not types.numel() else int(types.max()) + 1
+
+    @property
+    def place(self) -> str:
+        """Where it was read, for messages."""
+        if self.source is not None:
+            named = self.source.data, self.source.edges, self.source.features, self.source.labels
+            return ", ".join(filter(None, named))
+        return "the package" if self.root is None else str(self.root)
 
     def require_memory(self, what: str, instead: str) -> None:
         """Refuse a graph in mapped files, for what reads a whole graph into memory.
@@ -115,20 +129,6 @@ class Dataset:
         """The name of a class."""
         return self.classes[label] if self.classes else str(label)
 
-    @property
-    def place(self) -> str:
-        """Where it was read, for messages."""
-        if self.source is not None:
-            named = self.source.data, self.source.edges, self.source.features, self.source.labels
-            return ", ".join(filter(None, named))
-        return "the package" if self.root is None else str(self.root)
-
-    @property
-    def num_relations(self) -> int:
-        """Number of edge types, 1 where edges have none."""
-        types = self.data.get("edge_type")
-        return 1 if types is None or not types.numel() else int(types.max()) + 1
-
 
 def load(
     name: str,
@@ -140,7 +140,7 @@ def load(
     """Read a dataset; PyG downloads what is absent and does not come with the package.
 
     Files are compared with the checksums of the registry before anything reads them. One whose
-    checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.checks`.
+    checksum is not known is read if nothing in a file of its kind can run code; see :mod:`.raw`.
 
     Args:
         name: a name in the registry, in any case.
@@ -167,12 +167,12 @@ def load(
         data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
     elif known.embedded and known.missing(data_root(root)):
         log(f"{known.name} is not below {data_root(root)}: the copy inside pyg_outerconv is read")
-        data, place = read_embedded(known), None
+        data, place = _embedded(known.embedded), None
     else:
         place = data_root(root)
         data = _read(known, place, log)
     if undirected:
-        make_undirected(data, known.name)
+        make_undirected(data, lambda row: f"{known.name}, edge {row}")
     return Dataset(known, data, place, fingerprint(data))
 
 
@@ -185,49 +185,31 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
                 f"{known.name}: files without a known checksum are recorded in {record}, and held "
                 "against it from now on"
             )
-    contents = read_checked(known, root)
+    contents = {name: read_one(known, root, name) for name in known.files}
     home = cache_folder() / "graphs" / "-".join([known.name, *map(str, known.arguments.values())])
-    kept = home / f"{_key(known, root, contents)}.pt"
+    kept, place = home / f"{_key(known, root, contents)}.pt", home / temporary_name("reading")
     try:
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
-        return Data.from_dict(load_tensors(kept))
-    except FileNotFoundError:
-        pass
-    except RefusedValue as error:  # damaged, or written by another version
-        log(f"{error}; the graph is read from its raw files, and cached anew")
-    except OSError as error:
-        raise _unusable_cache(home, error) from error
-    return _read_anew(known, root, contents, kept)
-
-
-def _read_anew(known: Entry, root: Path, contents: dict[str, bytes], kept: Path) -> Data:
-    check_listed_edges(known, root, contents)
-    place = kept.with_name(temporary_name("reading"))
-    try:
-        for name, content in contents.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(content)
-        data = _with_labels(construct(known, root, place))
-        check_graph(known, root, data)
-        if known.keeps:
-            data = SELECTIONS[known.keeps](data)
+        try:
+            return Data.from_dict(load_tensors(kept))
+        except FileNotFoundError:
+            pass
+        except RefusedValue as error:  # damaged, or written by another version
+            log(f"{error}; the graph is read from its raw files, and cached anew")
+        data = read_raw(known, root, contents, place)
         save_tensors(kept, data.to_dict())
     except OSError as error:
-        raise _unusable_cache(kept.parent, error) from error
+        raise DataUnavailable(
+            f"the cache folder {home} cannot be used ({error.strerror}): name another with "
+            f"{CACHE_VARIABLE}"
+        ) from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    for other in kept.parent.glob(kept.name.split("-")[0] + "-*"):
+    for other in home.glob(kept.name.split("-")[0] + "-*"):
         if other != kept:
             other.unlink(missing_ok=True)  # of this root as it was before
     return data
-
-
-def _unusable_cache(home: Path, error: OSError) -> DataUnavailable:
-    return DataUnavailable(
-        f"the cache folder {home} cannot be used ({error.strerror}): name another with "
-        f"{CACHE_VARIABLE}"
-    )
 
 
 def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
@@ -242,28 +224,27 @@ def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
     return "-".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
 
 
-def _with_labels(data: Data) -> Data:
-    """Entities name labelled nodes by index: give them ``y`` and masks as other datasets have."""
-    if "train_idx" not in data:
-        return data
-    num_nodes = int(data.num_nodes or 0)
-    data.y = torch.full((num_nodes,), -1, dtype=torch.long)
-    for part in ("train", "test"):
-        index = data[f"{part}_idx"]
-        data.y[index] = data[f"{part}_y"]
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[index] = True
-        data[f"{part}_mask"] = mask
-        del data[f"{part}_idx"], data[f"{part}_y"]
-    return data
+def _embedded(file: dict[str, str]) -> Data:
+    """A graph that comes with the package, as PyG's class makes it of the published files.
 
-
-def fingerprint(data: Data, further: tuple[str, ...] = ()) -> str:
-    """The sha256 over structure, features and labels, and further tensors of a graph."""
-    digest = hashlib.sha256()
-    for key in ("edge_index", "edge_type", "edge_weight", "x", "y", "batch", *further):
-        value = data.get(key)
-        if isinstance(value, Tensor):
-            digest.update(f"{key}{tuple(value.shape)}{value.dtype}".encode())
-            digest.update(value.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    The file holds ``x_counts`` (N,) and ``x_columns``, the non-zeros of binary features row by row,
+    ``x_width`` P, ``edge_index`` (2, E), ``y`` (N,) and ``part`` (N,), the place of the part of a
+    node in ``PARTS`` from 1 on, 0 for none, in the integers that fit.
+    """
+    path = shipped(file["file"])
+    try:
+        content = read_bytes(path)
+    except OSError as error:
+        raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
+    got = hashlib.sha256(content).hexdigest()
+    if got != file["sha256"]:
+        rule = f"{path} must be as it comes with the package, by its sha256"
+        again = f"{got}: install the package again"
+        raise DataUnavailable(refusal(rule, file["sha256"], again))
+    with np.load(BytesIO(content), allow_pickle=False) as arrays:
+        held = {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in arrays.files}
+    counts = held["x_counts"]
+    x = torch.zeros(counts.numel(), int(held["x_width"]))
+    x[torch.arange(counts.numel()).repeat_interleave(counts), held["x_columns"]] = 1
+    masks = {f"{part}_mask": held["part"] == place for place, part in enumerate(PARTS, start=1)}
+    return Data(x=x, edge_index=held["edge_index"], y=held["y"], **masks)
