@@ -185,11 +185,18 @@ def _joined(tables: dict[str, Table], source: Source) -> _Graph:
     y, classes, not_read = _classes(labels)
     data = Data(y=torch.full((len(names),), -1), num_nodes=len(names))
     data.y[place] = y
-    for key, mask in _masks(labels).items():
-        whole = torch.zeros(len(names), mask.shape[1], dtype=torch.bool)
+    masks = _masks(labels)
+    splits = max((mask.shape[1] for mask in masks.values()), default=1)
+    for key, mask in masks.items():
+        if mask.shape[1] not in (1, splits) or not mask.size:
+            expected = f"({len(labels)},), or ({len(labels)}, S) of S splits"
+            raise refuse(
+                f"{labels.where(-1)}, {key}", "masks are of the same splits", expected, mask
+            )
+        whole = torch.zeros(len(names), splits, dtype=torch.bool)
         whole[place] = torch.from_numpy(mask)
         if mask.any():
-            data[key] = whole if mask.shape[1] > 1 else whole[:, 0]
+            data[key] = whole if splits > 1 else whole[:, 0]
     rule = "an edge joins nodes of the graph"
     data.edge_index = torch.stack([_places(names, end, edges.where, rule) for end in edges.ids])
     types: tuple[str, ...] = ()
@@ -328,10 +335,12 @@ def _is_real(word: str) -> bool:
 
 
 def _masks(labels: Table) -> dict[str, NDArray[np.bool_]]:
-    """The masks (R, S) of the parts."""
+    """The masks (R, S) of the parts, (R, 1) of one that is said of every split."""
     title = labels.title("split")
     if title is None:
-        return labels.masks
+        return {
+            key: mask[:, None] if mask.ndim == 1 else mask for key, mask in labels.masks.items()
+        }
     pa, words = arrow(), as_text(labels.columns[title])
     row = _row_of(pa.compute.is_in(words, value_set=pa.array(["", *PARTS])), False)
     if row >= 0:
@@ -351,11 +360,7 @@ SAFE = (
 
 
 def _from_file(path: Path) -> Data:
-    """The ``Data`` that ``torch.save`` wrote, or the only graph of a PyG dataset's processed file.
-
-    Raises:
-        ValueError, TypeError: it is something else, or holds what could run code.
-    """
+    """The ``Data`` that ``torch.save`` wrote, or the only graph that PyG has processed."""
     content = content_of(path)
     try:
         listed = torch.serialization.get_safe_globals()  # what is listed already stays afterwards
@@ -381,11 +386,7 @@ def _from_file(path: Path) -> Data:
 
 
 def _from_function(name: str) -> Data:
-    """What ``module:function`` returns; the module is found as ``python -m`` finds it here.
-
-    Raises:
-        ValueError, TypeError: there is no such module or function, or it returns something else.
-    """
+    """What ``module:function`` returns; the module is found as ``python -m`` finds it here."""
     module, _, function = name.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -495,12 +496,7 @@ def _tensor(value: Any, key: str, origin: str) -> Tensor:
 
 
 def _mapped(source: Source, log: Callable[[str], None] | None) -> Dataset:
-    """A graph in mapped files: features and edges stay there, classes and the split are read.
-
-    Raises:
-        ValueError: it is no graph, or an array is not as it was written; a class or a part is out
-            of range; a part has no node, or one without a class.
-    """
+    """A graph in mapped files: features and edges stay there, classes and the split are read."""
     if source.undirected:
         rule = "the edges of a graph in mapped files are those of the files"
         raise RefusedValue(rule, "no --undirected, but files that have both directions", "it")

@@ -29,17 +29,12 @@ TEXT_LIMIT = 2**34  # bytes of one text file, unpacked
 
 
 def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> bytes:
-    """The content of a raw file of a dataset below a root.
+    """The content of a raw file of a dataset, if it may be read.
 
     Args:
         known, root: the dataset, and where it is.
         name: the file's, below :meth:`Entry.home`.
         home: where it is in the place of that, before it is put there.
-
-    Raises:
-        DataUnavailable: it cannot be read, has not the checksum of the registry or of its first
-            download, or, where no checksum is known, is of a kind that could run code or is
-            damaged.
     """
     path, expected = (home or known.home(root)) / name, known.files[name]
     first = recorded(known, root)
@@ -104,11 +99,7 @@ def record_of(known: Entry, root: Path) -> Path:
 
 
 def recorded(known: Entry, root: Path) -> dict[str, str]:
-    """The sha256 of files as they were downloaded, by their names below the dataset's folder.
-
-    Raises:
-        DataUnavailable: the record is damaged.
-    """
+    """The sha256 of files as they were downloaded, by their names below the dataset's folder."""
     try:
         files = load_json(record_of(known, root)).get("files")
     except FileNotFoundError:
@@ -121,11 +112,7 @@ def recorded(known: Entry, root: Path) -> dict[str, str]:
 
 
 def record(known: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
-    """Record the files whose checksum is not known; None where there are none.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
+    """Record the files whose checksum is not known; None where there are none."""
     before = recorded(known, root)
     new = {
         name: hashlib.sha256(content).hexdigest()
@@ -146,9 +133,7 @@ def record(known: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
 def look_into(path: Path, content: bytes) -> None:
     """Refuse a file that could run code, is cut off, or has indices beyond its arrays.
 
-    Raises:
-        RefusedValue: with the rule; numpy, scipy, zipfile and zlib raise errors of their own for
-            damaged files.
+    numpy, scipy, zipfile and zlib raise errors of their own for damaged files.
     """
     look = next((look for kind, look in _KINDS.items() if path.name.endswith(kind)), None)
     if look is None:
@@ -242,16 +227,10 @@ _HEADERS = {
 def check_array(
     name: str, size: int, file: IO[bytes], objects: bool = True
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and type of an array of numpy's format, if it may be loaded; nothing is allocated.
+    """The shape and type of an array in a file of a size, if it may be loaded.
 
-    Args:
-        name: of the array, for messages.
-        size: the bytes of the file.
-        file: at its begin.
-        objects: whether an array of harmless objects may be loaded.
-
-    Raises:
-        RefusedValue: its shape does not fit its bytes, or it has objects that could run code.
+    Its shape fits its bytes, so that nothing larger is allocated; its objects, where it may have
+    any, are harmless.
     """
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:

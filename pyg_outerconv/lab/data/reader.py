@@ -31,17 +31,7 @@ def read_raw(known: Entry, root: Path, contents: dict[str, bytes], place: Path) 
     """The graph of raw files, as PyG's class makes it, if its parts fit together.
 
     PyG loads what it finds processed beside raw files, and that can run code. So it reads copies,
-    where nothing has been processed before.
-
-    Args:
-        known: the dataset.
-        root: where its files are, for messages.
-        contents: the files, by their names below :meth:`Entry.home`, checked by :mod:`.raw`.
-        place: a new folder, into which they are written.
-
-    Raises:
-        DataUnavailable: the files are not what the class expects.
-        OSError: a copy cannot be written.
+    of the ``contents`` that :mod:`.raw` has checked, in a new folder ``place``.
     """
     _check_listed_edges(known, root, contents)
     for name, content in contents.items():
@@ -59,21 +49,17 @@ def _construct(known: Entry, root: Path, place: Path) -> Data:
         with quiet():
             if known.reader == OGB:
                 return _read_ogb(known, place)
-            read = _reader(known, download=_nothing)(str(place), **known.arguments)
+            read = _reader(known, "download")(str(place), **known.arguments)
             data: Data = union_of(read) if known.task == "graphs" else read[0]
     except Exception as error:  # the reader's own formats fail in many ways
         raise _damaged(known, root, f"{type(error).__name__}: {error}") from error
     return data
 
 
-def _reader(known: Entry, **overridden: Any) -> Any:
-    """PyG's class for a dataset, with some of its steps replaced."""
+def _reader(known: Entry, *skipped: str) -> Any:
+    """PyG's class for a dataset, which skips some of its steps."""
     base = getattr(pyg_datasets, known.reader)
-    return type(base.__name__, (base,), overridden)
-
-
-def _nothing(*args: Any) -> None:
-    """Do nothing, in place of a step of a reader."""
+    return type(base.__name__, (base,), dict.fromkeys(skipped, lambda *args: None))
 
 
 # PyG numbers the nodes, relations and classes of Entities in the order of Python sets, which hold
@@ -183,11 +169,7 @@ _CONNECT_SECONDS = 30.0
 def download(known: Entry, root: Path) -> Path | None:
     """Let PyG download absent files, which are moved to their places when all are checked.
 
-    Returns:
-        the record of those whose checksum the registry does not know; None where it knows all.
-
-    Raises:
-        DataUnavailable: PyG cannot, and what to do; or what it gets is not what the registry knows.
+    The record of those whose checksum the registry does not know is returned, None without any.
     """
     absent = known.missing(root)
     names = [name for name in known.files if known.home(root) / name in absent]
@@ -204,7 +186,7 @@ def download(known: Entry, root: Path) -> Path | None:
             else:
                 # TUDataset reads what it has processed; its raw files are texts, which run nothing.
                 skipped = () if known.reader == "TUDataset" else ("process", "load")
-                _reader(known, **dict.fromkeys(skipped, _nothing))(str(home), **known.arguments)
+                _reader(known, *skipped)(str(home), **known.arguments)
         if gone := [name for name in names if not (home / name).is_file()]:
             raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")
         contents = {name: read_one(known, root, name, home) for name in names}

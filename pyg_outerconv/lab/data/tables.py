@@ -44,12 +44,11 @@ class Table:
     """What a file says of edges, or of nodes: who they are, and columns with a row for each.
 
     Attributes:
-        where: where a row stands.
         columns: arrays of pyarrow by their titles, or by their numbers from 1.
         ids: the names of the sources and of the targets, or of the nodes; none where nodes are
             numbered from ``first``.
         x: features (N, P) of a format that has them as a matrix.
-        masks: of a format that has them, those of the parts, (N, S) of S splits.
+        masks: those of the parts of a format that has them, (N,), or (N, S) of S splits.
         beside: the titles that weights and types have if nobody names others.
         titled: whether the file says titles.
         both_ways: the file says itself that edges go both ways, and lists each once.
@@ -140,10 +139,7 @@ def content_of(path: Path) -> bytes:
 def read_table(path: Path, kind: str, *named: str | None) -> Table:
     """The table of ``'edges'``, ``'features'`` or ``'labels'`` in a file.
 
-    Args:
-        path: the file, of a format that has one table.
-        kind: what the table is of.
-        *named: of edges, the columns of weights and of types that a user named.
+    ``named`` are the columns of weights and of types of edges that a user named.
     """
     formats = (*DELIMITERS, ".parquet", ".npz", ".mtx", *((GRAPHML,) if kind == "edges" else ()))
     if path.suffix not in formats:
@@ -279,7 +275,12 @@ def _parquet(path: Path) -> Table:
         groups = (about.row_group(number).total_byte_size for number in range(about.num_row_groups))
         _require_bound(path, max(sum(groups), 8 * about.num_rows * len(titles)))
         # Text stays in the dictionaries of the file until it is known how long it is.
-        file = ParquetFile(pa.BufferReader(content), read_dictionary=titles)
+        text = [
+            title
+            for title, kind in zip(titles, file.schema_arrow.types, strict=True)
+            if pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        ]
+        file = ParquetFile(pa.BufferReader(content), read_dictionary=text)
         batches, size = [], 0
         for batch in file.iter_batches():
             batches.append(batch)
@@ -306,13 +307,9 @@ def _unpacked(column: Any) -> int:
 # The arrays of an npz: the kinds of numpy's types that are read, and the axes, of which R is rows.
 _TEXT, _REAL = "iufbUSM", "iufb"
 _ARRAYS = {"edge_index": ("iuU", "2R"), "edges": ("iuU", "R2")}
-_ARRAYS |= {
-    "x": (_REAL, "RP"),
-    "features": (_REAL, "RP"),
-    "y": ("iufU", "R"),
-    "labels": ("iufU", "R"),
-}
-_ARRAYS |= {"nodes": (_TEXT, "R"), "split": (_TEXT, "R")}
+_ARRAYS |= dict.fromkeys(("x", "features"), (_REAL, "RP"))
+_ARRAYS |= dict.fromkeys(("y", "labels"), ("iufU", "R"))
+_ARRAYS |= dict.fromkeys(("nodes", "split"), (_TEXT, "R"))
 _ARRAYS |= dict.fromkeys(MASKS, ("b", "R"))  # and an axis of splits, or none
 _AS_TEXT = 16  # bytes that a number takes as text, and as a place in a table
 # What zipfile, zlib and numpy raise; RuntimeError of a way to pack that zipfile has not.
@@ -336,17 +333,13 @@ def _npz(path: Path, kind: str, weight: str | None = None, edge_type: str | None
         unread = tuple(sorted(arrays.members.keys() - {*_ARRAYS, *columns}))
         ids = tuple(as_text(_column(end)) for end in ends)
         return Table(arrays.where("edge"), columns, ids, beside=beside, unread=unread)
-    rows = arrays.get(
-        arrays.one_of(*(("x", "features") if kind == "features" else ("y", "labels")))
-    )
-    named = "nodes" in arrays.members
-    table = Table(arrays.where("node"), {})
-    if named:
-        table.ids = (as_text(_column(arrays.get("nodes", len(rows)))),)
+    rows = arrays.get(arrays.one_of("x" if kind == "features" else "y", kind))
+    names = [arrays.get(name, len(rows)) for name in ("nodes",) if name in arrays.members]
+    table = Table(arrays.where("node"), {}, tuple(as_text(_column(one)) for one in names))
     if kind == "features":
         return replace(table, x=rows)
     table.columns["label"] = _column(rows)
-    table.masks = arrays.masks(len(rows))
+    table.masks = {name: arrays.get(name, len(rows)) for name in MASKS if name in arrays.members}
     if "split" in arrays.members:
         if table.masks:
             got = f"split and {', '.join(table.masks)}"
@@ -393,19 +386,6 @@ class _Npz:
             got = ", ".join(there or sorted(self.members)) or "no array"
             raise refuse(str(self.path), "an array is found by its name", " or ".join(names), got)
         return there[0]
-
-    def masks(self, rows: int) -> dict[str, NDArray[np.bool_]]:
-        """The masks (N, S) of the parts; one that is (N,) is that of every split."""
-        masks = {name: self.get(name, rows) for name in MASKS if name in self.members}
-        width = max((mask.shape[-1] for mask in masks.values() if mask.ndim == 2), default=1)
-        for name, mask in masks.items():
-            if not mask.size or mask.shape[1:] not in ((), (width,)):
-                expected = f"({rows},), or ({rows}, {width or 'S'}) of S splits"
-                raise refuse(
-                    f"{self.path}, {name}", "masks are of the same splits", expected, mask.shape
-                )
-        whole = {name: mask.reshape(rows, -1) for name, mask in masks.items()}
-        return {name: mask.repeat(width // mask.shape[1], 1) for name, mask in whole.items()}
 
     def where(self, kind: str) -> Where:
         """Says where a row stands."""
