@@ -30,7 +30,7 @@ from ...files import (
     temporary_name,
 )
 from ...scale.mapped import MappedGraph
-from .graph import PARTS, fingerprint, make_undirected
+from .graph import MASKS, fingerprint, make_undirected
 from .raw import read_one
 from .reader import download, read_raw
 from .registry import DataUnavailable, Entry, entry, shipped
@@ -246,5 +246,5 @@ def _embedded(file: dict[str, str]) -> Data:
     counts = held["x_counts"]
     x = torch.zeros(counts.numel(), int(held["x_width"]))
     x[torch.arange(counts.numel()).repeat_interleave(counts), held["x_columns"]] = 1
-    masks = {f"{part}_mask": held["part"] == place for place, part in enumerate(PARTS, start=1)}
+    masks = {key: held["part"] == place for place, key in enumerate(MASKS, start=1)}
     return Data(x=x, edge_index=held["edge_index"], y=held["y"], **masks)

@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -57,15 +57,15 @@ _DIGITS = 1000  # of an integer; Python reads a few thousand
 
 @dataclass
 class _Graph:
-    """A graph with the names of its nodes, classes and edge types, and where its parts stand."""
+    """A graph, where its parts stand, and names of nodes, classes and edge types, if it has any."""
 
     data: Data
-    nodes: tuple[str, ...]
-    classes: tuple[str, ...]
-    types: tuple[str, ...]
     where: dict[str, Where]
+    unread: dict[str, tuple[str, ...]]
+    nodes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     both_ways: bool = False
-    unread: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def load_own(source: Source, log: Callable[[str], None] | None = None) -> Dataset:
@@ -94,6 +94,10 @@ def load_own(source: Source, log: Callable[[str], None] | None = None) -> Datase
         return refuse(graph.where[part](number), *rule)
 
     check_graph(data, broken)
+    if not graph.nodes:
+        counts = int(data.num_nodes or 0), _count(data.y), _count(data.get("edge_type"))
+        names = (tuple(map(str, range(count))) for count in counts)
+        graph.nodes, graph.classes, graph.types = names
     check_own(data, graph.classes, broken)
     if source.undirected or graph.both_ways:
         make_undirected(data, graph.where["edges"])
@@ -101,8 +105,8 @@ def load_own(source: Source, log: Callable[[str], None] | None = None) -> Datase
         assert log is not None
         log(f"{source.name}: {note}")
     digest = hashlib.sha256(fingerprint(data, MASKS).encode())
-    for names in (graph.nodes, graph.classes, graph.types):
-        digest.update(repr(names).encode())
+    for named in (graph.nodes, graph.classes, graph.types):
+        digest.update(repr(named).encode())
     entry = _entry(
         source,
         *(len(graph.nodes), data.num_edges, data.num_features),
@@ -225,7 +229,7 @@ def _joined(tables: dict[str, Table], source: Source) -> _Graph:
         " of labels": not_read,
     }
     nodes = tuple(names.to_pylist())
-    return _Graph(data, nodes, classes, types, where, edges.both_ways, unread)
+    return _Graph(data, where, unread, nodes, classes, types, edges.both_ways)
 
 
 def _row_of(column: Any, word: Any) -> int:
@@ -451,12 +455,7 @@ def _of_data(held: Data, origin: str) -> _Graph:
         if key in data:
             exact = data[key] if data[key].dtype == torch.float64 else data[key].float()
             data[key] = as_float32(exact.numpy(), place, f"{key} is finite")
-    nodes, classes, types = (
-        tuple(map(str, range(count)))
-        for count in (int(held.num_nodes or 0), _count(data.y), _count(data.get("edge_type")))
-    )
-    unread = {"": tuple(sorted(set(held.keys()) - {*_READ, "num_nodes"}))}
-    return _Graph(data, nodes, classes, types, where, unread=unread)
+    return _Graph(data, where, {"": tuple(sorted(set(held.keys()) - {*_READ, "num_nodes"}))})
 
 
 def _count(numbers: Tensor | None) -> int:

@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from ...errors import refusal
 from ...files import ROOT_VARIABLE, sweep, temporary_name
-from .graph import PARTS, SELECTIONS, check_graph, union_of
+from .graph import MASKS, SELECTIONS, check_graph, union_of
 from .raw import read_one, record
 from .registry import DataUnavailable, Entry
 
@@ -235,16 +235,13 @@ def _read_ogb(known: Entry, place: Path) -> Data:
         inverse = meta["add_inverse_edge"] == "True"
         (graph,) = read_csv_graph_raw(str(folder / "raw"), add_inverse_edge=inverse)
     num_nodes = int(graph["num_nodes"])
-    files = dict(zip(PARTS, ("train", "valid", "test"), strict=True))
+    files = (f"split/{meta['split']}/{part}" for part in ("train", "valid", "test"))
     return Data(
         x=torch.from_numpy(graph["node_feat"]).float(),
         edge_index=torch.from_numpy(graph["edge_index"]),
         y=column("raw/node-label"),
         num_nodes=num_nodes,
-        **{
-            f"{part}_mask": _mask(num_nodes, column(f"split/{meta['split']}/{file}"))
-            for part, file in files.items()
-        },
+        **{key: _mask(num_nodes, column(file)) for key, file in zip(MASKS, files, strict=True)},
     )
 
 

@@ -273,7 +273,7 @@ def _parquet(path: Path) -> Table:
             raise RefusedValue(f"{path} has columns", "a column for each title", "none")
         _require_distinct_titles(titles, str(path))
         groups = (about.row_group(number).total_byte_size for number in range(about.num_row_groups))
-        _require_bound(path, max(sum(groups), 8 * about.num_rows * len(titles)))
+        _require_bound(path, sum(groups))
         # Text stays in the dictionaries of the file until it is known how long it is.
         text = [
             title
