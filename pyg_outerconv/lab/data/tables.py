@@ -22,7 +22,7 @@ from xml.parsers import expat
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.io import mmread
+from scipy.io import mminfo, mmread
 from scipy.sparse import coo_array, issparse
 from torch import Tensor
 
@@ -402,8 +402,6 @@ class _Npz:
 
 # Matrices -----------------------------------------------------------------------------------------
 
-_HEADER = re.compile(rb"%%matrixmarket\s+matrix\s+(\w+)\s+(\w+)\s+(\w+)", re.IGNORECASE)
-
 
 def _matrix_market(path: Path, kind: str, *named: str | None) -> Table:
     """MatrixMarket: entry (m, n) is the edge m → n, and rows of features or labels are nodes.
@@ -438,26 +436,18 @@ def _matrix_market(path: Path, kind: str, *named: str | None) -> Table:
 def _read_matrix(path: Path, kind: str) -> tuple[Any, bool]:
     """A matrix of real numbers, and whether it is a pattern without values."""
     content = content_of(path)
-    header = _HEADER.match(content)
-    if header is None:
-        first = content.partition(b"\n")[0][:60].decode(errors="replace")
-        rule = "MatrixMarket begins with its header"
-        raise refuse(f"{path}, line 1", rule, "%%MatrixMarket matrix …", repr(first))
-    layout, values = header[1].lower(), header[2].lower()
-    if values == b"complex":
-        raise RefusedValue(f"{path} holds numbers", "real or integer", "complex")
-    for number, line in enumerate(BytesIO(content), 1):
-        if not (sizes := line.split()) or line.lstrip().startswith(b"%"):
-            continue
-        if b"0" in sizes[:2]:  # by which scipy's reader divides
-            got = line.strip()[:60].decode(errors="replace")
-            raise refuse(f"{path}, line {number}", "a matrix has rows and columns", ">= 1", got)
-        extents = [int(word) for word in sizes if word.isdigit() and len(word) < 20]
-        dense = kind != "edges" or layout == b"array"
-        _require_bound(path, 8 * math.prod(extents[:2]) if dense else 16 * sum(extents[2:]))
-        break
     try:
-        return mmread(BytesIO(content)), values == b"pattern"
+        rows, columns, entries, layout, values, _ = mminfo(BytesIO(content))
+        if not rows or not columns:  # by which scipy's reader divides
+            got = f"{rows} × {columns}"
+            raise refuse(str(path), "a matrix has rows and columns", "at least 1 × 1", got)
+        if values == "complex":
+            raise RefusedValue(f"{path} holds numbers", "real or integer", values)
+        dense = kind != "edges" or layout == "array"
+        _require_bound(path, 8 * rows * columns if dense else 16 * entries)
+        return mmread(BytesIO(content)), values == "pattern"
+    except RefusedValue:
+        raise
     except Exception as error:  # the reader and its stream fail in many ways
         place = re.match(r"Line (\d+): (.*)", str(error))
         where, reason = (f"{path}, line {place[1]}", place[2]) if place else (str(path), str(error))

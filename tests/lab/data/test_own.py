@@ -268,6 +268,10 @@ reads(
 reads({"edges.csv": "source,target\n"}, {"edge_index": [[], []]}, undirected=True)
 reads({"edges.parquet": {"source": [], "target": []}}, {"edge_index": [[], []]})
 reads({"edges.csv": "a,b\n", "features.csv": "node\na\nb\nc\n"}, {"x": [[], [], []]})
+reads(
+    {"edges.csv": "a,b\n", "labels.parquet": {"node": list("abc"), "label": [0.0, np.nan, 10.0]}},
+    {"y": [0, -1, 1], "classes": ("0", "10")},
+)
 reads({"edges.csv": f"source,target,type\na,b,{BIG}\n"}, {"edge_type": [0]})
 reads(
     {"edges.csv": "source,target,type\na,b,x\na,b,y\na,b,x\nb,a,y\n"},
@@ -394,7 +398,7 @@ labels.graphml | a | unknown format of labels '.graphml'
 edges.parquet | PK\x03\x04 | edges.parquet must be whole
 edges.npz | PK\x03\x04 | edges.npz must be whole
 edges.graphml | PK\x03\x04 | edges.graphml must be whole
-edges.mtx | PK\x03\x04 | edges.mtx, line 1: MatrixMarket begins with its header
+edges.mtx | PK\x03\x04 | edges.mtx, line 1: a MatrixMarket file is whole
 edges.mtx | %%H coordinate real general\n3 3 2\n1 2 1\n9 1 1\n | edges.mtx, line 4: & out of bounds
 edges.mtx | %%H coordinate real general\n3 3 2\n1 2 1\n | edges.mtx: & Truncated
 edges.mtx | %%H coordinate complex general\n3 3 1\n1 2 1 1\n | real or integer
@@ -403,10 +407,10 @@ edges.mtx | %%H coordinate real general\n3 4 1\n1 2 1\n | coordinates, N × N & 
 edges.mtx | %%H coordinate real general\n2 2 1\n1 2 1\n | row for each node: expected 3 & got 2
 edges.mtx | %%H coordinate real general\n4 4 1\n1 2 1\n | row for each node: expected 3 & got 4
 labels.mtx | %%H array integer general\n1 2\n1\n2\n | labels are one column
-features.mtx | %%H array real general\n% nothing\n\n0 1\n | features.mtx, line 4: & got 0 1
-features.mtx | %%H array real general\n1 0\n | features.mtx, line 2: & got 1 0
-features.mtx | %%H coordinate real general\n% nothing\n0 0 0\n | features.mtx, line 3: & got 0 0 0
-features.mtx | %%H coordinate real general\n1 0 0\n | features.mtx, line 2: & got 1 0 0
+features.mtx | %%H array real general\n% nothing\n\n0 1\n | a matrix has rows & got 0 × 1
+features.mtx | %%H array real general\n1 0\n | a matrix has rows & got 1 × 0
+features.mtx | %%H coordinate real general\n% nothing\n0 0 0\n | a matrix has rows & got 0 × 0
+features.mtx | %%H coordinate real general\n1 0 0\n | a matrix has rows & got 1 × 0
 edges.graphml | <data key="k">x</data> => | labels are read from one file & too
 edges.graphml | </graph> => <node id="a"/></graph> | a node is described once & 'a'
 edges.graphml | </graphml> => <graph/></graphml> | a file has one graph
