@@ -242,9 +242,9 @@ def _embedded(file: dict[str, str]) -> Data:
         again = f"{got}: install the package again"
         raise DataUnavailable(refusal(rule, file["sha256"], again))
     with np.load(BytesIO(content), allow_pickle=False) as arrays:
-        held = {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in arrays.files}
-    counts = held["x_counts"]
-    x = torch.zeros(counts.numel(), int(held["x_width"]))
-    x[torch.arange(counts.numel()).repeat_interleave(counts), held["x_columns"]] = 1
-    masks = {key: held["part"] == place for place, key in enumerate(MASKS, start=1)}
-    return Data(x=x, edge_index=held["edge_index"], y=held["y"], **masks)
+        packed = {name: torch.from_numpy(arrays[name].astype(np.int64)) for name in arrays.files}
+    counts = packed["x_counts"]
+    x = torch.zeros(counts.numel(), int(packed["x_width"]))
+    x[torch.arange(counts.numel()).repeat_interleave(counts), packed["x_columns"]] = 1
+    masks = {key: packed["part"] == place for place, key in enumerate(MASKS, start=1)}
+    return Data(x=x, edge_index=packed["edge_index"], y=packed["y"], **masks)

@@ -197,15 +197,15 @@ def union_of(graphs: Sequence[Data]) -> Data:
     graph of each node, ascending, and ``y`` is (G,).
     """
     union = Batch.from_data_list([graphs[place] for place in range(len(graphs))])
-    made = Data(edge_index=union.edge_index, y=union.y, batch=union.batch)
+    joined = Data(edge_index=union.edge_index, y=union.y, batch=union.batch)
     if union.get("x") is not None and union.x.size(1):
-        made.x = union.x
+        joined.x = union.x
     else:
-        made.num_nodes = union.num_nodes
+        joined.num_nodes = union.num_nodes
     kinds = union.get("edge_attr")
     if kinds is not None and kinds.size(1):
-        made.edge_type = kinds.argmax(-1).to(torch.long)
-    return made
+        joined.edge_type = kinds.argmax(-1).to(torch.long)
+    return joined
 
 
 def without_duplicates(data: Data) -> Data:

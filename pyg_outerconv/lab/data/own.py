@@ -192,7 +192,7 @@ def _joined(tables: dict[str, Table], source: Source) -> _Graph:
     masks = _masks(labels)
     splits = max((mask.shape[1] for mask in masks.values()), default=1)
     for key, mask in masks.items():
-        if mask.shape[1] not in (1, splits) or not mask.size:
+        if mask.shape[1] not in (1, splits or 1):
             expected = f"({len(labels)},), or ({len(labels)}, S) of S splits"
             raise refuse(
                 f"{labels.where(-1)}, {key}", "masks are of the same splits", expected, mask
@@ -317,12 +317,12 @@ def _numbered(words: Any) -> tuple[Tensor, tuple[str, ...]]:
     That order is the one of numbers if all are integers, else of the alphabet.
     """
     codes = words.dictionary_encode()
-    found = codes.dictionary.to_pylist()
-    key = (lambda word: (int(word), word)) if all(map(_is_integer, found)) else None
-    ordered = sorted(found, key=key)
+    distinct = codes.dictionary.to_pylist()
+    key = (lambda word: (int(word), word)) if all(map(_is_integer, distinct)) else None
+    ordered = sorted(distinct, key=key)
     number = {word: place for place, word in enumerate(ordered)}
-    places = torch.tensor([*(number[word] for word in found), -1])
-    rows = codes.indices.fill_null(len(found)).to_numpy().astype(np.int64)
+    places = torch.tensor([*(number[word] for word in distinct), -1])
+    rows = codes.indices.fill_null(len(distinct)).to_numpy().astype(np.int64)
     return places[torch.from_numpy(rows)], tuple(ordered)
 
 
@@ -350,8 +350,8 @@ def _masks(labels: Table) -> dict[str, NDArray[np.bool_]]:
     if row >= 0:
         rule, expected = "a part of the split has a name", f"{', '.join(PARTS)} or nothing"
         raise refuse(labels.where(row), rule, expected, repr(words[row].as_py()))
-    held = words.to_numpy(zero_copy_only=False)
-    return {key: (held == part)[:, None] for key, part in zip(MASKS, PARTS, strict=True)}
+    named = words.to_numpy(zero_copy_only=False)
+    return {key: (named == part)[:, None] for key, part in zip(MASKS, PARTS, strict=True)}
 
 
 # A Data -------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def _from_file(path: Path) -> Data:
         lacking = [kind for kind in SAFE if kind not in listed]
         with warnings.catch_warnings(), torch.serialization.safe_globals(lacking):
             warnings.simplefilter("ignore")  # torch warns of foreign files that it then refuses
-            held = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
+            loaded = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"Unsupported (?:global|class)\S* (?:GLOBAL )?(\S+)", str(error))
         said = re.search(r"WeightsUnpickler error:\s*([^\n]+)", str(error))
@@ -381,12 +381,12 @@ def _from_file(path: Path) -> Data:
     except Exception as error:  # of a file that is damaged or no file of torch's
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise RefusedValue(f"{path} must be whole", "a file of torch.save", reason) from error
-    if isinstance(held, tuple) and len(held) == 3 and isinstance(held[0], dict):  # processed by PyG
-        held, slices, kind = held
+    if isinstance(loaded, tuple) and len(loaded) == 3 and isinstance(loaded[0], dict):  # by PyG
+        loaded, slices, kind = loaded
         if slices is not None or kind is not Data:
             got = "a dataset of several, or another kind"
             raise RefusedType(f"{path} holds one graph", "a Data", got)
-    return _one(Data.from_dict(held) if isinstance(held, dict) else held, str(path))
+    return _one(Data.from_dict(loaded) if isinstance(loaded, dict) else loaded, str(path))
 
 
 def _from_function(name: str) -> Data:
@@ -403,26 +403,26 @@ def _from_function(name: str) -> Data:
         raise RefusedValue(rule, f"{module} in {here} or installed", "no such module") from error
     finally:
         sys.path.remove(here)
-    made = getattr(imported, function, None)
-    if not callable(made):
-        raise RefusedValue(f"{module} has a function {function}", "a function", repr(made))
+    maker = getattr(imported, function, None)
+    if not callable(maker):
+        raise RefusedValue(f"{module} has a function {function}", "a function", repr(maker))
     try:
-        inspect.signature(made).bind()
+        inspect.signature(maker).bind()
     except (TypeError, ValueError) as error:  # ValueError: of a builtin that does not say it
         rule = f"{name} is called without arguments"
         raise RefusedType(rule, "a function that needs none", str(error)) from None
-    return _one(made(), name)
+    return _one(maker(), name)
 
 
-def _one(held: Any, origin: str) -> Data:
-    if isinstance(held, pyg.Dataset) and len(held) == 1:
-        held = held[0]
-    if isinstance(held, HeteroData):
+def _one(loaded: Any, origin: str) -> Data:
+    if isinstance(loaded, pyg.Dataset) and len(loaded) == 1:
+        loaded = loaded[0]
+    if isinstance(loaded, HeteroData):
         expected = "a Data, such as HeteroData.to_homogeneous() makes"
         raise RefusedType(f"{origin} has one type of nodes", expected, "a HeteroData")
-    if not isinstance(held, Data):
-        raise RefusedType(f"{origin} is one graph", "a Data", type(held).__name__)
-    return held
+    if not isinstance(loaded, Data):
+        raise RefusedType(f"{origin} is one graph", "a Data", type(loaded).__name__)
+    return loaded
 
 
 # The tensors that are read: the number of their axes, and what they hold.
@@ -436,16 +436,16 @@ _READ = {
 }
 
 
-def _of_data(held: Data, origin: str) -> _Graph:
+def _of_data(loaded: Data, origin: str) -> _Graph:
     """The parts of a ``Data`` that training reads."""
     data = Data()
     for key in _READ:
-        value = held.get(key)
+        value = loaded.get(key)
         if value is not None:
             data[key] = _tensor(value, key, origin)
         elif key in ("edge_index", "y"):
             raise RefusedValue(f"{origin} has {key}", f"a tensor {key}", "none")
-    data.num_nodes = held.num_nodes
+    data.num_nodes = loaded.num_nodes
     edge, node = (
         lambda row, what=what: f"{origin}, {what} {row}" if row >= 0 else origin
         for what in ("edge", "node")
@@ -455,7 +455,7 @@ def _of_data(held: Data, origin: str) -> _Graph:
         if key in data:
             exact = data[key] if data[key].dtype == torch.float64 else data[key].float()
             data[key] = as_float32(exact.numpy(), place, f"{key} is finite")
-    return _Graph(data, where, {"": tuple(sorted(set(held.keys()) - {*_READ, "num_nodes"}))})
+    return _Graph(data, where, {"": tuple(sorted(set(loaded.keys()) - {*_READ, "num_nodes"}))})
 
 
 def _count(numbers: Tensor | None) -> int:

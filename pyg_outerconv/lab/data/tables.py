@@ -470,8 +470,8 @@ def read_graphml(path: Path, weight: str | None, edge_type: str | None) -> dict[
     try:
         graph: Any = nx.read_graphml(BytesIO(content), force_multigraph=True)
         edges, nodes = list(graph.edges(data=True)), list(graph.nodes(data=True))
-        of_edges = _attributes([held for *_, held in edges])
-        of_nodes = _attributes([held for _, held in nodes])
+        of_edges = _attributes([attributes for *_, attributes in edges])
+        of_nodes = _attributes([attributes for _, attributes in nodes])
         of_edges.pop("id", None)
     except (SyntaxError, nx.NetworkXError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise _broken(path, "GraphML", error) from error
@@ -597,13 +597,13 @@ def as_numbers(column: Any, where: Where, rule: str) -> Tensor:
 def as_float32(numbers: NDArray[Any], where: Where, rule: str) -> Tensor:
     """Numbers (R,) or (R, P) in float32; the first row with one that is not finite is refused."""
     with np.errstate(over="ignore"):
-        made = numbers.astype(np.float32)
-    wrong = ~np.isfinite(made)
+        single = numbers.astype(np.float32)
+    wrong = ~np.isfinite(single)
     if wrong.any():
         row = int(wrong.reshape(len(numbers), -1).any(axis=1).argmax())
         got = np.atleast_1d(numbers[row])[np.atleast_1d(wrong[row])][0]
         raise refuse(where(row), rule, "a finite number, which fits float32", f"{got:g}")
-    return torch.from_numpy(made)
+    return torch.from_numpy(single)
 
 
 def _is_number(cell: Any) -> bool:

@@ -595,6 +595,7 @@ def test_masks_of_an_npz_are_ten_splits() -> None:
         ({"val_mask": ten["val_mask"][:, :9]}, "labels.npz, val_mask", "of S splits"),
         ({"test_mask": ten["test_mask"].astype(int)}, "labels.npz, test_mask", "booleans"),
         ({"train_mask": np.zeros((5, 0), bool)}, "labels.npz, train_mask"),
+        (dict.fromkeys(ten, np.zeros((5, 0), bool)), "labels.npz, train_mask"),
         ({"val_mask": ten["train_mask"]}, "have no node in common"),
         ({"train_mask": ~empty, "val_mask": empty, "test_mask": empty}, "node 2", "none, in train"),
         ({"test_mask": ten["test_mask"] & nine}, "has test nodes"),
