@@ -30,6 +30,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from ...errors import RefusedType, RefusedValue
+from ...files import UNPACKED_LIMIT, open_archive
 from ...scale.mapped import PARTS as MAPPED_PARTS
 from ...scale.mapped import open_mapped
 from .dataset import Dataset
@@ -371,6 +372,8 @@ def _from_file(path: Path) -> Data:
         lacking = [kind for kind in SAFE if kind not in listed]
         with warnings.catch_warnings(), torch.serialization.safe_globals(lacking):
             warnings.simplefilter("ignore")  # torch warns of foreign files that it then refuses
+            if content.startswith(b"PK"):  # other files hold their tensors as they are
+                open_archive(content).close()
             loaded = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"Unsupported (?:global|class)\S* (?:GLOBAL )?(\S+)", str(error))
@@ -475,7 +478,10 @@ def _tensor(value: Any, key: str, origin: str) -> Tensor:
     ):
         if has:
             raise RefusedType(rule, "rows with a number in each place", f"a {odd} tensor")
-    dense = value if value.layout == torch.strided else value.to_dense()
+    is_strided, size = value.layout == torch.strided, value.numel() * value.element_size()
+    if size > UNPACKED_LIMIT and not (is_strided and value.untyped_storage().nbytes() >= size):
+        raise RefusedValue(f"{rule}, unpacked within a bound", f"<= {UNPACKED_LIMIT} bytes", size)
+    dense = value if is_strided else value.to_dense()
     dense = dense.detach().resolve_conj().resolve_neg()
     if axes == (1,) and dense.dim() == 2 and dense.size(1) == 1:  # as OGB has classes
         dense = dense[:, 0]

@@ -651,6 +651,11 @@ def test_a_file_never_runs_code() -> None:
     Path("g.pt").write_bytes(pickle.dumps(Payload()))
     refused(["g.pt", "another pickle (Unsupported operand"], data="g.pt")
     torch.save(a_graph(), "g.pt")
+    with zipfile.ZipFile("g.pt", "a") as archive:
+        archive.writestr("last", b"")
+        archive.infolist()[0].file_size = 2**33
+    refused(["g.pt must be whole", "within a bound"], data="g.pt")
+    torch.save(a_graph(), "g.pt")
     Path("g.pt").write_bytes(Path("g.pt").read_bytes()[:-100])
     refused(["g.pt must be whole"], data="g.pt")
     assert not Path("ran").exists()
@@ -660,6 +665,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch is about to leave them
     NESTED = torch.nested.nested_tensor([torch.ones(2)] * 4)
     QUANTIZED = torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.quint8)
+SPARSE = torch.sparse_coo_tensor(size=(4, 10**10), check_invariants=True)
 FAR = torch.tensor([1, 1, 1e300, 1], dtype=torch.float64)
 UNFIT: dict[str, tuple[Any, str]] = {
     "no edges": ({"edge_index": None}, "a tensor edge_index"),
@@ -687,6 +693,8 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "unlabelled in a mask": ({"test_mask": torch.tensor([False, False, True, False])}, "a label"),
     "no test mask": ({"test_mask": None}, "has test nodes"),
     "an empty mask": ({"test_mask": torch.zeros(0, dtype=torch.bool)}, "booleans"),
+    "features of one number": ({"x": torch.ones(1, 1).expand(4, 10**10)}, "within a bound"),
+    "features of none": ({"x": SPARSE}, "within a bound"),
     "quantized features": ({"x": QUANTIZED}, "x of .* holds numbers.* a quantized tensor"),
     "nested features": ({"x": NESTED}, "a nested tensor"),
     "types of nodes": (HeteroData(), "one type of nodes"),
