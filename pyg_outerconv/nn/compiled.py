@@ -7,7 +7,7 @@ the basis as an eager layer does: once for an unmodified ``edge_index``, and wit
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _bases = Memo(each=8, tensors=4)
 _by_number: WeakValueDictionary[int, EdgeBasis] = WeakValueDictionary()
 _numbers = count()
-_families: dict[str, Family] = {}
 
 
 def convolution(
@@ -52,9 +51,7 @@ def convolution(
     free = conv.order is None and conv.max_memory is None
     if not (sums and free and _is_served(conv, conv.family, call) and _fits(call.source, theta)):
         return None
-    recipe = _recipe(conv, conv.family)
-    if recipe is None:
-        return None
+    recipe = f"{conv.flow} {conv.aggr} {conv.family_text}"
     x = call.source.movedim(-2, 0)  # type: ignore[union-attr]
     num_nodes, batch = x.size(0), x.shape[1:-1]
     num_labels, groups, _, columns = theta.shape
@@ -74,7 +71,7 @@ def convolution(
 
 def _is_served(conv: OuterConv, family: Family, call: Call) -> bool:
     """Whether the call is one over a list of edges, of whose values none learns."""
-    if not family.makes_edges or conv.cached is False or is_exporting():
+    if conv.family_text is None or conv.cached is False or is_exporting():
         return False
     if not call.is_single or call.size is not None:
         return False
@@ -95,24 +92,22 @@ def _fits(x: Any, theta: Theta) -> bool:
     return is_alike and x.size(-1) == theta.shape[1] * theta.shape[2]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _recipe(conv: OuterConv, family: Family) -> str | None:
-    """What makes the basis of a graph, as text, for a stored compiled graph outlives objects.
+@lru_cache
+def text_of(family: Family) -> str | None:
+    """The text of a family, for a compiled graph that is stored outlives objects.
 
-    None if the text of the family does not say all of it.
+    None if the text does not say all of it.
     """
     text = str(family)
     try:
-        is_whole = _family(text) == family
+        return text if _family(text) == family else None
     except (TypeError, ValueError):
         return None
-    return f"{conv.flow} {conv.aggr} {text}" if is_whole else None
 
 
+@lru_cache
 def _family(text: str) -> Family:
-    if text not in _families:
-        _families[text] = parse_family(text)
-    return _families[text]
+    return parse_family(text)
 
 
 def _numbered(
@@ -253,9 +248,7 @@ def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) ->
     support, x = conv.family.support, call.source
     if not _is_served(conv, support, call) or not isinstance(x, Tensor):
         return None
-    recipe = _recipe(conv, support)
-    if recipe is None:
-        return None
+    recipe = f"{conv.flow} sum {conv.family_text}"
     num_nodes, value = x.size(0), theta.value
     product = torch.mm(x, packed(value, score.att_source, score.att_target))
     product = product.view(num_nodes, value.size(0), -1)

@@ -185,6 +185,9 @@ class OuterConv(DenseForms, MessageHooks):
         self._reads_content = family.makes_use_of("x")
         self._learns = any(part.learns for part in nested(family))
         self._reads_theta = any(part.reads_theta for part in nested(family))
+        # Of attention, the text is that of its support: scores are the layer's own.
+        edges: Any = getattr(family, "support", family)
+        self.family_text = compiled.text_of(edges) if edges.makes_edges else None
 
     # Attributes that PyG's wrappers read and set ------------------------------------------------
 

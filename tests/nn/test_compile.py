@@ -335,6 +335,20 @@ def test_a_changed_graph_is_noticed_and_a_wrong_one_refused_when_compiled():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["flow", "add_self_loops", "aggr"])
+def test_an_option_that_is_changed_is_seen_by_what_was_compiled(name):
+    conv = OuterConv(4, 3, GCN()).double()
+    x, (index, weight, _) = graph(GCN(), 9, 31)
+    call, _ = compiled(conv)
+    call(x, index, weight)
+    if name == "aggr":
+        conv.aggr, conv.folds_mean = "mean", True
+    else:
+        setattr(conv, name, {"flow": "target_to_source", "add_self_loops": False}[name])
+    assert_near(call(x, index, weight), conv(x, index, weight))
+
+
+@pytest.mark.slow
 def test_backward_passes_know_their_graph_after_many_others():
     """More graphs than bases are cached for, all forwards before any backwards."""
     conv = OuterConv(4, 3, GCN(), bias=False).double()
