@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import NAMES
+from pyg_outerconv.lab.train.run_folder import LOCK, NAMES
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -27,4 +27,4 @@ def read_all(folder: Path) -> None:
         elif path.name == "curves.png":
             assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
         else:
-            assert path.name.startswith("."), f"{path} is no file of a run"
+            assert path.name == LOCK or path.name.startswith("."), f"{path} is no file of a run"

@@ -23,15 +23,8 @@ import click
 
 from ...errors import Refused
 from ...files import STOPPED, silence
-from .bench import bench
-from .check import check
-from .compare import compare
-from .generate import generate
+from .commands import bench, check, compare, generate, predict, reproduce, search, show, train
 from .lists import backends, datasets, explain, families
-from .reproduce import reproduce
-from .search import search
-from .show import show
-from .train import predict, train
 
 OUT_OF_MEMORY = 1
 REFUSED = 2

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ...errors import RefusedValue
-from ...files import ROOT_VARIABLE, data_root
-from .imports import imports
+from ...files import data_root
+from ..train.settings import Settings, flag_of
+from .options import IMPORTS, ROOT
 
 if TYPE_CHECKING:
     from ..data import Entry
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
+@ROOT
 @click.option("--verify", is_flag=True, help="Compare the files with their checksums.")
 def datasets(name: str | None, root: str | None, verify: bool) -> int:
     """List the datasets that can be read, and where they are. With NAME, print the source, licence
@@ -79,7 +81,7 @@ def _facts(entry: Entry, root: Path) -> list[tuple[str, str]]:
 
 def _option(setting: str, value: object) -> str:
     """A setting as the option of ``outerconv train`` that gives it."""
-    name = "--" + {"features": "feature-storage"}.get(setting, setting.replace("_", "-"))
+    (name,) = (flag_of(one) for one in fields(Settings) if one.name == setting)
     if isinstance(value, bool):
         return name if value else f"--no-{name[2:]}"
     return f"{name} {value}"
@@ -129,7 +131,7 @@ def explain(name: str | None) -> int:
 
 @click.command()
 @click.argument("name", required=False)
-@imports
+@IMPORTS
 def families(name: str | None) -> int:
     """List the families with their equations, or describe one.
 

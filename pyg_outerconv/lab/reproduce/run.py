@@ -30,7 +30,7 @@ def reproduce(
     data: tuple[str, ...],
     rows: tuple[str, ...],
     seeds: int | None,
-    device: str,
+    device: str | None,
 ) -> int:
     """Run ``outerconv reproduce`` and return its exit code.
 
@@ -44,7 +44,7 @@ def reproduce(
         out: folder of the runs and of the results; None for ``runs/tables/<table>``.
         data, rows: only these data sets and rows; all if empty.
         seeds: in the place of the table's.
-        device: as torch names it.
+        device: as torch names it; None for ``'auto'``.
 
     Raises:
         ValueError: the table, a setting or the folder is refused.
@@ -53,7 +53,7 @@ def reproduce(
         _list()
         return 0
     found = read_table(find_table(table))
-    cells = _chosen(list(found.cells(check_device(device))), data, rows)
+    cells = _chosen(list(found.cells(check_device(device or "auto"))), data, rows)
     folder = as_path(out, "--out") if out else Path("runs") / "tables" / found.name
     command = ["outerconv", "reproduce", table]
     with alone_in(folder, begin=lambda: _make(folder)):
@@ -65,7 +65,7 @@ def reproduce(
             except Interrupted as stopped:
                 given: dict[str, Any] = {"--data": data, "--row": rows, "--seeds": seeds}
                 given |= {"--root": root, "--out": out}
-                words = shlex.join([*command, *_options(given), "--device", device])
+                words = shlex.join([*command, *_options(given | {"--device": device})])
                 print(f"outerconv reproduce: {stopped}; go on by: {words}", file=sys.stderr)
                 return STOPPED + stopped.number
             records[cell.dataset, cell.row.name] = one

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import Refused, RefusedValue, unknown
 from ...signatures import is_integer
 from ..data import entry
-from ..train.config_file import read_toml
 from ..train.family_options import make_family
-from ..train.settings import Settings, resolve
+from ..train.settings import Settings, check_value, read_toml, resolve
 from ..train.splits import check_protocol
 
-_Kinds = dict[str, Any]  # the type of each key, or several
+_Kinds = dict[str, Any]  # the type of each key, or the setting that it is
 _TABLE: _Kinds = {"title": str, "about": str, "seeds": object, "defaults": dict}
 _TABLE |= {"data": object, "row": object}
 _ROW: _Kinds = {"name": str, "peer": bool, "on": dict, "published": dict, "note": str}
 _PUBLISHED: _Kinds = dict.fromkeys(("value", "std", "source"), object)
 _SETTINGS: _Kinds = {
-    setting.name: str if setting.type == "str" else (int, float)  # bool is an int
-    for setting in fields(Settings)
-    if setting.name not in ("dataset", "peer")
+    one.name: one for one in fields(Settings) if one.name not in ("dataset", "peer")
 }
 
 
@@ -126,8 +123,6 @@ class Table:
         known = entry(dataset)
         split = check_protocol(known, asked.get("split", known.splits[0]))
         text = asked.get("family", "gcn")
-        if not isinstance(text, str):
-            raise RefusedValue("family is a text", "such as 'gcn'", repr(text))
         family = make_family(text, False, known.counts["relations"] or 1)
         named = {"dataset": known.name, "family": repr(family), "split": split, "peer": row.peer}
         return resolve(
@@ -246,7 +241,8 @@ def _check_keys(path: Path, place: str, found: Any, known: _Kinds) -> None:
     for key, value in found.items():
         if key not in known:
             raise RefusedValue(f"{path}, {place}: {unknown('key', key, known)}")
-        if not isinstance(value, known[key]):
+        if isinstance(known[key], Field):
+            check_value(known[key], value, f"{path}, {place}: ")
+        elif not isinstance(value, known[key]):
             rule = f"{path}, {place}: {key} has a type"
-            kind = getattr(known[key], "__name__", "a number or a switch")
-            raise RefusedValue(rule, kind, type(value).__name__)
+            raise RefusedValue(rule, known[key].__name__, type(value).__name__)

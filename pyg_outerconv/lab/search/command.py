@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shlex
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,8 @@ from ...kernels import get_backend
 from .. import data
 from ..own_code import flags_for
 from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
-from ..train.console import Console
 from ..train.model import check_device
+from ..train.progress import Console
 from ..train.results import text_table
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
 CONSOLE = Console("search")
-PLAN = ("trials", "budget", "seeds", "test_seeds", "finalists", "seed", "max_depth", "max_hidden")
 
 
 def search(
@@ -180,7 +179,7 @@ def _new_plan(
     from .plan import Plan
     from .withheld import without_labels
 
-    chosen = {name: asked.pop(name) for name in PLAN if name in asked}
+    chosen = {one.name: asked.pop(one.name) for one in fields(Plan) if one.name in asked}
     split = check_protocol(entry, asked.get("split") or entry.splits[0])
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])

@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ...errors import RefusedValue
-from ..train import Settings
-from ..train.settings import settings_from
+from ..train.settings import Settings, check_settings, setting, settings_from
 
-MOST_TRIALS, MOST_DEPTH, MOST_HIDDEN = 100_000, 32, 4096
+SHARED = (
+    *("epochs", "patience", "metric", "select", "class_weights"),
+    *("normalize_features", "split", "device", "backend"),
+)
+"""The settings of training that a search takes, for all its trials."""
 
 
 @dataclass(frozen=True)
@@ -19,41 +22,40 @@ class Plan:
     Attributes:
         base: the settings that all trials share; what a trial draws takes the place of others.
         peers: names of PyG's layers that are tuned beside, see :mod:`.contestants`.
-        trials: of each contestant, 0 where ``budget`` is given.
-        budget: seconds of training in all, shared equally by the contestants; 0 for none.
-        seeds: that a trial is trained on, 0, 1, …; each takes a split of its own where there are
-            several.
-        test_seeds: that the finalists are validated on, and that the winners are tested on.
-        finalists: how many of the best trials are validated on all of these.
-        seed: of what is drawn.
-        max_depth, max_hidden: bounds of what is drawn.
         terms: families that may be in a basis beside what is drawn, as text, see :mod:`.own_terms`.
 
     Raises:
         ValueError: a number is out of range.
+        TypeError: a value is of another type.
     """
 
     base: Settings
     peers: tuple[str, ...] = ()
-    trials: int = 40
-    budget: float = 0.0
-    seeds: int = 3
-    test_seeds: int = 10
-    finalists: int = 5
-    seed: int = 0
-    max_depth: int = 4
-    max_hidden: int = 128
+    trials: int = setting(
+        40,
+        "Trials of each contestant, 0 where --budget is given",
+        at_least=0,
+        at_most=100_000,
+        section="Search",
+    )
+    budget: float = setting(
+        0.0,
+        "Instead of --trials: seconds of training, shared equally by the contestants",
+        said="",
+        metavar="SECONDS",
+    )
+    seeds: int = setting(3, "Seeds of a trial, each with its own split", at_least=1)
+    test_seeds: int = setting(
+        10, "Seeds on which finalists are validated and winners tested", at_most=10_000
+    )
+    finalists: int = setting(5, "Best trials, which are validated on all seeds", at_least=1)
+    seed: int = setting(0, "Seed of what is drawn", at_least=0)
+    max_depth: int = setting(4, "Most convolutions", at_least=1, at_most=32)
+    max_hidden: int = setting(128, "Most channels between them", at_least=1, at_most=4096)
     terms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        least = {"seeds": 1, "finalists": 1, "max_depth": 1, "max_hidden": 1, "seed": 0}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise RefusedValue(f"--{_flag(name)} has a minimum", bound, getattr(self, name))
-        most = {"trials": MOST_TRIALS, "max_depth": MOST_DEPTH, "max_hidden": MOST_HIDDEN}
-        for name, bound in most.items():
-            if getattr(self, name) > bound:
-                raise RefusedValue(f"--{_flag(name)} has a maximum", bound, getattr(self, name))
+        check_settings(self)
         if self.test_seeds < self.seeds:
             raise RefusedValue(
                 "finalists are validated on the seeds of the trials and more",
@@ -73,17 +75,13 @@ class Plan:
         return {**asdict(self), **lists, "base": self.base.as_dict()}
 
 
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def plan_from(values: Any, origin: str) -> Plan:
     """A plan that was written by :meth:`Plan.as_dict`.
 
     Raises:
         ValueError: it is not of this version.
     """
-    known = {field.name for field in fields(Plan)}
+    known = {one.name for one in fields(Plan)}
     if not isinstance(values, dict) or set(values) != known:
         raise RefusedValue(f"{origin} must hold the plan of a search", sorted(known), values)
     base = settings_from(values["base"], origin)

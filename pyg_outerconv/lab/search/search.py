@@ -15,8 +15,8 @@ from ...errors import RefusedValue
 from ..data import Dataset, load
 from ..own_code import require_imported
 from ..train import Interrupted
-from ..train.config_file import write_toml
 from ..train.progress import StopOnInterrupt
+from ..train.settings import write_toml
 from ..train.splits import check_classes
 from .contestants import OURS, Contestant, contestants
 from .finals import Finals

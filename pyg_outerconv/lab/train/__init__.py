@@ -1,14 +1,23 @@
 """Classification of nodes and graphs: the loop, the protocols, the run folder and its results."""
 
-from .classifiers import GraphClassifier, NodeClassifier
-from .contributions import Contribution, contributions
-from .experiment import Experiment, Interrupted
-from .lock import next_folder
-from .predict import Predictions, predict
-from .run_folder import RunFolder
-from .settings import Settings, resolve
-from .splits import Split, check_protocol, make_split
-from .trained import Trained, load_trained
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .classifiers import GraphClassifier, NodeClassifier
+    from .experiment import Experiment, Interrupted
+    from .lock import next_folder
+    from .run_folder import RunFolder
+    from .settings import Settings, resolve
+    from .splits import Split, check_protocol, make_split
+    from .trained import (
+        Contribution,
+        Predictions,
+        Trained,
+        contributions,
+        load_trained,
+        predict,
+    )
 
 __all__ = [
     "Contribution",
@@ -29,3 +38,30 @@ __all__ = [
     "predict",
     "resolve",
 ]
+
+# Names are imported when they are first used, so that the options of commands, which are made from
+# settings.py, do not wait for torch.
+_NAMES = {
+    "classifiers": ("GraphClassifier", "NodeClassifier"),
+    "experiment": ("Experiment", "Interrupted"),
+    "lock": ("next_folder",),
+    "run_folder": ("RunFolder",),
+    "settings": ("Settings", "resolve"),
+    "splits": ("Split", "check_protocol", "make_split"),
+    "trained": (
+        "Contribution",
+        "Predictions",
+        "Trained",
+        "contributions",
+        "load_trained",
+        "predict",
+    ),
+}
+_FILES = {name: file for file, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of ``__all__``, imported at first use."""
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FILES[name]}"), name)

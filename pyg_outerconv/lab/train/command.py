@@ -1,30 +1,32 @@
-"""The command ``outerconv train``."""
+"""The commands ``outerconv train`` and ``outerconv predict``."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from ...errors import RefusedValue
-from ...files import STOPPED, as_path
+from ...files import STOPPED, as_path, write_out
 from ...kernels import get_backend
 from ...scale.processes import Processes, WorkerLost, processes
 from .. import data
 from ..own_code import flags_for, require_imported
-from .config_file import read_settings
-from .console import Console
 from .experiment import Experiment, Interrupted
 from .family_options import make_family
 from .lock import alone_in, next_folder
 from .model import check_device
+from .progress import Console
 from .results import table
 from .run_data import dataset_of
-from .run_folder import RunFolder
-from .settings import Settings, resolve
+from .run_folder import CONFIG, NAMES, RunFolder
+from .settings import Settings, read_settings, resolve
 from .splits import check_protocol
+from .trained import predict
 
 LOST = 1
 """The exit code of a process that another one has left."""
@@ -66,8 +68,7 @@ def train(
         raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
     asked = {name: value for name, value in settings.items() if value is not None}
     if config is not None:
-        kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
-        asked = read_settings(config, kinds) | asked
+        asked = read_settings(config) | asked
         dataset = dataset or asked.pop("dataset", None)
         family = asked.pop("family", None) if family is None else family
         require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
@@ -215,3 +216,53 @@ def _announce(experiment: Experiment) -> None:
     for contender in experiment.contenders:
         if contender.note:
             _say(f"{contender.name}: {contender.note}")
+
+
+def write_predictions(
+    run_dir: str, out: str | None, root: str | None, device: str | None, **own: Any
+) -> int:
+    """Run ``outerconv predict`` and return its exit code.
+
+    Args:
+        run_dir, out, root, device: the options of the command.
+        own: those of a graph of one's own, which :func:`data.source_of` takes.
+
+    Raises:
+        ValueError: the run folder or the output is refused.
+    """
+    path, source = _where_to_write(run_dir, out), data.source_of(own)
+    if own:
+        rule = "a run knows whether its edges go both ways"
+        raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
+    predictions = predict(run_dir, root, device, source)
+    summary = (
+        f"test {predictions.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
+        f"seed {predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+    )
+    if out == "-":
+        predictions.write(sys.stdout)
+        print(summary, file=sys.stderr)
+        return 0
+    text = StringIO()
+    predictions.write(text)
+    try:
+        write_out(path, text.getvalue().encode())
+    except OSError as error:
+        raise RefusedValue(
+            f"--out must be writable: expected a file, got {path} ({error.strerror})"
+        ) from error
+    print(f"{summary}\nclasses of {predictions.classes.numel()} {predictions.task}: {path}")
+    return 0
+
+
+def _where_to_write(run_dir: str, out: str | None) -> Path:
+    """The file for the predictions, which must not be a file of a run."""
+    folder = as_path(run_dir, "a run folder")
+    if not out or out == "-":
+        return folder / "predictions.csv"
+    path = as_path(out, "--out").resolve()  # through links, to the file itself
+    own = [folder / name for name in NAMES]
+    linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
+    if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
+        raise RefusedValue("--out must not be a file of a run", "another file", out)
+    return path

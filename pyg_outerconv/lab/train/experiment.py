@@ -9,16 +9,17 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tqdm import tqdm
+
 from ...errors import RefusedValue
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
-from .board import BOARD, Board
 from .features import choose_features, settle_features
 from .loop import SeedRun, rank, train
 from .mapped import check_mapped, prepare
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
-from .progress import Progress, StopOnInterrupt
+from .progress import StopOnInterrupt, curves_into
 from .records import is_history
 from .results import can_draw, draw_curves, summarise
 from .run_data import dataset_of
@@ -54,10 +55,9 @@ class Experiment:
         root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
         resume: go on with the run that is in the folder.
         log: takes lines of text.
-        show_bar: see :class:`Progress`.
         dataset: the graph, where it was read before; None to read it.
         processes: those that train together; the first one alone writes and prints.
-        board: write scalars for TensorBoard, see :class:`.board.Board`.
+        board: write curves for TensorBoard, see :func:`.progress.curves_into`.
 
     Raises:
         ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
@@ -71,16 +71,15 @@ class Experiment:
         root: str | Path | None = None,
         resume: bool = False,
         log: Callable[[str], None] = print,
-        show_bar: bool | None = None,
         dataset: Dataset | None = None,
         processes: Processes = ALONE,
         board: bool = False,
     ) -> None:
         self.processes, leads = processes, processes.leads
         self.log = log = log if leads else _silent
-        self.progress = Progress(log, show_bar if leads else False)
         self.folder = RunFolder(folder)
-        self.board = Board(self.folder.path / BOARD) if board and leads else None
+        writes = board and leads
+        self.board = curves_into(self.folder.path / "tensorboard") if writes else None
         check_device(settings.device)
         for turn in (leads, not leads):  # the first one downloads, and caches what it read
             if turn and dataset is None and resume:
@@ -182,11 +181,7 @@ class Experiment:
             stop,
         )
         self._take_up(run)
-        self.progress.begin(run)
-        try:
-            self._train(run, stop)
-        finally:
-            self.progress.end()
+        self._train(run, stop)
         if self.processes.leads:
             self._keep(run, split)
         self.processes.shared(None)
@@ -199,19 +194,30 @@ class Experiment:
         """
         alone, leads = self.processes.size == 1, self.processes.leads
         saved, whole = time.monotonic(), None
+        epoch, lost = f"{run.contender.key} seed {run.seed}", None
+        bar = tqdm(
+            total=run.settings.epochs,
+            initial=run.epoch,
+            leave=False,
+            desc=epoch,
+            unit="epoch",
+            disable=None if leads else True,  # None: where stderr is no terminal
+        )
 
         def each_epoch(run: SeedRun) -> None:
             nonlocal saved, whole
-            self.progress.epoch(run)
+            if run.evaluated:
+                loss, best = run.history["val_loss"][-1], run.best.val_metric
+                bar.set_postfix(val_loss=f"{loss:.3f}", best_val=f"{best:.3f}", refresh=False)
+            bar.update()
             if self.board is not None:
-                self.board.write(run)
+                self.board(run)
             if not alone and leads:
                 whole = deepcopy(run.state())
             if leads and time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case it is killed
                 self.folder.save_state(run.state())
                 saved = time.monotonic()
 
-        epoch, lost = f"{run.contender.key} seed {run.seed}", None
         try:
             if alone:
                 if not stop() and train(run, each_epoch, stop):
@@ -223,6 +229,8 @@ class Experiment:
             pass
         except WorkerLost as error:
             lost = error
+        finally:
+            bar.close()
         if leads and whole is not None:
             self.folder.save_state(whole)
         where = f"in epoch {run.epoch + (not alone)} of {epoch}"
@@ -275,7 +283,11 @@ class Experiment:
         self.runs.append(result)
         self.folder.write_metrics(self.runs, self.summary())
         self.folder.drop_state()
-        self.progress.report(result, self.settings.metric)
+        self.log(
+            f"{run.contender.key} seed {run.seed}: test {self.settings.metric} "
+            f"{100 * result['test_metric']:.2f} % at epoch {result['best_epoch']} of "
+            f"{result['epochs']}, {result['seconds']:.1f} s"
+        )
 
     def _draw(self) -> None:
         if not can_draw():

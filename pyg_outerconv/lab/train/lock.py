@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +9,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from ...errors import RefusedValue
 
+LOCK = "lock"
+"""The file of a folder that a process locks for as long as it works there, and lives."""
 SECONDS = 30.0
 """How long processes without their ``torchrun`` take to notice and to stop, at most."""
 
@@ -24,9 +26,6 @@ def alone_in(
     begin: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """A block in which no other process works in a folder.
-
-    The folder is locked for as long as the process lives, so that a killed one leaves no lock. On
-    Windows, where folders have no locks, nothing is locked.
 
     Args:
         folder: of a run, or of a table.
@@ -42,14 +41,39 @@ def alone_in(
             folder is none.
     """
     absent = _absent_to(folder)
-    descriptor = _locked(folder, log, begin)
+    lock = FileLock(folder / LOCK)
+    until = time.monotonic() + (0.0 if log is None else SECONDS)
+    while not _locked(lock, folder, begin):
+        if time.monotonic() >= until:
+            rule = f"one process at a time works in {folder}"
+            raise RefusedValue(rule, "no other one", "one that runs")
+        if log is not None:
+            log(f"{folder}: another process works there; it has {SECONDS:.0f} s to stop")
+        log = None
+        time.sleep(0.1)
     try:
         begin()
         yield
     finally:
+        with suppress(OSError):
+            if os.listdir(folder) == [LOCK]:
+                os.unlink(folder / LOCK)
         _remove_empty(absent)
-        if descriptor is not None:
-            os.close(descriptor)
+        lock.release()
+
+
+def _locked(lock: FileLock, folder: Path, begin: Callable[[], None]) -> bool:
+    """Whether a folder could be locked, which ``begin`` makes."""
+    begin()
+    if not folder.is_dir():
+        raise RefusedValue("a run has a folder", f"one at {folder}", "none")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    except OSError as error:
+        raise RefusedValue("a run has a folder", f"one at {folder}", error.strerror) from error
+    return True
 
 
 def next_folder(base: Path, stem: str, until: ExitStack | None = None) -> Path:
@@ -91,41 +115,3 @@ def _remove_empty(folders: list[Path]) -> None:
     with suppress(OSError):
         for place in folders:
             place.rmdir()
-
-
-def _locked(
-    folder: Path, log: Callable[[str], None] | None, begin: Callable[[], None]
-) -> int | None:
-    """The descriptor of the locked folder, None where folders have no locks."""
-    until = time.monotonic() + (0.0 if log is None else SECONDS)
-    while True:
-        begin()
-        if importlib.util.find_spec("fcntl") is None:
-            return None
-        if (descriptor := _try(folder)) is not None:
-            return descriptor
-        if time.monotonic() >= until:
-            raise RefusedValue(
-                f"one process at a time works in {folder}", "no other one", "one that runs"
-            )
-        if log is not None:
-            log(f"{folder}: another process works there; it has {SECONDS:.0f} s to stop")
-        log = None
-        time.sleep(0.1)
-
-
-def _try(folder: Path) -> int | None:
-    """The descriptor of the folder if it could be locked."""
-    fcntl = importlib.import_module("fcntl")
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise RefusedValue("a run has a folder", f"one at {folder}", error.strerror) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), folder.stat()):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):  # locked; or gone, as another process made it
-        pass
-    os.close(descriptor)
-    return None

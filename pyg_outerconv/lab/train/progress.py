@@ -1,68 +1,81 @@
-"""Progress of a run on a terminal; Ctrl-C and SIGTERM."""
+"""What a command that runs for long says, and how it is asked to stop."""
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
+from ...errors import RefusedValue
+from ...files import STOPPED, silence
 
-from ...files import STOPPED
-from .loop import SeedRun
+if TYPE_CHECKING:
+    from .loop import SeedRun
 
 
-class Progress:
-    """A bar over the epochs of each seed on a terminal; a line for each seed, wherever it goes.
+class Console:
+    """Prints for a command, which goes on when nobody reads it any more.
 
     Args:
-        log: takes the lines.
-        show_bar: whether to draw a bar; None draws one if stderr is a terminal.
+        command: its name, such as ``'train'``.
     """
 
-    def __init__(self, log: Callable[[str], None], show_bar: bool | None = None) -> None:
-        self.log = log
-        self.show_bar = sys.stderr.isatty() if show_bar is None else show_bar
-        self._bar: Any = None
+    def __init__(self, command: str) -> None:
+        self.command = command
 
-    def begin(self, run: SeedRun) -> None:
-        """A seed begins, or goes on."""
-        if self.show_bar:
-            self._bar = tqdm(
-                total=run.settings.epochs,
-                initial=run.epoch,
-                leave=False,
-                desc=f"{run.contender.key} seed {run.seed}",
-                unit="epoch",
-            )
+    def say(self, line: str) -> None:
+        """Print a line; a reader that has left, as after ``| head -1``, ends nothing."""
+        try:
+            print(line)
+        except BrokenPipeError:
+            silence(sys.stdout)
+            self.complain(f"nobody reads the output any more; {self.command} goes on")
 
-    def epoch(self, run: SeedRun) -> None:
-        """An epoch is done."""
-        if self._bar is not None:
-            if run.evaluated:
-                self._bar.set_postfix(
-                    val_loss=f"{run.history['val_loss'][-1]:.3f}",
-                    best_val=f"{run.best.val_metric:.3f}",
-                    refresh=False,
-                )
-            self._bar.update()
+    def complain(self, line: str) -> None:
+        """Print a line to stderr."""
+        with suppress(BrokenPipeError):
+            print(f"outerconv {self.command}: {line}", file=sys.stderr)
 
-    def end(self) -> None:
-        """The seed is finished or interrupted: the bar goes."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
 
-    def report(self, result: dict[str, Any], metric: str) -> None:
-        """Log the result of a seed."""
-        self.log(
-            f"{result['model']} seed {result['seed']}: test {metric} "
-            f"{100 * result['test_metric']:.2f} % at epoch {result['best_epoch']} of "
-            f"{result['epochs']}, {result['seconds']:.1f} s"
+def curves_into(folder: Path) -> Callable[[SeedRun], None]:
+    """What writes the numbers of an evaluated epoch; ``tensorboard --logdir RUN_DIR`` shows them.
+
+    Args:
+        folder: gets a folder for each model and seed. Epochs that a run repeats, after it was
+            killed, take the place of those that were written before.
+
+    Raises:
+        ValueError: tensorboard is not installed.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise RefusedValue(
+            "--tensorboard writes by tensorboard",
+            "pip install 'pyg_outerconv[scale]'",
+            "no tensorboard",
         )
+    writers: dict[str, Any] = {}
+
+    def write(run: SeedRun) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if not run.evaluated:
+            return
+        key = f"{run.contender.key}-{run.seed}"
+        if key not in writers:
+            for last in writers.values():
+                last.close()
+            writers[key] = SummaryWriter(str(folder / key), purge_step=run.epoch)
+        for name, values in run.history.items():
+            writers[key].add_scalar(name, values[-1], run.epoch)
+        writers[key].flush()
+
+    return write
 
 
 class StopOnInterrupt:
@@ -90,12 +103,7 @@ class StopOnInterrupt:
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

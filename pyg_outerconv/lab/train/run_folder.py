@@ -20,6 +20,7 @@ from ...files import (
     sweep,
 )
 from ..data import Dataset, Source, source_from
+from .lock import LOCK
 from .model import OURS, PEER
 from .records import CHECKPOINT, STATE, check_records, facts_of, has_parts, versions
 from .settings import Settings, settings_from
@@ -27,7 +28,7 @@ from .settings import Settings, settings_from
 FORMAT = 3
 CONFIG, METRICS, CURVES = "config.json", "metrics.json", "curves.png"
 FINAL, PARTIAL = "checkpoint.pt", "partial.pt"
-NAMES = (CONFIG, METRICS, CURVES, FINAL, PARTIAL)
+NAMES = (CONFIG, METRICS, CURVES, FINAL, PARTIAL, LOCK)
 
 
 class RunFolder:
@@ -38,6 +39,7 @@ class RunFolder:
     - ``curves.png``: learning curves
     - ``checkpoint.pt``: the model of the seed with the lowest validation loss
     - ``partial.pt``: the seed under way, gone when it is finished
+    - ``lock``: empty, locked by the process that works here
 
     Metrics, checkpoint and the seed under way say which configuration they are of, and each file
     but the picture has a checksum.
@@ -59,7 +61,8 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            occupied = set(self.path.iterdir()) - set(leftovers(self.path, NAMES))
+            own = {self.path / LOCK, *leftovers(self.path, NAMES)}
+            occupied = set(self.path.iterdir()) - own
         except OSError as error:
             raise self._unwritable(error) from error
         if occupied:
@@ -156,11 +159,12 @@ class RunFolder:
             and isinstance(data.get("root", 0), str | None)
         )
         if config.get("format") != FORMAT or "settings" not in config or not known:
-            raise RefusedValue(
-                f"{self.config} must be the configuration of a run",
-                f"format {FORMAT} with settings, and data with its root and fingerprint",
-                sorted(config),
-            )
+            rule = f"{self.config} must be the configuration of a run of this version"
+            expected = f"format {FORMAT} with settings, and data with its root and fingerprint"
+            if isinstance(older := config.get("format"), int) and older < FORMAT:
+                said = config.get("versions", {}).get("pyg_outerconv", "that wrote it")
+                rule += f" (train anew in another folder, or use pyg_outerconv {said})"
+            raise RefusedValue(rule, expected, f"format {config.get('format')}, {sorted(config)}")
         return config
 
     # Metrics ------------------------------------------------------------------------------------

@@ -1,82 +1,160 @@
-"""The settings of a run: every choice that its numbers depend on, with checks."""
+"""The settings of a run: every choice that its numbers depend on, each said once.
+
+A field carries its type, bounds, words and help. From the fields are made the options of commands
+with their help (``lab/cli/options.py``), the checks of what Python, TOML and run folders say, and
+the table in ``docs/train.md``. This file does not import torch, so that ``--help`` is quick.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+import json
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RefusedType, RefusedValue, unknown
-from ..data import Entry
+from ...files import as_path, read_bytes
 from ..own_code import imported
-from .limits import LEAST, MOST, MOST_PARAMETERS, SAMPLES_WITH, WORDS
+
+if TYPE_CHECKING:
+    from ..data import Entry
+
+# A field of settings ------------------------------------------------------------------------------
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+}
+"""The values of a type, by the text of its annotation; a switch is no number."""
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    ">=": (operator.ge, "minimum"),
+    ">": (operator.gt, "minimum"),
+    "<=": (operator.le, "maximum"),
+    "<": (operator.lt, "maximum"),
+}
+
+
+def setting(
+    default: Any = MISSING,
+    help: str = "",
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    words: Sequence[str] | dict[str, str] = (),
+    said: str | None = None,
+    option: str | None = None,
+    metavar: str | None = None,
+    section: str = "",
+    samples: Sequence[str] = (),
+) -> Any:
+    """A field of a dataclass of settings, for :func:`check_settings` and :func:`explained`.
+
+    Args:
+        default: its value where none is given.
+        help: what it means, without words and default.
+        at_least, above, at_most, below: bounds of a number.
+        words: all values of a text, as a dictionary with the meaning of each, or an empty text.
+        said: how help says the default; an empty text for not at all, None for the value.
+        option: its name on the command line, if that is another one.
+        metavar: what help says in the place of the value.
+        section: of the options that begins with this one.
+        samples: the kinds of ``batches`` that use it.
+    """
+    bounds = {">=": at_least, ">": above, "<=": at_most, "<": below}
+    return field(
+        default=default,
+        metadata={
+            "help": help,
+            "bounds": {sign: bound for sign, bound in bounds.items() if bound is not None},
+            "words": words if isinstance(words, dict) else dict.fromkeys(words, ""),
+            "said": said,
+            "option": option,
+            "metavar": metavar,
+            "section": section,
+            "samples": tuple(samples),
+        },
+    )
+
+
+def explained(one: Field[Any]) -> str:
+    """What a setting means, with its words and its default, as help and the guide say it."""
+    text = one.metadata["help"]
+    told = one.metadata["words"].items()
+    if words := [f"{word} ({means})" if means else word for word, means in told]:
+        text += f": {', '.join(words[:-1])} or {words[-1]}"
+    said = one.metadata["said"]
+    if said is None:
+        number = isinstance(one.default, float)
+        said = "no" if one.default is False else format(one.default, "g" if number else "")
+    colon = ":" if " " in said else ""
+    return text + (f"; default{colon} {said}." if said else ".")
+
+
+def flag_of(one: Field[Any]) -> str:
+    """The option of commands for a setting, such as ``--weight-decay``."""
+    return "--" + (one.metadata["option"] or one.name.replace("_", "-"))
+
+
+def check_value(one: Field[Any], value: Any, where: str = "") -> None:
+    """Refuse a value that a setting cannot have.
+
+    Args:
+        one: the setting.
+        value: the value.
+        where: what stands before its name in messages, such as a file.
+
+    Raises:
+        ValueError: it is out of bounds, or an unknown word.
+        TypeError: it is of another type.
+    """
+    kind, name = str(one.type), f"{where}{one.name}"
+    if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
+        raise RefusedType(f"{name} has a type", kind, repr(value))
+    for sign, bound in one.metadata.get("bounds", {}).items():
+        fits, end = _BOUNDS[sign]
+        if not fits(value, bound):  # a number that is too large may be too long to be told
+            got = value if end == "minimum" else "more"
+            raise RefusedValue(f"{name} has a {end}", f"{sign} {bound}", got)
+    if (words := one.metadata.get("words")) and value not in words:
+        raise RefusedValue(f"{where}{unknown(one.name, value, words)}")
+
+
+def check_settings(settings: Any) -> None:
+    """Check each field of a dataclass that :func:`setting` made.
+
+    Raises:
+        ValueError, TypeError: as :func:`check_value`.
+    """
+    for one in fields(settings):
+        if str(one.type) in TYPES:
+            check_value(one, getattr(settings, one.name))
+
+
+# The settings of training -------------------------------------------------------------------------
+
+MOST_PARAMETERS = 2**30
+"""The most parameters between hidden layers."""
+NEWER = ("peer_seeds", "undirected")
+"""Settings that older runs do not say; their defaults are what those runs did."""
+_CLUSTERS, _PARTS = ("clusters", "blocks"), ("random-nodes", "clusters", "blocks")
 
 
 @dataclass(frozen=True)
 class Settings:
     """The configuration of a run; two runs with equal settings give equal numbers.
 
-    Attributes:
-        dataset: a name in the registry.
-        family: the family as its ``repr`` prints it.
-        split: the split protocol, see :mod:`.splits`.
-        undirected: edges of a dataset by name go both ways: the reverse of each edge that is listed
-            one way only is added. A graph of one's own says so in its source.
-        theta, aggr, label_aggr, root_weight: see :class:`OuterConv`.
-        depth: number of convolutions.
-        hidden: channels between them, those of all heads together where heads are concatenated.
-        out_heads: number of heads of the last convolution, which are averaged (0: as many as in
-            other layers); for families with heads, such as ``gat(heads=8)``.
-        activation: after hidden convolutions: ``'relu'``, ``'elu'``, ``'gelu'``, ``'leaky_relu'``
-            or ``'none'``.
-        architecture: ``'layers'``, one convolution after another; ``'blocks'``, residual blocks
-            between two linear layers, see :class:`.blocks.BlockClassifier`.
-        propagation: a family of one label that propagates the logits, or an empty text; with
-            ``family='Identity()'`` and ``'diffusion(ppr, alpha=0.1)'`` this is APPNP.
-        dropout: on hidden features; ``input_dropout`` on those of the dataset.
-        layer_norm: ``'none'``, ``'batch'`` or ``'layer'``, after each hidden convolution.
-        update: ``'mlp'`` continues each hidden convolution, whose Θ is its first matrix, as a
-            network of two layers: norm, ReLU, a linear layer. GIN is ``gcn(norm=None)`` with it.
-        pool: how a classifier of graphs sums up nodes: ``'sum'``, ``'mean'`` or ``'max'``;
-            ``'none'`` where nodes are classified.
-        skip: ``'none'``; ``'residual'``, hidden layers of equal width add their input;
-            ``'concat'``, a linear layer reads the outputs of all layers (jumping knowledge).
-        lr, weight_decay: of Adam; ``decay`` says whether all parameters decay or those of the
-            first convolution.
-        metric: ``'accuracy'``, ``'auroc'`` or ``'f1'``, see :mod:`.metrics`.
-        class_weights: ``'balanced'`` weighs the loss of a node by N / (C · nodes of its class),
-            over the N training nodes; ``'none'`` weighs all nodes alike.
-        select: the epoch that counts is the one with the lowest validation ``'loss'``, or with the
-            best validation ``'metric'`` (of equal ones that with the lower loss).
-        epochs: at most; ``patience``: stop when this many epochs in a row brought no better one
-            (0: never).
-        evaluate_every: the model is evaluated after every so many epochs, and after the last one;
-            the others have no numbers, and no epoch among them counts.
-        seeds: how many; they are 0, 1, ….
-        normalize_features: rows of features sum to one.
-        features: our model keeps them ``'sparse'`` or ``'dense'``; ``'auto'`` is replaced by one of
-            these when a run begins.
-        device: as torch names it.
-        backend: a kernel backend, or ``'auto'``.
-        peer: whether PyG's own layer is trained beside, on the same seeds and splits, or on the
-            first ``peer_seeds`` of them (0: on all).
-        batches: what an update is made of: ``'none'``, the whole graph; ``'random-nodes'``, random
-            parts; ``'clusters'``, unions of clusters by METIS; ``'blocks'``, unions of blocks of
-            nodes whose numbers follow one another; ``'neighbor'``, sampled neighbourhoods of
-            training nodes. See :mod:`pyg_outerconv.scale`.
-        parts: number of random parts, of clusters or of blocks; ``parts_per_batch`` clusters or
-            blocks make a sample.
-        batch_size: number of graphs of an update, or training nodes of a sampled neighbourhood;
-            ``fan_outs`` the numbers of edges
-            drawn into a node at each step away from these, such as ``'10,10'``; -1 for all.
-        accumulate: number of samples whose gradients an update adds up, over all processes; 0 is
-            replaced by the number of processes when a run begins.
-        precision: of the products in training, ``'bfloat16'`` by torch's autocast; parameters and
-            evaluation are float32.
-        imports: names of the modules of one's own that were imported when the run began, with
-            commas between them; see :mod:`pyg_outerconv.lab.own_code`.
-
-    Numbers have the maxima of ``MOST``, and depth × hidden² that of ``MOST_PARAMETERS``.
+    ``docs/train.md`` has a table of what each means, which is made from the fields below. There is
+    also a maximum of depth × hidden². ``dataset`` is a name in the registry, ``family`` as its
+    ``repr`` prints it; ``features='auto'``, ``device='auto'`` and ``accumulate=0`` are replaced
+    when a run begins. ``imports`` are the names of the modules of one's own that were imported
+    then, with commas between them, see :mod:`pyg_outerconv.lab.own_code`.
 
     Raises:
         ValueError: a value is out of range or unknown.
@@ -84,116 +162,215 @@ class Settings:
     """
 
     dataset: str
-    family: str
-    split: str
-    undirected: bool = False
-    theta: str = "full"
-    aggr: str = "sum"
-    label_aggr: str = "sum"
-    root_weight: bool = False
-    depth: int = 2
-    hidden: int = 64
-    out_heads: int = 0
-    activation: str = "relu"
-    architecture: str = "layers"
-    propagation: str = ""
-    dropout: float = 0.5
-    input_dropout: float = 0.0
-    layer_norm: str = "none"
-    update: str = "none"
-    pool: str = "none"
-    skip: str = "none"
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    decay: str = "all"
-    metric: str = "accuracy"
-    class_weights: str = "none"
-    select: str = "loss"
-    epochs: int = 200
-    evaluate_every: int = 1
-    patience: int = 100
-    seeds: int = 10
-    normalize_features: bool = False
-    features: str = "auto"
-    device: str = "cpu"
-    backend: str = "auto"
-    peer: bool = False
-    peer_seeds: int = 0
-    batches: str = "none"
-    parts: int = 8
-    parts_per_batch: int = 1
-    batch_size: int = 1024
-    fan_outs: str = "10,10"
-    accumulate: int = 0
-    precision: str = "float32"
+    family: str = setting(
+        help='A family with its options, such as "walk(3)" or "stack(gcn, identity)"; see '
+        "outerconv families",
+        said="gcn",
+        section="Model",
+    )
+    split: str = setting(
+        help="The split protocol: public, geom-gcn, random, per-class-20-30 (nodes of each class "
+        "that train and validate), ten-fold, or shares such as random-60-20-20",
+        said="that of the data set",
+        section="Training",
+    )
+    undirected: bool = setting(
+        False,
+        "Edges go both ways: add the reverse of each edge that is listed one way only",
+        said="",
+        section="A graph of your own",
+    )
+    theta: str = setting(
+        "full",
+        "Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, grouped:4, depthwise, "
+        "shared or identity",
+        section="Model",
+    )
+    aggr: str = setting(
+        "sum", "Reduction over the edges of one A_k into a node: sum, mean, max or min"
+    )
+    label_aggr: str = setting("sum", "Reduction over the matrices A_k: sum, mean, max or min")
+    depth: int = setting(2, "Number of convolutions", at_least=1, at_most=256)
+    hidden: int = setting(
+        64,
+        "Channels between convolutions, those of all heads together where heads are concatenated",
+        at_least=1,
+        at_most=16_384,
+    )
+    out_heads: int = setting(
+        0,
+        "Heads of the last convolution, which are averaged",
+        at_least=0,
+        at_most=16_384,
+        said="as many as in others",
+    )
+    activation: str = setting(
+        "relu", "After hidden convolutions", words=("relu", "elu", "gelu", "leaky_relu", "none")
+    )
+    architecture: str = setting(
+        "layers",
+        "How convolutions are put together",
+        words={
+            "layers": "one after another",
+            "blocks": "in residual blocks between linear layers",
+        },
+    )
+    propagation: str = setting(
+        "",
+        'Propagate the logits by a family of one label, such as "diffusion(ppr, alpha=0.1)": APPNP '
+        "with --family identity",
+        said="not at all",
+        metavar="FAMILY",
+    )
+    dropout: float = setting(0.5, "Dropout of hidden features", at_least=0, below=1)
+    input_dropout: float = setting(0.0, "Dropout of input features", at_least=0, below=1)
+    layer_norm: str = setting(
+        "none", "Normalisation after hidden convolutions", words=("none", "batch", "layer")
+    )
+    update: str = setting(
+        "none",
+        "Network after each hidden convolution",
+        words={"none": "", "mlp": "norm, activation, linear, as in GIN"},
+    )
+    pool: str = setting(
+        "none", "Readout of a set of graphs", words=("none", "sum", "mean", "max"), said=""
+    )
+    skip: str = setting(
+        "none",
+        "Skip connections",
+        words={
+            "none": "",
+            "residual": "hidden layers of equal width add their input",
+            "concat": "a linear layer reads the outputs of all layers",
+        },
+    )
+    root_weight: bool = setting(False, "Add the transformed features of the node itself")
+    lr: float = setting(0.01, "Learning rate of Adam", above=0, at_most=1e30, section="Training")
+    weight_decay: float = setting(5e-4, "Weight decay of Adam", at_least=0, at_most=1e30)
+    decay: str = setting(
+        "all", "Which parameters decay", words={"all": "", "first": "those of the first layer"}
+    )
+    metric: str = setting(
+        "accuracy",
+        "What is measured",
+        words={"accuracy": "", "auroc": "area under the ROC curve", "f1": "macro"},
+    )
+    class_weights: str = setting(
+        "none",
+        "Weights of the classes in the loss",
+        words={"none": "", "balanced": "by the inverse of their numbers of training nodes"},
+    )
+    select: str = setting(
+        "loss",
+        "The epoch that counts, by validation",
+        words={"loss": "the lowest", "metric": "the best"},
+    )
+    epochs: int = setting(200, "Largest number of epochs", at_least=1, at_most=1_000_000)
+    patience: int = setting(
+        100,
+        "Stop when this many epochs in a row brought no better one by --select; 0: never",
+        at_least=0,
+        at_most=1_000_000,
+    )
+    evaluate_every: int = setting(
+        1,
+        "Evaluate after every so many epochs, and after the last one; no other epoch counts",
+        at_least=1,
+        at_most=1_000_000,
+        metavar="EPOCHS",
+    )
+    seeds: int = setting(10, "Number of seeds, which are 0, 1, …", at_least=1, at_most=10_000)
+    features: str = setting(
+        "auto",
+        "How our model stores features",
+        words={"auto": "the faster one", "sparse": "", "dense": ""},
+        option="feature-storage",
+    )
+    device: str = setting(
+        "cpu", "Device: auto (CUDA where there is a GPU), cpu, cuda, cuda:1 or mps", said="auto"
+    )
+    backend: str = setting("auto", "Kernel backend; see outerconv backends")
+    normalize_features: bool = setting(False, "Divide each row of features by its sum")
+    peer: bool = setting(False, "Train PyG's own layer too, on the same seeds and splits", said="")
+    peer_seeds: int = setting(0, "PyG's layer on the first so many seeds", at_least=0, said="all")
+    batches: str = setting(
+        "none",
+        "Train on samples, with exact evaluation",
+        words={
+            "none": "the whole graph",
+            "random-nodes": "",
+            "clusters": "by pymetis",
+            "blocks": "of nodes whose numbers follow one another",
+            "neighbor": "by pyg-lib or torch-sparse",
+        },
+        section="Samples of a large graph",
+    )
+    parts: int = setting(
+        8, "Number of random parts, of clusters or of blocks", at_least=1, samples=_PARTS
+    )
+    parts_per_batch: int = setting(
+        1, "Clusters or blocks that make a sample", at_least=1, samples=_CLUSTERS
+    )
+    batch_size: int = setting(
+        1024,
+        "Graphs of an update, where graphs are classified; or training nodes of a sampled "
+        "neighbourhood (--batches neighbor)",
+        at_least=1,
+        at_most=1_000_000,
+    )
+    fan_outs: str = setting(
+        "10,10", "Edges drawn into a node at each step, -1 for all", samples=("neighbor",)
+    )
+    accumulate: int = setting(
+        0,
+        "Samples whose gradients make an update, over all processes",
+        at_least=0,
+        said="one of each",
+    )
+    precision: str = setting(
+        "float32", "Precision of products in training", words=("float32", "bfloat16")
+    )
     imports: str = field(default_factory=imported)
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            _check_type(setting.name, getattr(self, setting.name), str(setting.type))
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                rule = f"{name} must {'be positive' if least else 'not be negative'}"
-                raise RefusedValue(rule, f">= {least}", getattr(self, name))
-        for name, most in MOST.items():
-            if getattr(self, name) > most:
-                raise RefusedValue(f"{name} has a maximum", f"<= {most}", "more")
+        check_settings(self)
+        fan_outs_of(self.fan_outs)
         if self.depth * self.hidden**2 > MOST_PARAMETERS:
             raise RefusedValue(
                 "depth and hidden make a model that can be trained",
                 f"depth × hidden² <= {MOST_PARAMETERS}",
                 f"{self.depth} × {self.hidden}²",
             )
-        for name in ("dropout", "input_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RefusedValue(f"{name} must be a share", "[0, 1)", getattr(self, name))
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise RefusedValue("lr must be positive", "> 0", self.lr)
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise RefusedValue("weight_decay must not be negative", ">= 0", self.weight_decay)
-        for name, known in WORDS.items():
-            if getattr(self, name) not in known:
-                raise RefusedValue(unknown(name, getattr(self, name), known))
-        if self.skip == "residual" and self.depth < 3:
-            raise RefusedValue(
-                "residual skips need a hidden layer of equal width on both sides",
-                "depth >= 3",
-                self.depth,
-            )
-        if self.architecture == "blocks" and self.skip != "none":
-            raise RefusedValue("residual blocks have skips of their own", "skip='none'", self.skip)
-        if self.architecture == "blocks" and self.update != "none":
-            rule = "residual blocks have a linear layer of their own"
-            raise RefusedValue(rule, "update='none'", self.update)
-        if self.peer_seeds > (self.seeds if self.peer else 0):
-            raise RefusedValue(
-                "PyG's layer is trained on seeds that ours is trained on",
-                f"peer=True and peer_seeds <= {self.seeds}",
-                f"peer={self.peer} and peer_seeds={self.peer_seeds}",
-            )
-        self._check_batches()
+        peers = self.seeds if self.peer else 0
+        for rule, fits, expected, got in (
+            ("residual skips need a hidden layer of equal width on both sides",
+             self.skip != "residual" or self.depth >= 3, "depth >= 3", self.depth),
+            ("residual blocks have skips of their own",
+             self.architecture != "blocks" or self.skip == "none", "skip='none'", self.skip),
+            ("residual blocks have a linear layer of their own",
+             self.architecture != "blocks" or self.update == "none", "update='none'", self.update),
+            ("PyG's layer is trained on seeds that ours is trained on", self.peer_seeds <= peers,
+             f"peer=True and peer_seeds <= {self.seeds}",
+             f"peer={self.peer} and peer_seeds={self.peer_seeds}"),
+            ("gradients are added up over samples", self.batches != "none" or self.accumulate <= 1,
+             "--batches random-nodes", "--batches none"),
+            ("PyG's layer is compared on the whole graph", self.batches == "none" or not self.peer,
+             "--batches none", self.batches),
+        ):  # fmt: skip
+            if not fits:
+                raise RefusedValue(rule, expected, got)
+        for one in fields(self):
+            used = one.metadata.get("samples")
+            if used and self.batches not in used and getattr(self, one.name) != one.default:
+                rule = f"{one.name} needs samples that are made with it"
+                expected = f"--batches {' or '.join(used)}"
+                raise RefusedValue(rule, expected, f"--batches {self.batches}")
 
     def seeds_of(self, is_peer: bool) -> range:
         """The seeds of our model, or of PyG's layer."""
         if not is_peer:
             return range(self.seeds)
         return range((self.peer_seeds or self.seeds) if self.peer else 0)
-
-    def _check_batches(self) -> None:
-        fan_outs_of(self.fan_outs)
-        if self.batches == "none" and self.accumulate > 1:
-            raise RefusedValue(
-                "gradients are added up over samples", "--batches random-nodes", "--batches none"
-            )
-        for name, used in SAMPLES_WITH.items():
-            if self.batches not in used and getattr(self, name) != getattr(Settings, name):
-                rule = f"{name} needs samples that are made with it"
-                expected = f"--batches {' or '.join(used)}"
-                raise RefusedValue(rule, expected, f"--batches {self.batches}")
-        if self.batches != "none" and self.peer:
-            raise RefusedValue(
-                "PyG's layer is compared on the whole graph", "--batches none", self.batches
-            )
 
     def evaluates(self, epoch: int) -> bool:
         """Whether the model is evaluated after an epoch, counted from 1."""
@@ -213,8 +390,9 @@ class Settings:
 
     def on_whole_graph(self) -> Settings:
         """The same settings without those of samples."""
-        of_samples = ("batches", "accumulate", *SAMPLES_WITH)
-        return self.with_values(**{name: getattr(Settings, name) for name in of_samples})
+        of_samples = [one.name for one in fields(self) if one.metadata.get("samples")]
+        plain = ("batches", "accumulate", *of_samples)
+        return self.with_values(**{name: getattr(Settings, name) for name in plain})
 
     def settled_as(self, began: Settings) -> Settings:
         """The same settings, with what a run that began chose in the place of ``'auto'`` and 0."""
@@ -246,40 +424,6 @@ def fan_outs_of(text: str) -> list[int]:
     return numbers
 
 
-def _check_type(name: str, value: Any, kind: str) -> None:
-    fits = {
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, int | float) and not isinstance(value, bool),
-    }
-    if not fits[kind]:
-        raise RefusedType(f"{name} has a type", kind, repr(value))
-
-
-def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent.
-
-    Raises:
-        ValueError: they are not those of this version.
-    """
-    names = {setting.name for setting in fields(Settings)}
-    odd: Any = type(values).__name__
-    if isinstance(values, dict):
-        odd = sorted((names ^ set(values)) - set(NEWER))
-    if odd:
-        raise RefusedValue(
-            f"{origin} must hold the settings of a run",
-            f"{len(names)} settings of this version",
-            f"other ones: {odd}",
-        )
-    return Settings(**values)
-
-
-NEWER = ("peer_seeds", "undirected")
-"""Settings that older runs do not say; their defaults are what those runs did."""
-
-
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
     """The settings of a run: explicit ones, else the defaults of the dataset, else our defaults.
 
@@ -297,3 +441,85 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
         rule = "batch_size counts graphs in sets of graphs, and nodes whose neighbours are sampled"
         raise RefusedValue(rule, "--batches neighbor", f"--batches {settings.batches}")
     return settings
+
+
+# Settings in files --------------------------------------------------------------------------------
+
+
+def settings_from(values: dict[str, Any], origin: str) -> Settings:
+    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent.
+
+    Raises:
+        ValueError: they are not those of this version.
+    """
+    names = {one.name for one in fields(Settings)}
+    odd: Any = type(values).__name__
+    if isinstance(values, dict):
+        odd = sorted((names ^ set(values)) - set(NEWER))
+    if odd:
+        raise RefusedValue(
+            f"{origin} must hold the settings of a run",
+            f"{len(names)} settings of this version",
+            f"other ones: {odd}",
+        )
+    return Settings(**values)
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """The settings in a TOML file, which ``outerconv train --config`` reads, by name.
+
+    Raises:
+        ValueError: the file cannot be read, has a name that is no setting, or a value that its
+            setting cannot have.
+        TypeError: a value is of another type.
+    """
+    content, known = read_toml(path), {one.name: one for one in fields(Settings)}
+    for name, value in content.items():
+        if name not in known:
+            raise RefusedValue(f"{path}: {unknown('setting', name, known)}")
+        check_value(known[name], value, f"{path}: ")
+    return content
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        ValueError: it cannot be read, or is no TOML; or Python is older than 3.11, and tomli is
+            not installed.
+    """
+    place = as_path(path, "a configuration")
+    try:
+        text = read_bytes(place).decode()
+    except OSError as error:
+        raise RefusedValue(f"{place} must be readable", "a TOML file", error.strerror) from error
+    except UnicodeDecodeError as error:
+        raise RefusedValue(f"{place} must be TOML", "text in UTF-8", error) from error
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        try:
+            import tomli as tomllib
+        except ModuleNotFoundError as error:
+            raise RefusedValue(
+                "TOML is read with tomli, not installed here: pip install 'pyg_outerconv[train]'"
+            ) from error
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # no TOML, a number too long, nested too deep
+        raise RefusedValue(f"{place} must be TOML", "such as: depth = 2", error) from error
+
+
+def write_toml(values: dict[str, Any], remark: str = "") -> str:
+    """Names and plain values as TOML, below a remark.
+
+    >>> print(write_toml({"family": "gcn", "lr": 0.01, "peer": False}, "two layers"), end="")
+    # two layers
+    family = "gcn"
+    lr = 0.01
+    peer = false
+    """
+    lines = [f"# {line}".rstrip() for line in remark.splitlines()]
+    for name, value in values.items():  # text, numbers and switches are written as in JSON
+        lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+    return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ SETTINGS = Settings("KarateClub", "GCN()", "random-30-30-40", hidden=4, epochs=3
 
 
 def train(folder: Path, **changes: Any) -> str:
-    Experiment(replace(SETTINGS, **changes), folder, log=lambda line: None, show_bar=False).run()
+    Experiment(replace(SETTINGS, **changes), folder, log=lambda line: None).run()
     return str(folder)
 
 

@@ -13,8 +13,8 @@ from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.reproduce import find_table, read_table
 from pyg_outerconv.lab.reproduce.results import page, record
 from pyg_outerconv.lab.reproduce.table import shipped_tables
-from pyg_outerconv.lab.train.config_file import read_toml
 from pyg_outerconv.lab.train.experiment import Experiment, Interrupted
+from pyg_outerconv.lab.train.settings import read_toml
 
 TABLE = """
 title = "Karate"
@@ -193,9 +193,12 @@ def test_at_the_peer_is_within_one_standard_error(
         (TABLE.replace("hidden = 8", "hiden = 8"), "unknown key 'hiden' (did you mean 'hidden'?)"),
         (
             TABLE.replace("hidden = 8", "hidden = '8'"),
-            "karate.toml, row 2, KarateClub: hidden has a type: expected a number",
+            "karate.toml, row 2, KarateClub: hidden has a type: expected int, got '8'",
         ),
-        (TABLE.replace("hidden = 8", "hidden = 0"), "hidden must be positive"),
+        (
+            TABLE.replace("hidden = 8", "hidden = 0"),
+            "karate.toml, row 2, KarateClub: hidden has a minimum: expected >= 1",
+        ),
         (TABLE.replace("two hops", "GCN"), "rows have names of their own"),
         (TABLE.replace("data.KarateClub", "data.Karat"), "karate.toml, data: unknown dataset"),
         ("data = 3\nrow = []\ntitle = 't'\nseeds = 1", "data sets with values, got 3"),

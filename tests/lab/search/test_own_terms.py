@@ -22,7 +22,7 @@ from pyg_outerconv.lab.search.search import Search
 from pyg_outerconv.lab.search.space import Bounds, choice_of
 from pyg_outerconv.lab.search.studies import Studies
 from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.config_file import read_toml
+from pyg_outerconv.lab.train.settings import read_toml
 
 TERMS = ("into_hubs(threshold=2)", "diffusion(alpha=0.1, length=10)")
 KNOWN = {"neighbours", "high_pass", "heads", "steps", "identity", "direction", "depth", "hidden"}

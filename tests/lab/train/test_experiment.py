@@ -41,7 +41,7 @@ SETTINGS = Settings(
 
 
 def run(folder: Path, settings: Settings = SETTINGS, resume: bool = False) -> list[dict[str, Any]]:
-    made = Experiment(settings, folder, resume=resume, log=lambda line: None, show_bar=False)
+    made = Experiment(settings, folder, resume=resume, log=lambda line: None)
     made.run()
     return records(folder)
 
@@ -340,7 +340,7 @@ def test_a_diverged_run_is_refused(tmp_path: Path) -> None:
 def test_without_matplotlib_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(module, "can_draw", lambda: False)
-    Experiment(SETTINGS, tmp_path / "run", log=lines.append, show_bar=False).run()
+    Experiment(SETTINGS, tmp_path / "run", log=lines.append).run()
     assert "matplotlib is not installed" in lines[-1]
     assert not RunFolder(tmp_path / "run").curves.exists()
 

@@ -23,7 +23,7 @@ SETTINGS = Settings(
 
 
 def experiment(folder: Path, settings: Settings, resume: bool = False) -> Experiment:
-    return Experiment(settings, folder, resume=resume, log=lambda line: None, show_bar=False)
+    return Experiment(settings, folder, resume=resume, log=lambda line: None)
 
 
 def test_sparse_and_dense_runs_agree_where_no_input_is_dropped() -> None:

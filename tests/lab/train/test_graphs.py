@@ -237,7 +237,7 @@ def test_a_resumed_run_equals_an_unbroken_one(
     asked = replace(asked, peer=True)
 
     def run(folder: Path, resume: bool = False) -> list[dict[str, Any]]:
-        made = Experiment(asked, folder, resume=resume, log=lambda line: None, show_bar=False)
+        made = Experiment(asked, folder, resume=resume, log=lambda line: None)
         made.run()
         return [{**record, "seconds": 0} for record in made.runs]
 

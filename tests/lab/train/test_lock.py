@@ -15,14 +15,13 @@ from pyg_outerconv.lab.train import lock
 from pyg_outerconv.lab.train.run_folder import RunFolder
 
 HOLDER = """
-import fcntl, os, sys
-descriptor = os.open(sys.argv[1], os.O_RDONLY)
-fcntl.flock(descriptor, fcntl.LOCK_EX)
+import sys
+from filelock import FileLock
+lock = FileLock(sys.argv[1] + "/lock")
+lock.acquire()
 print("held", flush=True)
 sys.stdin.read()
 """
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders have no locks")
 
 
 def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
