@@ -8,8 +8,7 @@ from statistics import mean
 
 from ...errors import RefusedValue
 from ...files import as_path, replace, save_json
-from ..train.markdown import percent, plain, points, table
-from ..train.results import can_draw, text_table
+from ..train.results import can_draw, markdown_table, percent, plain, points, text_table
 from .compare import Comparison, Group, Model, compare
 
 NAME = "compare"
@@ -73,7 +72,7 @@ def markdown(found: Comparison, has_picture: bool) -> str:
     ]
     for group in found.groups:
         lines += [f"## {plain(group.title)}", ""]
-        lines += [*table(plain(_head(group)), plain(_rows(group))), ""]
+        lines += [*markdown_table(plain(_head(group)), plain(_rows(group))), ""]
         lines += [f"{_majority(group)}.", ""]
     lines += [f"- {note}" for note in plain(found.notes)]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..train.markdown import code, percent, plain, points, share, table
+from ..train.results import code, markdown_table, percent, plain, points, share
 
 
 def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
@@ -32,7 +32,7 @@ def _head(facts: dict[str, Any], family: str) -> list[str]:
         f"of the run on validation nodes: {counts['train']} training, {counts['validation']} "
         f"validation and {counts['test']} test nodes.",
         "",
-        *table(
+        *markdown_table(
             (f"{settings['metric']}, %", "validation", "test", "test, as training recorded it"),
             [
                 (
@@ -74,7 +74,7 @@ def _contributions(facts: dict[str, Any], pictures: Sequence[str]) -> list[str]:
             for one in found
             if one["layer"] == layer
         ]
-        lines += [f"### {layer}", "", *table(head, rows), ""]
+        lines += [f"### {layer}", "", *markdown_table(head, rows), ""]
     return lines
 
 
@@ -98,7 +98,7 @@ def _neighbourhoods(facts: dict[str, Any]) -> list[str]:
             "",
             f"Sources of the node{few}:",
             "",
-            *table(("source", *one["labels"]), rows),
+            *markdown_table(("source", *one["labels"]), rows),
             "",
         ]
     return lines
@@ -125,7 +125,7 @@ def _confusion(facts: dict[str, Any]) -> list[str]:
         "",
         "![true and predicted classes](confusion.png)",
         "",
-        *table(("test nodes", "number", "precision", "recall", "F1"), rows),
+        *markdown_table(("test nodes", "number", "precision", "recall", "F1"), rows),
         "",
     ]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import RefusedValue
 from ...files import load_json
-from ..train.markdown import code, line, plain
 from ..train.model import OURS, PEER
+from ..train.results import code, markdown_row, plain
 from .table import Cell, Table
 
 KIND, FORMAT = "pyg_outerconv.reproduce", 2
@@ -146,7 +146,7 @@ def _line(one: dict[str, Any]) -> str:
         cells += [""] * 4
     published = one["published"]
     cells.append("" if published is None else _figure(published["value"], published["std"]))
-    return line(cells)
+    return markdown_row(cells)
 
 
 def _figure(mean: float, std: float | None) -> str:

@@ -9,8 +9,7 @@ from statistics import mean, median
 from typing import Any
 
 from ..train import Settings
-from ..train.markdown import line, plain
-from ..train.results import difference_of, spread
+from ..train.results import difference_of, markdown_row, plain, spread
 from .contestants import OURS
 from .finals import candidate_of
 from .grammar import DIRECTIONS, terms_text
@@ -299,6 +298,6 @@ def _table(rows: Rows, said: str = "") -> str:
     if len(rows) < 2:
         return ""
     rule = "|" + "---|" * len(rows[0])
-    head, *body = (line(plain(row)) for row in rows)
+    head, *body = (markdown_row(plain(row)) for row in rows)
     table = "\n".join([head, rule, *body])
     return f"{said}\n\n{table}" if said else table

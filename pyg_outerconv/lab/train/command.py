@@ -22,8 +22,7 @@ from .lock import alone_in, next_folder
 from .model import check_device
 from .progress import Console
 from .results import table
-from .run_data import dataset_of
-from .run_folder import CONFIG, NAMES, RunFolder
+from .run_folder import CONFIG, NAMES, RunFolder, dataset_of
 from .settings import Settings, read_settings, resolve
 from .splits import check_protocol
 from .trained import predict

@@ -15,18 +15,16 @@ from ...errors import RefusedValue
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
 from .features import choose_features, settle_features
-from .loop import SeedRun, rank, train
-from .mapped import check_mapped, prepare
+from .loop import SeedRun, Stopped, rank, train
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
 from .progress import StopOnInterrupt, curves_into
 from .records import is_history
 from .results import can_draw, draw_curves, summarise
-from .run_data import dataset_of
-from .run_folder import RunFolder
+from .run_folder import RunFolder, dataset_of
+from .sampled import check_mapped, prepare
 from .settings import Settings
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
-from .update import Stopped
 
 SNAPSHOT_SECONDS = 20.0
 

@@ -26,16 +26,13 @@ from ...nn.layer import layer_of, structure_of
 from ..data import Dataset
 from ..own_code import require_imported
 from .blocks import BlockClassifier, Propagated, Structures
-from .classifiers import NORMS, GraphClassifier, MakeLayer, NodeClassifier
+from .classifiers import NORMS, Classifier, GraphClassifier, MakeLayer, NodeClassifier
 from .family_options import short_name
 from .features import kept_features
 from .graphs import Graphs, check_task, some_graphs
 from .inputs import Inputs, WholeGraph
-from .mapped import check_mapped, mapped_inputs
-from .sampled import sampled
+from .sampled import check_mapped, mapped_inputs, sampled
 from .settings import Settings
-
-Classifier = NodeClassifier | GraphClassifier | BlockClassifier | Propagated
 
 OURS = "outerconv"
 PEER = "peer"

@@ -1,9 +1,11 @@
-"""Means and deviations over seeds, the paired difference of two models, learning curves."""
+"""Means and deviations over seeds, paired differences, learning curves; numbers in text."""
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import math
+import re
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
@@ -81,14 +83,14 @@ def table(summary: dict[str, Any]) -> str:
                 (
                     found["name"],
                     str(found["seeds"]),
-                    _percent(found["test_metric"]),
-                    _percent(found["val_metric"]),
+                    percent(**found["test_metric"]),
+                    percent(**found["val_metric"]),
                     f"{found['epochs']['mean']:.0f}",
                     f"{found['seconds']['mean']:.1f}",
                 )
             )
     if found := summary.get("majority"):
-        rows.append(("majority class", "", _percent(found), "", "", ""))
+        rows.append(("majority class", "", percent(**found), "", "", ""))
     lines = [text_table(rows)]
     if difference := summary.get("difference"):
         lines.append(_difference(difference))
@@ -109,11 +111,6 @@ def text_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _percent(value: dict[str, Any]) -> str:
-    deviation = "" if value["std"] is None else f" ± {100 * value['std']:.2f}"
-    return f"{100 * value['mean']:.2f}{deviation}"
-
-
 def _difference(found: dict[str, Any]) -> str:
     """A paired difference in percentage points."""
     points = f"{100 * found['mean']:.2f}".replace("-0.00", "0.00")
@@ -122,6 +119,63 @@ def _difference(found: dict[str, Any]) -> str:
     error = f"{100 * found['standard_error']:.2f}"
     return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"
 
+
+# Markdown -----------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Text that is no HTML, on one line; of lists and dictionaries all that is in them.
+
+    >>> plain({"name": "<b>", "values": [1, "a & b"]})
+    {'name': '&lt;b&gt;', 'values': [1, 'a &amp; b']}
+    """
+    if isinstance(value, str):
+        return " ".join(html.escape(value, quote=False).split())
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def code(text: str) -> str:
+    """Text in a span of code, in which nothing is escaped.
+
+    >>> code("gcn"), code("a`b")
+    ('`gcn`', '`` a`b ``')
+    """
+    line = " ".join(text.split())
+    runs = re.findall("`+", line)
+    fence = "`" * (max(map(len, runs)) + 1) if runs else "`"
+    return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: the first column to the left, the others to the right."""
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    return [markdown_row(row) for row in (head, ruler, *rows)]
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def percent(mean: float, std: float | None = None) -> str:
+    """A share as a percentage, with its deviation if there is one."""
+    return f"{100 * mean:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")
+
+
+def points(value: float, error: float | None = None) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    said = f"{100 * value:+.2f}".replace("-0.00", "+0.00").replace("+0.00", "0.00")
+    return said + ("" if error is None else f" ± {100 * error:.2f}")
+
+
+def share(value: float | None) -> str:
+    """A number between 0 and 1, or a dash."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+# Learning curves ----------------------------------------------------------------------------------
 
 CURVES = {"training": ("train_loss", "train_metric"), "validation": ("val_loss", "val_metric")}
 

@@ -1,4 +1,4 @@
-"""The run folder: configuration, metrics, checkpoint and the state of an interrupted seed."""
+"""The run folder: configuration, metrics, checkpoint, the seed under way, and the graph again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ...files import (
     save_tensors,
     sweep,
 )
-from ..data import Dataset, Source, source_from
+from ..data import Dataset, Source, entry, load, load_own, source_from
 from .lock import LOCK
 from .model import OURS, PEER
 from .records import CHECKPOINT, STATE, check_records, facts_of, has_parts, versions
 from .settings import Settings, settings_from
+from .splits import check_protocol
 
 FORMAT = 3
 CONFIG, METRICS, CURVES = "config.json", "metrics.json", "curves.png"
@@ -298,3 +299,37 @@ class RunFolder:
     def _unwritable(self, error: OSError) -> RefusedValue:
         reason = error.strerror or str(error)
         return RefusedValue("the run folder must be writable", f"a folder at {self.path}", reason)
+
+
+def dataset_of(
+    home: RunFolder,
+    root: str | Path | None = None,
+    source: Source | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Dataset:
+    """The graph that a run is of; whoever asks compares its fingerprint.
+
+    Args:
+        home: the run.
+        root: folder of the data; None for the folder that the run used.
+        source: where a graph of one's own is now; None for where the run found it.
+        log: see :func:`pyg_outerconv.lab.data.load`.
+
+    Raises:
+        ValueError: the run is of a dataset by name, and a source is given; or its graph comes from
+            a function, which is called only where a source names it.
+        DataUnavailable: the dataset cannot be read.
+    """
+    settings, kept = home.settings(), home.source()
+    if kept is None:
+        if source is not None:
+            rule = f"the run in {home.path} is of a dataset by name"
+            raise RefusedValue(rule, settings.dataset, "a graph of one's own")
+        check_protocol(entry(settings.dataset), settings.split)
+        return load(settings.dataset, root or home.root(), settings.split, log, settings.undirected)
+    if source is None and kept.is_function:
+        rule = "a function is imported and called only where it is named"
+        raise RefusedValue(rule, f"--data {kept.data}", "no --data")
+    dataset = load_own(source or kept, log)
+    check_protocol(dataset.entry, settings.split)
+    return dataset

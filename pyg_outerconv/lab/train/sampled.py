@@ -1,11 +1,12 @@
-"""Training on samples of a graph, and exact evaluation layer by layer."""
+"""Training on samples of a graph, in memory or in mapped files; evaluation layer by layer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,17 +15,27 @@ from torch_geometric.data import Data
 
 from ...basis import Basis
 from ...errors import RefusedValue
-from ...families import Family
+from ...families import Family, parse_family
 from ...families.heads_by_name import HeadsByName
 from ...graph import Graph
-from ...scale import Blocks, Carried, Clusters, Neighbors, RandomNodes, Sampler, Scratch, metis
+from ...scale import (
+    Blocks,
+    Carried,
+    Clusters,
+    Neighbors,
+    RandomNodes,
+    Sampler,
+    Scratch,
+    carried_by,
+    clusters_of,
+    metis,
+)
 from ...scale.chunks import MOST_EDGES, rows_of
-from .by_layers import logits_by_layers
+from ...scale.mapped import MappedGraph
+from ..data import Dataset
+from .classifiers import Classifier, logits_by_layers
 from .inputs import WHOLE, Batch, Inputs, Share
 from .settings import Settings, fan_outs_of
-
-if TYPE_CHECKING:
-    from .model import Classifier
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Sampled(Inputs):
             yield None
 
     def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
-        made = cast("Classifier", model)
+        made = cast(Classifier, model)
         out = logits_by_layers(
             made, self.x, self.basis, scratch=self.scratch, most_edges=self.most_edges
         )
@@ -133,3 +144,75 @@ def sampler_of(carried: Carried, settings: Settings, clusters: Callable[[int], T
     if settings.batches == "clusters":
         return Clusters(carried, clusters(settings.parts), settings.parts_per_batch)
     return RandomNodes(carried, settings.parts)
+
+
+# Graphs in mapped files ---------------------------------------------------------------------------
+
+
+BLOCK, TOGETHER = 2000, 25
+"""Nodes of a block and blocks of a sample, where a message proposes some."""
+
+
+def check_mapped(dataset: Dataset, settings: Settings) -> None:
+    """Refuse what would read all of a mapped graph, or copy its features.
+
+    Raises:
+        ValueError: an option does; naming what to say instead.
+    """
+    graph = dataset.mapped
+    if graph is None:
+        return
+    parts = max(1, math.ceil(graph.num_nodes / BLOCK))
+    blocks = f"--batches blocks --parts {parts} --parts-per-batch {min(parts, TOGETHER)}"
+    for rule, fits, expected, got in (
+        ("a graph in mapped files is trained on samples", settings.batches != "none",
+         f"{blocks}, or --batches random-nodes or clusters", "--batches none"),
+        ("PyG's NeighborLoader reads all edges into memory", settings.batches != "neighbor",
+         f"{blocks}, or --batches random-nodes or clusters", "--batches neighbor"),
+        ("predictions are propagated over a whole graph in memory", not settings.propagation,
+         "no --propagation", settings.propagation),
+        ("features in mapped files are not copied", settings.features != "sparse",
+         "--feature-storage dense, or auto", "sparse"),
+        ("features in mapped files are not copied", not settings.normalize_features,
+         "rows that were normalised when they were written", "--normalize-features"),
+        ("layers read mapped files on a CPU", settings.device.split(":")[0] == "cpu",
+         "--device cpu", settings.device),
+        ("samples have features", graph.x.size(1) > 0,
+         f"an array x with columns in {graph.folder}", tuple(graph.x.shape)),
+    ):  # fmt: skip
+        if not fits:
+            raise RefusedValue(rule, expected, got)
+
+
+def prepare(dataset: Dataset, settings: Settings, log: Callable[[str], None]) -> None:
+    """Make whatever is kept beside a mapped graph, if it is not there yet.
+
+    Raises:
+        ValueError: as :func:`.scale.carried_by` and :func:`.scale.clusters_of`.
+    """
+    if dataset.mapped is not None:
+        _carried(dataset.mapped, parse_family(settings.family), log)
+        if settings.batches == "clusters":
+            clusters_of(dataset.mapped, settings.parts, log)
+
+
+def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sampled:
+    """The inputs that ``settings.batches`` names, over files.
+
+    What lies between the layers in evaluation is in files of the graph's folder that have no name.
+
+    Raises:
+        ValueError: samples cannot carry the basis, or files cannot be written.
+    """
+    carried = _carried(graph, family)
+    sampler = sampler_of(carried, settings, partial(clusters_of, graph))
+    scratch = Scratch(graph.folder)
+    return Sampled(graph.x, carried.basis, sampler, settings.device, MOST_EDGES, scratch)
+
+
+def _carried(
+    graph: MappedGraph, family: Family, log: Callable[[str], None] | None = None
+) -> Carried:
+    if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
+        family = family.edges
+    return carried_by(graph, family, log)

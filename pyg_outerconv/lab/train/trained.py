@@ -22,8 +22,7 @@ from ..data import Dataset, Source
 from .inputs import WholeGraph
 from .metrics import METRICS, accuracy
 from .model import Classifier, Contender, check_device, on_backend, ours
-from .run_data import dataset_of
-from .run_folder import RunFolder
+from .run_folder import RunFolder, dataset_of
 from .settings import Settings
 from .splits import Split, make_split
 

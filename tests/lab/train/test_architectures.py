@@ -14,7 +14,7 @@ from torch_geometric.utils import to_dense_adj
 
 from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.by_layers import logits_by_layers
+from pyg_outerconv.lab.train.classifiers import logits_by_layers
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.testing import assert_near
 

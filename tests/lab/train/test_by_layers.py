@@ -5,7 +5,7 @@ import torch
 
 from pyg_outerconv.lab.data import load
 from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.by_layers import logits_by_layers
+from pyg_outerconv.lab.train.classifiers import logits_by_layers
 from pyg_outerconv.lab.train.model import ours
 
 MODELS = [

@@ -17,7 +17,7 @@ from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Source, load_own
 from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, load_trained, predict
 from pyg_outerconv.lab.train import experiment as module
-from pyg_outerconv.lab.train import mapped as train_mapped
+from pyg_outerconv.lab.train import sampled as train_mapped
 from pyg_outerconv.scale.mapped import HEADER, open_mapped
 
 SETTINGS = Settings(

@@ -16,7 +16,7 @@ from pyg_outerconv.lab.report.run_page import page as page_of_run
 from pyg_outerconv.lab.reproduce.results import page as page_of_table
 from pyg_outerconv.lab.reproduce.table import Published, Row, Table
 from pyg_outerconv.lab.search.report import markdown as page_of_search
-from pyg_outerconv.lab.train.markdown import code, plain
+from pyg_outerconv.lab.train.results import code, plain
 
 NAMES = [
     "<script>alert(1)</script>",

@@ -39,7 +39,7 @@ from pathlib import Path
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.train import command, experiment, loop, update  # all that a worker imports
+from pyg_outerconv.lab.train import command, experiment, loop  # all that a worker imports
 experiment.SNAPSHOT_SECONDS = 0.0
 experiment.can_draw = lambda: False
 
