@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import LOCK, NAMES
+from pyg_outerconv.lab.train.run_folder import LOCK, RunFolder
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -19,9 +19,9 @@ def results(folder: Path) -> list[dict[str, Any]]:
 def read_all(folder: Path) -> None:
     """Every file that stands under its name is whole."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.suffix == ".json" and path.name in NAMES:
+        if path.suffix == ".json" and path.name in RunFolder.names:
             files.load_json(path)
-        elif path.name in NAMES and path.suffix == ".pt":
+        elif path.name in RunFolder.names and path.suffix == ".pt":
             files.load_tensors(path)
             torch.load(path, weights_only=True)
         elif path.name == "curves.png":

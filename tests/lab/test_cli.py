@@ -512,12 +512,15 @@ SPOIL = {
     "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "checksum"),
     "another format": (
         lambda run: change_file(run, format=2),
-        "(train anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
+        "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
     ),
     "a format to come": (lambda run: change_file(run, format=4), "expected format 3"),
     "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
     "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
-    "data of another kind": (lambda run: change_file(run, data=[]), "data with its root"),
+    "data of another kind": (
+        lambda run: change_file(run, data=[]),
+        "its root and fingerprint",
+    ),
     "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 3"),
     "a number as text": (lambda run: change_checkpoint(run, test_metric="x"), "format 3"),
     "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 3"),
@@ -567,7 +570,7 @@ SPOIL_RESUME = {
     "a seed twice": (lambda run: change_record(run, seed=0), "has a seed once"),
     "a picture that is a folder": (
         lambda run: make_folder(run / "curves.png"),
-        "the run folder must be writable",
+        "a run folder must be writable",
     ),
     "metrics in a pipe": (lambda run: make_pipe(run / "metrics.json"), "no regular file"),
     "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),

@@ -20,7 +20,6 @@ from ..train.progress import Console
 from ..train.results import text_table
 
 if TYPE_CHECKING:
-    from .folder import SearchFolder
     from .plan import Plan
     from .search import Search
 
@@ -63,7 +62,7 @@ def search(
     if resume:
         _check_resumed(dataset, peers, terms, asked, out)
         folder = Path(str(out))
-        graph = _own_of(SearchFolder(folder), source)
+        graph = SearchFolder(folder).own_graph(source, CONSOLE.say)
     else:
         if (dataset is None) == (source is None):
             wanted = "outerconv search DATASET, or --edges and --labels, or --data"
@@ -130,24 +129,6 @@ def _check_resumed(
         raise RefusedValue(
             "--resume goes on with the plan of the search", "no other options", ", ".join(given)
         )
-
-
-def _own_of(folder: SearchFolder, source: data.Source | None) -> data.Dataset | None:
-    """The graph of one's own that a search is of; None for a dataset by name.
-
-    Raises:
-        ValueError: the search is of a dataset by name, and a source is given; or its graph comes
-            from a function, which is called only where it is named.
-    """
-    kept = folder.source
-    if kept is None and source is not None:
-        rule = f"the search in {folder.path} is of a dataset by name"
-        raise RefusedValue(rule, "no other data", "a graph of one's own")
-    if kept is not None and kept.is_function and source is None:
-        rule = "a function is imported and called only where it is named"
-        raise RefusedValue(rule, f"--data {kept.data}", "no --data")
-    chosen = source or kept
-    return None if chosen is None else data.load_own(chosen, CONSOLE.say)
 
 
 def _read(

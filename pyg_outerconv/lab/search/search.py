@@ -15,12 +15,13 @@ from ...errors import RefusedValue
 from ..data import Dataset, load
 from ..own_code import require_imported
 from ..train import Interrupted
+from ..train.lock import LOCK
 from ..train.progress import StopOnInterrupt
 from ..train.settings import write_toml
 from ..train.splits import check_classes
 from .contestants import OURS, Contestant, contestants
 from .finals import Finals
-from .folder import LOCK, PAGE, TABLE, TRIALS, WINNER, SearchFolder
+from .folder import PAGE, TABLE, TRIALS, WINNER, SearchFolder
 from .grammar import neighbours_for, terms_text
 from .own_terms import check_terms
 from .page import make_page
@@ -61,7 +62,7 @@ class Search:
         self.log, self.folder = log, SearchFolder(folder)
         resume = plan is None
         if plan is None:
-            plan, root = self.folder.plan, root or self.folder.root
+            plan, root = self.folder.plan, root or self.folder.root()
             require_imported(plan.base.imports)
         self.plan = plan
         self.dataset = dataset or load(
@@ -90,8 +91,9 @@ class Search:
             self.folder.make()
         self._lock = self._locked()
         if not resume:
-            self.folder.create(plan, self.dataset)
-        self.folder.take_up(self.dataset)
+            self.folder.begin(plan.as_dict(), self.dataset)
+        self.folder.check_data(self.dataset)
+        self.folder.sweep()
         names = [contestant.name for contestant in self.contestants]
         self.studies = Studies(self.folder.storage, names, plan.seed)
         self.trials = {name: self.studies.finished(name) for name in names}
@@ -201,7 +203,7 @@ class Search:
             self.trials,
             winners,
             self.finals.found,
-            self.folder.config,
+            self.folder.read_config(),
         )
         settings = report.winner_settings()
         self.folder.write_text(WINNER, write_toml(settings, report.winner_remark()))

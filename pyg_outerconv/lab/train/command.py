@@ -22,7 +22,7 @@ from .lock import alone_in, next_folder
 from .model import check_device
 from .progress import Console
 from .results import table
-from .run_folder import CONFIG, NAMES, RunFolder, dataset_of
+from .run_folder import CONFIG, RunFolder
 from .settings import Settings, read_settings, resolve
 from .splits import check_protocol
 from .trained import predict
@@ -85,7 +85,7 @@ def train(
                 "--resume needs a run to go on with: expected --out RUN_DIR, got none"
             )
         folder = as_path(out, "--out")
-        graph = _own_of(RunFolder(folder), source)
+        graph = RunFolder(folder).own_graph(source, _say)
         chosen = _resumed(asked, dataset, family, directed, RunFolder(folder), graph)
         root = root or RunFolder(folder).root()
     else:
@@ -159,13 +159,6 @@ def _new_settings(
     made = make_family(text, directed, entry.counts["relations"] or 1)
     named = {"dataset": entry.name, "family": repr(made), "split": split}
     return resolve(entry, {"device": check_device("auto"), **asked, **named})
-
-
-def _own_of(folder: RunFolder, source: data.Source | None) -> data.Dataset | None:
-    """The graph of one's own that a run is of; None for a dataset by name."""
-    if source is None and folder.source() is None:
-        return None
-    return dataset_of(folder, source=source, log=_say)
 
 
 def _resumed(
@@ -260,8 +253,8 @@ def _where_to_write(run_dir: str, out: str | None) -> Path:
     if not out or out == "-":
         return folder / "predictions.csv"
     path = as_path(out, "--out").resolve()  # through links, to the file itself
-    own = [folder / name for name in NAMES]
+    own = [folder / name for name in RunFolder.names]
     linked = path.exists() and any(file.exists() and path.samefile(file) for file in own)
-    if linked or (path.name in NAMES and (path.parent / CONFIG).exists()):
+    if linked or (path.name in RunFolder.names and (path.parent / CONFIG).exists()):
         raise RefusedValue("--out must not be a file of a run", "another file", out)
     return path

@@ -51,7 +51,6 @@ CHECKPOINT = {
     "best_epoch": int,
 }
 STATE = {
-    "config": str,
     "model": str,
     "seed": int,
     "epoch": int,

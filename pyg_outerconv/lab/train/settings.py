@@ -210,10 +210,7 @@ class Settings:
     architecture: str = setting(
         "layers",
         "How convolutions are put together",
-        words={
-            "layers": "one after another",
-            "blocks": "in residual blocks between linear layers",
-        },
+        words={"layers": "one after another", "blocks": "in residual blocks between linear layers"},
     )
     propagation: str = setting(
         "",

@@ -17,7 +17,7 @@ from killed import HOW, Strikes, running
 from short_search import LINE, numbers, timeless
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.search.folder import NAMES
+from pyg_outerconv.lab.search.folder import SearchFolder
 
 PRELUDE = """
 import pyg_outerconv.lab.search.search, pyg_outerconv.lab.search.command
@@ -37,7 +37,7 @@ def finished(folder: Path) -> dict[str, list]:
             with closing(sqlite3.connect(path)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         else:
-            known = (*NAMES, "study.db-journal")
+            known = (*SearchFolder.names, "study.db-journal")
             assert path.name.startswith(".") or path.name in known, f"{path} is no file of a search"
     table = folder / "trials.json"
     return timeless(files.load_json(table)["trials"]) if table.exists() else {}

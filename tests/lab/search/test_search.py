@@ -15,7 +15,7 @@ from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.search import search as search_module
 from pyg_outerconv.lab.search.contestants import PEERS, Candidate, contestants
-from pyg_outerconv.lab.search.folder import NAMES, PAGE, TABLE, WINNER
+from pyg_outerconv.lab.search.folder import PAGE, TABLE, WINNER, SearchFolder
 from pyg_outerconv.lab.search.search import Search
 from pyg_outerconv.lab.search.trial import Bench
 from pyg_outerconv.lab.search.withheld import WITHHELD, visible_labels, without_labels
@@ -103,7 +103,7 @@ def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
 
 
 def test_the_folder_of_a_search(whole):
-    assert {path.name for path in whole.iterdir()} == set(NAMES)
+    assert {path.name for path in whole.iterdir()} == set(SearchFolder.names)
     trials = files.load_json(whole / "trials.json")["trials"]
     assert {name: len(found) for name, found in trials.items()} == {"outerconv": 5, "mlp": 5}
     page, table = (whole / PAGE).read_text(), (whole / TABLE).read_text()

@@ -19,7 +19,7 @@ from mapped_graphs import write
 from run_folders import read_all, results
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import NAMES
+from pyg_outerconv.lab.train.run_folder import RunFolder
 
 RUN = ["--epochs", "20", "--patience", "0", "--seeds", "2", "--hidden", "8", "--dropout", "0.5"]
 
@@ -79,7 +79,7 @@ def test_killed_at_random_moments(
         assert runner(["train", *line, "--out", str(folder)]) == 0, Path("said").read_text()
         read_all(folder)
         assert results(folder) == results(tmp_path / "whole")
-        assert {path.name for path in folder.iterdir()} <= set(NAMES) - {"partial.pt"}
+        assert {path.name for path in folder.iterdir()} <= set(RunFolder.names) - {"partial.pt"}
         ours, whole = (
             files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
         )

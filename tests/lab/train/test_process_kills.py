@@ -23,7 +23,7 @@ from killed import Runner, Strikes, kill
 from run_folders import read_all, results
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import NAMES
+from pyg_outerconv.lab.train.run_folder import RunFolder
 
 HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 EPOCHS, SEEDS = 8, 2
@@ -241,7 +241,7 @@ def test_killed_processes(
         runner.whole(["train", *line, "--out", str(folder)])
         read_all(folder)
         assert results(folder) == results(tmp_path / "whole")
-        assert {path.name for path in folder.iterdir()} <= set(NAMES) - {"partial.pt"}
+        assert {path.name for path in folder.iterdir()} <= set(RunFolder.names) - {"partial.pt"}
         ours, whole = (
             files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
         )
