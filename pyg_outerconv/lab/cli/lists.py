@@ -88,11 +88,7 @@ def _option(setting: str, value: object) -> str:
 
 
 def _verify(root: Path, names: Sequence[str]) -> int:
-    """Print the state of every file of some datasets.
-
-    Raises:
-        ValueError: a file differs from its checksum or cannot be read.
-    """
+    """Print the state of every file of some datasets."""
     from .. import data
 
     differ = []

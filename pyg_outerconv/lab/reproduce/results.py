@@ -76,11 +76,7 @@ def report(
 
 
 def read_report(path: Path) -> list[dict[str, Any]]:
-    """The results in a file of :func:`report`.
-
-    Raises:
-        ValueError: it is something else, of another version, or has been changed since.
-    """
+    """The results in a file of :func:`report`."""
     content = load_json(path)
     found = content.get("kind"), content.get("format")
     if found != (KIND, FORMAT):

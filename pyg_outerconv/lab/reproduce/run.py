@@ -45,9 +45,6 @@ def reproduce(
         data, rows: only these data sets and rows; all if empty.
         seeds: in the place of the table's.
         device: as torch names it; None for ``'auto'``.
-
-    Raises:
-        ValueError: the table, a setting or the folder is refused.
     """
     if table is None:
         _list()

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import Refused, RefusedValue, unknown
-from ...signatures import is_integer
 from ..data import entry
 from ..train.family_options import make_family
-from ..train.settings import Settings, check_value, read_toml, resolve
+from ..train.settings import (
+    Settings,
+    check_settings,
+    read_toml,
+    read_values,
+    resolve,
+    setting,
+)
 from ..train.splits import check_protocol
-
-_Kinds = dict[str, Any]  # the type of each key, or the setting that it is
-_TABLE: _Kinds = {"title": str, "about": str, "seeds": object, "defaults": dict}
-_TABLE |= {"data": object, "row": object}
-_ROW: _Kinds = {"name": str, "peer": bool, "on": dict, "published": dict, "note": str}
-_PUBLISHED: _Kinds = dict.fromkeys(("value", "std", "source"), object)
-_SETTINGS: _Kinds = {
-    one.name: one for one in fields(Settings) if one.name not in ("dataset", "peer")
-}
 
 
 @dataclass(frozen=True)
 class Published:
-    """A figure from a paper.
-
-    Attributes:
-        value: the mean, in percent.
-        std: its standard deviation, in percent points; None where the paper has none.
-        source: paper and table.
+    """A figure from a paper: the mean in percent, paper and table, the standard deviation if the
+    paper has one.
     """
 
-    value: float
-    std: float | None
-    source: str
+    value: float = setting(at_least=0, at_most=100)
+    source: str = setting()
+    std: float | None = setting(None, at_least=0, at_most=100)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if not self.source:
+            raise RefusedValue("a published figure has a source", "paper and table", "none")
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ class Row:
     name: str
     settings: dict[str, Any]
     on: dict[str, dict[str, Any]]
-    peer: bool
     published: dict[str, Published]
-    note: str
+    peer: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,11 @@ class Table:
 
     path: Path
     title: str
-    about: str
-    seeds: int
-    defaults: dict[str, Any]
     data: dict[str, dict[str, Any]]
     rows: tuple[Row, ...]
+    seeds: int = setting(at_least=1)
+    about: str = ""
+    defaults: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -131,11 +129,7 @@ class Table:
 
 
 def find_table(name: str) -> Path:
-    """The file of a table: a path, or the name of one that comes with the package.
-
-    Raises:
-        ValueError: there is no such table.
-    """
+    """The file of a table: a path, or the name of one that comes with the package."""
     if Path(name).suffix == ".toml":
         return Path(name)
     known = {path.stem: path for path in shipped_tables()}
@@ -153,96 +147,56 @@ def shipped_tables() -> list[Path]:
     return []
 
 
+_TABLE = {one.name: one for one in fields(Table) if one.name not in ("path", "rows")}
+_ROW = {one.name: one for one in fields(Row) if one.name != "settings"}
+_SETTINGS = {one.name: one for one in fields(Settings) if one.name not in ("dataset", "peer")}
+_PUBLISHED = {one.name: one for one in fields(Published)}
+
+
 def read_table(path: Path) -> Table:
     """The table of a TOML file.
 
     Raises:
         ValueError: it is no TOML, has keys that no table has, or names a data set that is unknown.
+        TypeError: a value is of another type.
     """
     content = read_toml(path)
-    _check_keys(path, "a table", content, _TABLE)
-    for key in ("title", "seeds", "data", "row"):
-        if key not in content:
-            raise RefusedValue(f"{path}: a table has {key}", f"the key {key}", "none")
-    seeds = content["seeds"]
-    if not is_integer(seeds) or seeds < 1:
-        raise RefusedValue(f"{path}: a table says how many seeds", "seeds >= 1", repr(seeds))
-    data = _by_data(path, "data", content["data"])
-    if not isinstance(content["row"], list):
-        raise RefusedValue(f"{path}: rows are a list", "each under [[row]]", "[row]")
+    found = content.pop("row", None)
+    read_values(_TABLE, content, f"{path}", ("title", "seeds", "data"))
+    if not isinstance(found, list):
+        got = "none" if found is None else "[row]"
+        raise RefusedValue(f"{path}: rows are a list", "each under [[row]]", got)
+    content["data"] = data = _by_data(content["data"], f"{path}, data")
     for name, options in {"defaults": content.get("defaults", {}), **data}.items():
-        _check_keys(path, name, options, _SETTINGS)
-    rows = tuple(_row(path, number, row, data) for number, row in enumerate(content["row"], 1))
+        read_values(_SETTINGS, options, f"{path}, {name}")
+    rows = tuple(_row(row, f"{path}, row {number}", data) for number, row in enumerate(found, 1))
     if len({row.name for row in rows}) < len(rows):
         raise RefusedValue(f"{path}: rows have names of their own", "names", "one name twice")
-    return Table(
-        path,
-        content["title"],
-        " ".join(content.get("about", "").split()),
-        content["seeds"],
-        content.get("defaults", {}),
-        data,
-        rows,
-    )
+    content["about"] = " ".join(content.get("about", "").split())
+    return Table(path, rows=rows, **content)
 
 
-def _row(path: Path, number: int, row: dict[str, Any], data: dict[str, Any]) -> Row:
-    place = f"row {number}"
-    _check_keys(path, place, row, _ROW | _SETTINGS)
-    if not row.get("name"):
-        raise RefusedValue(f"{path}: {place} has a name", "name = '…'", "none")
-    on = _by_data(path, f"{place}, on", row.get("on", {}))
-    published = _by_data(path, f"{place}, published", row.get("published", {}))
-    for name, options in on.items():
-        _check_keys(path, f"{place}, {name}", options, _SETTINGS)
+def _row(found: Any, where: str, data: dict[str, Any]) -> Row:
+    read_values(_ROW | _SETTINGS, found, where, ("name",))
+    settings = {key: found.pop(key) for key in _SETTINGS if key in found}
+    on, published = (_by_data(found.pop(key, {}), f"{where}, {key}") for key in ("on", "published"))
     for name in (*on, *published):
         if name not in data:
-            raise RefusedValue(f"{path}: {place} is on data sets of the table", list(data), name)
-    for name, found in published.items():
-        _check_published(path, f"{place}, published, {name}", found)
-    figures = {
-        name: Published(found["value"], found.get("std"), found["source"])
-        for name, found in published.items()
-    }
-    settings = {key: value for key, value in row.items() if key in _SETTINGS}
-    return Row(row["name"], settings, on, row.get("peer", False), figures, row.get("note", ""))
+            raise RefusedValue(f"{where} is on data sets of the table", list(data), name)
+    for name, options in on.items():
+        read_values(_SETTINGS, options, f"{where}, {name}")
+    figures = {}
+    for name, figure in published.items():
+        place = f"{where}, published, {name}"
+        figures[name] = Published(**read_values(_PUBLISHED, figure, place, ("value", "source")))
+    return Row(settings=settings, on=on, published=figures, **found)
 
 
-def _by_data(path: Path, place: str, found: Any) -> dict[str, Any]:
+def _by_data(found: Any, where: str) -> dict[str, Any]:
     """What a TOML table has for data sets, by their names in the registry."""
     if not isinstance(found, dict):
-        raise RefusedValue(f"{path}: {place} is a table", "data sets with values", repr(found))
+        raise RefusedValue(f"{where} is a table", "data sets with values", repr(found))
     try:
         return {entry(name).name: value for name, value in found.items()}
     except Refused as error:
-        raise RefusedValue(f"{path}, {place}: {error}") from error
-
-
-def _check_published(path: Path, place: str, found: Any) -> None:
-    _check_keys(path, place, found, _PUBLISHED)
-    value, std, source = (found.get(key) for key in ("value", "std", "source"))
-    for key, given, wanted, fits in (
-        ("value", value, "a number in percent, 0 to 100", _is_number(value)),
-        ("std", std, "a number in percent points, or none", std is None or _is_number(std)),
-        ("source", source, "paper and table, as text", isinstance(source, str) and source),
-    ):
-        if not fits:
-            raise RefusedValue(f"{path}, {place}: {key} is", wanted, repr(given))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100
-
-
-def _check_keys(path: Path, place: str, found: Any, known: _Kinds) -> None:
-    """Refuse what is no table, has other keys, or a value of another type."""
-    if not isinstance(found, dict):
-        raise RefusedValue(f"{path}: {place} is a table", "keys with values", repr(found))
-    for key, value in found.items():
-        if key not in known:
-            raise RefusedValue(f"{path}, {place}: {unknown('key', key, known)}")
-        if isinstance(known[key], Field):
-            check_value(known[key], value, f"{path}, {place}: ")
-        elif not isinstance(value, known[key]):
-            rule = f"{path}, {place}: {key} has a type"
-            raise RefusedValue(rule, known[key].__name__, type(value).__name__)
+        raise RefusedValue(f"{where}: {error}") from error

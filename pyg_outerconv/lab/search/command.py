@@ -47,9 +47,6 @@ def search(
         resume: go on with the search in ``out``.
         options: what :func:`data.source_of` takes; fields of :class:`.plan.Plan`; settings that
             all trials share; None where an option was not given.
-
-    Raises:
-        ValueError: an option is refused, or a module of the extra ``search`` is not installed.
     """
     check_extras()
     from .folder import SearchFolder
@@ -100,11 +97,7 @@ def _run(found: Search) -> int:
 
 
 def check_extras() -> None:
-    """Refuse to run where a module of the extra ``search`` is not installed.
-
-    Raises:
-        ValueError: naming what is missing, and the extra.
-    """
+    """Refuse to run where a module of the extra ``search`` is not installed."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
     if missing:
         raise RefusedValue(

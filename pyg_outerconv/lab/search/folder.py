@@ -38,9 +38,5 @@ class SearchFolder(Folder):
         return plan_from(self.read_config()["plan"], str(self.config))
 
     def write_text(self, name: str, text: str) -> None:
-        """Replace a file by text.
-
-        Raises:
-            ValueError: it cannot be written.
-        """
+        """Replace a file by text."""
         self.act(lambda: replace(self.path / name, text.encode()))

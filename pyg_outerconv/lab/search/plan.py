@@ -76,11 +76,7 @@ class Plan:
 
 
 def plan_from(values: Any, origin: str) -> Plan:
-    """A plan that was written by :meth:`Plan.as_dict`.
-
-    Raises:
-        ValueError: it is not of this version.
-    """
+    """A plan that was written by :meth:`Plan.as_dict`."""
     known = {one.name for one in fields(Plan)}
     if not isinstance(values, dict) or set(values) != known:
         raise RefusedValue(f"{origin} must hold the plan of a search", sorted(known), values)

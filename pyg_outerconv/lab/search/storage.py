@@ -20,11 +20,7 @@ from ...errors import RefusedValue
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """The storage in a file, which is made if it is absent.
-
-    Raises:
-        ValueError: the file is damaged, or cannot be read or written.
-    """
+    """The storage in a file, which is made if it is absent."""
     _check(path)
     url = URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
     with writing(path):
@@ -48,12 +44,7 @@ def _check(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A block that reads and writes the storage.
-
-    Raises:
-        ValueError: the file cannot be read or written, as on a full disk; what it held before is
-            still in it.
-    """
+    """A block that reads and writes the storage."""
     try:
         yield
     except UpdateFinishedTrialError:

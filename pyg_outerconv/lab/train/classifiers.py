@@ -194,9 +194,6 @@ def logits_by_layers(
             of a model that propagates its logits.
         scratch: where features between layers are held; in memory by default.
         most_edges: the bound on edges and targets of a chunk.
-
-    Raises:
-        ValueError: the model is in training mode or classifies graphs, or x cannot be read by rows.
     """
     if model.training:
         raise RefusedValue(

@@ -57,9 +57,6 @@ def train(
         tensorboard: write scalars into ``tensorboard/`` of the run folder.
         settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
             where an option was not given.
-
-    Raises:
-        ValueError: an option is refused.
     """
     source = data.source_of(settings)
     if dataset and source:
@@ -169,11 +166,7 @@ def _resumed(
     folder: RunFolder,
     graph: data.Dataset | None,
 ) -> Settings:
-    """The settings of the run to go on with.
-
-    Raises:
-        ValueError: an option differs from the settings of the run.
-    """
+    """The settings of the run to go on with."""
     began = folder.settings()
     if dataset:
         asked["dataset"] = data.entry(dataset).name
@@ -218,9 +211,6 @@ def write_predictions(
     Args:
         run_dir, out, root, device: the options of the command.
         own: those of a graph of one's own, which :func:`data.source_of` takes.
-
-    Raises:
-        ValueError: the run folder or the output is refused.
     """
     path, source = _where_to_write(run_dir, out), data.source_of(own)
     if own:

@@ -82,9 +82,6 @@ def make_family(text: str, directed: bool = False, num_relations: int | None = N
         text: a family's name, or an expression such as ``walk(3)``.
         directed: wrap the family in :class:`Directed`.
         num_relations: number of edge types of the data, for a relation family without options.
-
-    Raises:
-        ValueError: a name, an option or a value is wrong, or the family does not read edges.
     """
     made = _parsed(text, {}, num_relations)
     if not issubclass(Graph, made.reads):
@@ -99,9 +96,6 @@ def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = No
         text: see :func:`make_family`.
         chosen: options for a family that is given by its name alone.
         num_relations: see :func:`make_family`.
-
-    Raises:
-        ValueError: a name, an option or a value is wrong.
     """
     made = _parsed(text, chosen, num_relations)
     if made.makes_use_of("x"):
@@ -161,11 +155,7 @@ def list_families() -> list[tuple[str, str, str]]:
 
 
 def describe_family(name: str) -> str:
-    """The equation of a family, its options with types, defaults and meaning, and an example.
-
-    Raises:
-        ValueError: there is no family of this name.
-    """
+    """The equation of a family, its options with types, defaults and meaning, and an example."""
     family = FAMILIES.named(name)
     hints = get_type_hints(family)
     text = inspect.getdoc(family) or ""

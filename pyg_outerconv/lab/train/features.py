@@ -55,11 +55,7 @@ def features(dataset: Dataset, settings: Settings) -> Tensor | None:
 
 
 def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
-    """X (N, P) as :func:`features` makes it, in CSR where the settings store it sparse.
-
-    Raises:
-        ValueError: sparse features are asked for, and the graph has none.
-    """
+    """X (N, P) as :func:`features` makes it, in CSR where the settings store it sparse."""
     choice, x = choose_features(dataset, settings), features(dataset, settings)
     if choice is None or x is None or choice.kept == "dense":
         return x
@@ -74,9 +70,6 @@ def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | Non
     ``'auto'`` stores them sparse where :func:`sparse_pays` predicts a gain, and torch has sparse
     kernels for the device. The choice counts non-zeros and measures no time, so that equal settings
     give equal numbers.
-
-    Raises:
-        ValueError: sparse features are asked for, and the graph has none.
     """
     if dataset.mapped is not None:  # whose features are not read
         return None

@@ -45,11 +45,7 @@ class Folder:
     # Beginning and going on ---------------------------------------------------------------------
 
     def make(self) -> None:
-        """Make a new folder; a lock, and what a killed process left there, do not count.
-
-        Raises:
-            ValueError: the folder has something in it, or cannot be written.
-        """
+        """Make a new folder; a lock, and what a killed process left there, do not count."""
         self.act(lambda: self.path.mkdir(parents=True, exist_ok=True))
         own = {self.path / LOCK, *self.act(lambda: leftovers(self.path, self.names))}
         if self.act(lambda: set(self.path.iterdir())) - own:
@@ -60,11 +56,7 @@ class Folder:
             )
 
     def begin(self, begun: dict[str, Any], dataset: Dataset) -> None:
-        """Write the configuration into a new or empty folder.
-
-        Raises:
-            ValueError: as :meth:`make`.
-        """
+        """Write the configuration into a new or empty folder."""
         self.make()
         self.sweep()
         facts = {"data": facts_of(dataset), "versions": versions()}
@@ -72,11 +64,7 @@ class Folder:
         self.act(lambda: save_json(self.config, content))
 
     def check_data(self, dataset: Dataset) -> None:
-        """Refuse to go on with other data.
-
-        Raises:
-            ValueError: its fingerprint is another one.
-        """
+        """Refuse to go on with other data."""
         if self.fingerprint() != dataset.fingerprint:
             raise RefusedValue(
                 f"--resume goes on with the data of {self.path}",
@@ -91,11 +79,7 @@ class Folder:
     # The configuration --------------------------------------------------------------------------
 
     def read_config(self) -> dict[str, Any]:
-        """The content of ``config.json``.
-
-        Raises:
-            ValueError: there is none, or it is of another kind or version.
-        """
+        """The content of ``config.json``."""
         config = self.load(load_json, self.config)
         if config is None:
             raise RefusedValue(f"{self.path} is not {self.called}", CONFIG, "no such file")
@@ -125,11 +109,7 @@ class Folder:
         return found
 
     def source(self) -> Source | None:
-        """Where a graph of one's own was found; None for a dataset by name.
-
-        Raises:
-            ValueError, TypeError: what the configuration says is no source.
-        """
+        """Where a graph of one's own was found; None for a dataset by name."""
         values = self.read_config()["data"].get("source")
         return None if values is None else source_from(values, str(self.config))
 
@@ -141,10 +121,6 @@ class Folder:
         Args:
             source: where it is now; None for where it was found.
             log: see :func:`pyg_outerconv.lab.data.load`.
-
-        Raises:
-            ValueError: there is a source, and the data is a dataset by name; or the graph comes
-                from a function, which is called only where a source names it.
         """
         kept = self.source()
         if kept is None and source is not None:
@@ -164,22 +140,14 @@ class Folder:
     # Files --------------------------------------------------------------------------------------
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """Replace a file by JSON with the checksum of the configuration.
-
-        Raises:
-            ValueError: it cannot be written.
-        """
+        """Replace a file by JSON with the checksum of the configuration."""
         content = {"config": self.identity, **content}
         self.act(lambda: save_json(self.path / name, content))
 
     def read(
         self, name: str, load: Callable[[Path], dict[str, Any]] = load_json
     ) -> dict[str, Any] | None:
-        """The content of a file, beside the checksum of the configuration; None if it is absent.
-
-        Raises:
-            ValueError: it is damaged, or of another configuration.
-        """
+        """The content of a file, beside the checksum of the configuration; None if it is absent."""
         path = self.path / name
         content = self.load(load, path)
         if content is not None and content.pop("config", None) != self.identity:
@@ -188,11 +156,7 @@ class Folder:
         return content
 
     def load(self, load: Callable[[Path], Value], path: Path) -> Value | None:
-        """What a file holds; None if it is absent.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
+        """What a file holds; None if it is absent."""
         try:
             return load(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -201,11 +165,7 @@ class Folder:
             raise RefusedValue(f"{path} must be readable", "a file", error.strerror) from error
 
     def act(self, act: Callable[[], Value]) -> Value:
-        """Do what writes into the folder.
-
-        Raises:
-            ValueError: it cannot be written.
-        """
+        """Do what writes into the folder."""
         try:
             return act()
         except OSError as error:

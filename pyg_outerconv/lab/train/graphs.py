@@ -81,11 +81,7 @@ class Graphs(Inputs):
         part: Part,
         members: Members = clusters,
     ) -> Graphs:
-        """The inputs of a dataset of graphs, with its features as the settings keep them.
-
-        Raises:
-            ValueError: there are no features, or an edge joins two graphs.
-        """
+        """The inputs of a dataset of graphs, with its features as the settings keep them."""
         if x is None:
             raise RefusedValue(
                 "graphs are classified by the features of their nodes", "features", "none"
@@ -120,11 +116,7 @@ class Graphs(Inputs):
 
 
 def check_task(entry: Entry, settings: Settings) -> str:
-    """``'nodes'`` or ``'graphs'``, whatever the dataset has classes of.
-
-    Raises:
-        ValueError: the settings are of the other task, or of models that classify nodes alone.
-    """
+    """``'nodes'`` or ``'graphs'``, whatever the dataset has classes of."""
     of_graphs, pool = entry.task == "graphs", settings.pool
     if of_graphs == (pool == "none"):
         raise RefusedValue(
@@ -189,9 +181,6 @@ def check_block_diagonal(basis: Basis, batch: Tensor) -> None:
     Args:
         basis: K matrices over N nodes.
         batch: (N,) the graph of each node.
-
-    Raises:
-        ValueError: there is such an edge.
     """
     labels = range(basis.num_bases)
     for bit in range(int(batch.max()).bit_length() if batch.numel() else 0):

@@ -35,10 +35,6 @@ def alone_in(
             called before each try to lock, and again once the folder is locked, so that of two
             processes that began together one is refused. A folder that it made goes again if the
             block leaves it empty.
-
-    Raises:
-        ValueError: another process works there, and does not stop within ``SECONDS``; or the
-            folder is none.
     """
     absent = _absent_to(folder)
     lock = FileLock(folder / LOCK)

@@ -107,13 +107,7 @@ class SeedRun:
         return self.epoch >= self.settings.epochs or tired
 
     def step(self) -> None:
-        """One epoch: its updates, then an evaluation if it is one that has it.
-
-        Raises:
-            ValueError: the loss is no longer a number.
-            Stopped: one of several processes was asked to stop; the epoch does not count.
-            WorkerLost: one of them is gone.
-        """
+        """One epoch: its updates, then an evaluation if it is one that has it."""
         started = time.perf_counter()
         self.model.train()
         own = self.contender.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
@@ -330,10 +324,6 @@ def update(
         processes: all of them.
         state: seed and epoch, on which, with the number of a sample, its dropout depends.
         stop: whether this process was asked to stop; asked between updates if there are others.
-
-    Raises:
-        Stopped: a process was asked to stop.
-        WorkerLost: a process is gone.
     """
     summed = loss if isinstance(loss, SummedLoss) else loss.module
     assert isinstance(summed, SummedLoss)

@@ -29,9 +29,6 @@ def auroc(logits: Tensor, wanted: Tensor) -> float:
     for two classes, with R₊ the sum of the ranks of class 1 by z₁ − z₀ (equal values share their
     mean rank). For more classes, the mean over the classes that nodes have and lack, each by its
     probability against the others.
-
-    Raises:
-        ValueError: all nodes are of one class.
     """
     if logits.size(-1) == 2:
         areas = [_area(logits[:, 1] - logits[:, 0], wanted == 1)]

@@ -65,11 +65,7 @@ class Contender:
     make_readout: Callable[[int], Module] | None = None
 
     def model(self, num_classes: int, settings: Settings) -> Classifier:
-        """A fresh model, initialised from torch's random state.
-
-        Raises:
-            ValueError: a form of Θ, or the number of heads, does not fit the channels.
-        """
+        """A fresh model, initialised from torch's random state."""
         model: Classifier
         make_layer, norm = self.make_layer, NORMS[settings.layer_norm]
         if settings.architecture == "blocks":
@@ -87,13 +83,7 @@ class Contender:
 
 
 def ours(dataset: Dataset, settings: Settings) -> Contender:
-    """The layers of the family, over what of its basis can be built here, once.
-
-    Raises:
-        ValueError: a module that the run was made with is not imported, the family refuses the
-            graph, or sparse features are asked for and there are
-            none.
-    """
+    """The layers of the family, over what of its basis can be built here, once."""
     require_imported(settings.imports)
     family = parse_family(settings.family)
     check_out_heads(family, settings)
@@ -161,11 +151,7 @@ def pooling(channels: int, aggr: str) -> OuterConv:
 
 
 def structure_on(family: Family, data: Data, settings: Settings) -> Any:
-    """What the layers of a family are called with beside the features, on the device of a run.
-
-    Raises:
-        ValueError: the family refuses the graph.
-    """
+    """What the layers of a family are called with beside the features, on the device of a run."""
     found = structure_of(family, data)
     if isinstance(found, Basis) or settings.device == "cpu":
         return found.to(settings.device) if isinstance(found, Basis) else found
@@ -173,11 +159,7 @@ def structure_on(family: Family, data: Data, settings: Settings) -> Any:
 
 
 def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
-    """The structure of a model: that of its layers, and the basis of propagation if there is one.
-
-    Raises:
-        ValueError: the family of propagation has several labels, or reads features.
-    """
+    """The structure of a model: that of its layers, and the basis that propagates its logits."""
     if not settings.propagation:
         return structure
     family = parse_family(settings.propagation)
@@ -221,11 +203,7 @@ def backends_used(contender: Contender, num_classes: int, settings: Settings) ->
 
 
 def check_device(name: str) -> str:
-    """A device that torch has here, as torch names it; ``'auto'`` is CUDA if there is any.
-
-    Raises:
-        ValueError: the name is unknown, or there is no such device here.
-    """
+    """A device that torch has here, as torch names it; ``'auto'`` is CUDA if there is any."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind = name.split(":")[0]

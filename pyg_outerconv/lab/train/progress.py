@@ -49,9 +49,6 @@ def curves_into(folder: Path) -> Callable[[SeedRun], None]:
     Args:
         folder: gets a folder for each model and seed. Epochs that a run repeats, after it was
             killed, take the place of those that were written before.
-
-    Raises:
-        ValueError: tensorboard is not installed.
     """
     if importlib.util.find_spec("tensorboard") is None:
         raise RefusedValue(

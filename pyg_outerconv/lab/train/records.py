@@ -85,11 +85,7 @@ def has_parts(content: Any, parts: dict[str, type]) -> bool:
 
 
 def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, Any]]:
-    """The records of finished seeds, if they can be of a run with these settings.
-
-    Raises:
-        ValueError: naming the seed that is not as training writes it.
-    """
+    """The records of finished seeds, if they can be of a run with these settings."""
     if not isinstance(runs, list):
         raise RefusedValue(f"{origin} must hold runs", "a list", type(runs).__name__)
     seen = set()

@@ -179,10 +179,6 @@ def dataset_of(
         home: the run.
         root: folder of the data; None for the folder that the run used.
         source, log: see :meth:`.Folder.own_graph`.
-
-    Raises:
-        ValueError: as :meth:`.Folder.own_graph`.
-        DataUnavailable: the dataset cannot be read.
     """
     settings, own = home.settings(), home.own_graph(source, log)
     check_protocol(own.entry if own else entry(settings.dataset), settings.split)

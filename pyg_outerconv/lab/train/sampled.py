@@ -104,10 +104,6 @@ def sampled(
         data: the graph.
         structure: what the layers are called with on the whole graph.
         settings: of the run.
-
-    Raises:
-        ValueError: the graph has no features, the engine is not installed, samples cannot carry
-            the structure, or predictions are propagated.
     """
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
         family = family.edges
@@ -154,11 +150,7 @@ BLOCK, TOGETHER = 2000, 25
 
 
 def check_mapped(dataset: Dataset, settings: Settings) -> None:
-    """Refuse what would read all of a mapped graph, or copy its features.
-
-    Raises:
-        ValueError: an option does; naming what to say instead.
-    """
+    """Refuse what would read all of a mapped graph, or copy its features."""
     graph = dataset.mapped
     if graph is None:
         return
@@ -185,11 +177,7 @@ def check_mapped(dataset: Dataset, settings: Settings) -> None:
 
 
 def prepare(dataset: Dataset, settings: Settings, log: Callable[[str], None]) -> None:
-    """Make whatever is kept beside a mapped graph, if it is not there yet.
-
-    Raises:
-        ValueError: as :func:`.scale.carried_by` and :func:`.scale.clusters_of`.
-    """
+    """Make whatever is kept beside a mapped graph, if it is not there yet."""
     if dataset.mapped is not None:
         _carried(dataset.mapped, parse_family(settings.family), log)
         if settings.batches == "clusters":
@@ -200,9 +188,6 @@ def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sam
     """The inputs that ``settings.batches`` names, over files.
 
     What lies between the layers in evaluation is in files of the graph's folder that have no name.
-
-    Raises:
-        ValueError: samples cannot carry the basis, or files cannot be written.
     """
     carried = _carried(graph, family)
     sampler = sampler_of(carried, settings, partial(clusters_of, graph))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RefusedType, RefusedValue, unknown
@@ -29,6 +30,8 @@ TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
     "float": (int, float),
+    "float | None": (int, float, NoneType),
+    "dict": (dict,),
 }
 """The values of a type, by the text of its annotation; a switch is no number."""
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
@@ -109,31 +112,29 @@ def check_value(one: Field[Any], value: Any, where: str = "") -> None:
         one: the setting.
         value: the value.
         where: what stands before its name in messages, such as a file.
-
-    Raises:
-        ValueError: it is out of bounds, or an unknown word.
-        TypeError: it is of another type.
     """
-    kind, name = str(one.type), f"{where}{one.name}"
+    kind, name = _kind(one), f"{where}{one.name}"
     if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
         raise RefusedType(f"{name} has a type", kind, repr(value))
-    for sign, bound in one.metadata.get("bounds", {}).items():
+    for sign, bound in one.metadata.get("bounds", {}).items() if value is not None else ():
         fits, end = _BOUNDS[sign]
-        if not fits(value, bound):  # a number that is too large may be too long to be told
-            got = value if end == "minimum" else "more"
+        if not fits(value, bound):
+            is_long = isinstance(value, int | float) and value > 1e15  # maybe too long to be told
+            got = "more" if is_long else value
             raise RefusedValue(f"{name} has a {end}", f"{sign} {bound}", got)
     if (words := one.metadata.get("words")) and value not in words:
         raise RefusedValue(f"{where}{unknown(one.name, value, words)}")
 
 
-def check_settings(settings: Any) -> None:
-    """Check each field of a dataclass that :func:`setting` made.
+def _kind(one: Field[Any]) -> str:
+    """The text of a type, without what is in it."""
+    return str(one.type).partition("[")[0]
 
-    Raises:
-        ValueError, TypeError: as :func:`check_value`.
-    """
+
+def check_settings(settings: Any) -> None:
+    """Check each field of a dataclass that :func:`setting` made."""
     for one in fields(settings):
-        if str(one.type) in TYPES:
+        if _kind(one) in TYPES:
             check_value(one, getattr(settings, one.name))
 
 
@@ -407,11 +408,7 @@ class Settings:
 
 
 def fan_outs_of(text: str) -> list[int]:
-    """Numbers of edges drawn into a node, from text such as ``'10,10'``.
-
-    Raises:
-        ValueError: the text is no list of positive integers or -1.
-    """
+    """Numbers of edges drawn into a node, from text such as ``'10,10'``."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -444,11 +441,7 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent.
-
-    Raises:
-        ValueError: they are not those of this version.
-    """
+    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent."""
     names = {one.name for one in fields(Settings)}
     odd: Any = type(values).__name__
     if isinstance(values, dict):
@@ -470,12 +463,33 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             setting cannot have.
         TypeError: a value is of another type.
     """
-    content, known = read_toml(path), {one.name: one for one in fields(Settings)}
-    for name, value in content.items():
+    return read_values({one.name: one for one in fields(Settings)}, read_toml(path), f"{path}")
+
+
+def read_values(
+    known: dict[str, Field[Any]], found: Any, where: str, needed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Names and values that a file holds, if each is that of a field.
+
+    Args:
+        known: the fields by name.
+        found: what the file holds.
+        where: it holds it, for messages.
+        needed: names that must be there.
+
+    Raises:
+        ValueError, TypeError: it is no table, has another name, or a value that its field refuses.
+    """
+    if not isinstance(found, dict):
+        raise RefusedValue(f"{where} is a table", "names with values", repr(found))
+    for name, value in found.items():
         if name not in known:
-            raise RefusedValue(f"{path}: {unknown('setting', name, known)}")
-        check_value(known[name], value, f"{path}: ")
-    return content
+            raise RefusedValue(f"{where}: {unknown('setting', name, known)}")
+        check_value(known[name], value, f"{where}: ")
+    for name in needed:
+        if not found.get(name):
+            raise RefusedValue(f"{where} must say its {name}", f"{name} = …", "none")
+    return found
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -169,11 +169,7 @@ def _by_share(y: Tensor, shares: list[float], generator: torch.Generator) -> Spl
 def check_classes(
     y: Tensor, split: Split, metric: str, class_name: Callable[[int], str] = str
 ) -> None:
-    """Refuse a split on which the metric has no value; ``class_name`` is for the message.
-
-    Raises:
-        ValueError: the area under the ROC curve of a part whose nodes have one class.
-    """
+    """Refuse a split on which the metric has no value; ``class_name`` is for the message."""
     for part in ("train", "validation", "test") if metric == "auroc" else ():
         if (found := y[getattr(split, part)].unique()).numel() < 2:
             raise RefusedValue(

@@ -61,9 +61,9 @@ def of_comparison(name: str) -> str:
 
 
 def of_table(name: str) -> str:
-    published = {"Cora": Published(50.0, None, name)}
-    row = Row(name, {}, {}, True, published, name)
-    table = Table(Path("t.toml"), name, name, 1, {}, {"Cora": {}}, (row,))
+    published = {"Cora": Published(50.0, name)}
+    row = Row(name, {}, {}, published, peer=True, note=name)
+    table = Table(Path("t.toml"), name, {"Cora": {}}, (row,), seeds=1, about=name)
     peer = {"name": name, "seeds": 1, "mean": 60.0, "std": None, "seconds": 1.0, "gap": -10.0}
     record = {"dataset": "Cora", "row": name, "metric": name, "split": name, "seeds": 1}
     record |= {"mean": 50.0, "std": None, "seconds": 1.0, "majority": 20.0}

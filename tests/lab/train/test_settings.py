@@ -40,14 +40,14 @@ def settings(**changes: Any) -> Settings:
 # What a setting cannot be, and parts of the message.
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"depth": 0}, "depth has a minimum: expected >= 1, got 0"),
-    ({"depth": 257}, "depth has a maximum: expected <= 256, got more"),
+    ({"depth": 257}, "depth has a maximum: expected <= 256, got 257"),
     ({"hidden": 0}, "hidden has a minimum: expected >= 1"),
     ({"hidden": 10**12}, "hidden has a maximum: expected <= 16384"),
     ({"depth": 256, "hidden": 16_384}, "expected depth × hidden² <= 1073741824, got 256 × 16384²"),
     ({"out_heads": -1}, "out_heads has a minimum: expected >= 0"),
     ({"out_heads": 16_385}, "out_heads has a maximum: expected <= 16384"),
     ({"epochs": 0}, "epochs has a minimum: expected >= 1"),
-    ({"epochs": 10**400}, "epochs has a maximum: expected <= 1000000"),
+    ({"epochs": 10**400}, "epochs has a maximum: expected <= 1000000, got more"),
     ({"evaluate_every": 0}, "evaluate_every has a minimum: expected >= 1"),
     ({"evaluate_every": 10**7}, "evaluate_every has a maximum: expected <= 1000000"),
     ({"patience": -1}, "patience has a minimum: expected >= 0"),
@@ -168,7 +168,7 @@ OTHERS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_value_of_another_type_is_refused(name: str, tmp_path: Path) -> None:
     kind, file = str(FIELDS[name].type), tmp_path / "a.toml"
-    assert set(OTHERS) == set(TYPES)
+    assert set(OTHERS) < set(TYPES)
     for value in OTHERS[kind]:
         with pytest.raises(TypeError, match=f"{name} has a type: expected {kind}, got"):
             settings(**{name: value})
