@@ -64,13 +64,7 @@ def _peer(found: dict[str, Any], gap: dict[str, Any] | None) -> dict[str, Any]:
 def report(
     table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """All results, as plain values for JSON.
-
-    Args:
-        table: the table.
-        records: of the cells that are finished.
-        facts: versions, machine, and the command.
-    """
+    """All results, as plain values for JSON."""
     kind = {"kind": KIND, "format": FORMAT, "table": table.name, "title": table.title}
     return {**kind, **facts, "records": list(records)}
 

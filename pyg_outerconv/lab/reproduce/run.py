@@ -37,14 +37,6 @@ def reproduce(
     Each cell of the table is a run folder, as ``outerconv train`` makes it. Finished runs are read,
     unfinished ones go on; the page and the JSON are written after each. They keep the cells of
     earlier calls that are not asked for in this one.
-
-    Args:
-        table: a name, or a TOML file; None lists those that come with the package.
-        root: folder of the data.
-        out: folder of the runs and of the results; None for ``runs/tables/<table>``.
-        data, rows: only these data sets and rows; all if empty.
-        seeds: in the place of the table's.
-        device: as torch names it; None for ``'auto'``.
     """
     if table is None:
         _list()

@@ -36,18 +36,7 @@ def search(
     resume: bool,
     **options: Any,
 ) -> int:
-    """Run ``outerconv search`` and return its exit code.
-
-    Args:
-        dataset: a name in the registry; None to go on with a search.
-        peers: names of PyG's layers with commas, or ``'none'``; None for the default ones.
-        terms: families that may be in a basis beside what is drawn, as text.
-        root: folder of the data.
-        out: folder of the search.
-        resume: go on with the search in ``out``.
-        options: what :func:`data.source_of` takes; fields of :class:`.plan.Plan`; settings that
-            all trials share; None where an option was not given.
-    """
+    """Run ``outerconv search`` and return its exit code."""
     check_extras()
     from .folder import SearchFolder
     from .search import Search

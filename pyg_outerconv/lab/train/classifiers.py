@@ -185,15 +185,6 @@ def logits_by_layers(
 
     Each layer is computed for all nodes before the next one, chunk by chunk of targets, from the
     features that ``scratch`` holds of the layer before; see :func:`pyg_outerconv.scale.convolve`.
-
-    Args:
-        model: convolutions of type :class:`OuterConv`, norms and skips; its logits may be
-            propagated.
-        x: (N, P) features, dense or CSR, in memory or mapped to a file; or None.
-        basis: the basis of the whole graph; the support for attention; ``Structures``
-            of a model that propagates its logits.
-        scratch: where features between layers are held; in memory by default.
-        most_edges: the bound on edges and targets of a chunk.
     """
     if model.training:
         raise RefusedValue(

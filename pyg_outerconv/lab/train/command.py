@@ -44,20 +44,7 @@ def train(
     config: str | None = None,
     **settings: Any,
 ) -> int:
-    """Run ``outerconv train`` and return its exit code.
-
-    Args:
-        dataset: a name in the registry, or None for Cora.
-        family: a family as text, or None for the default of the dataset.
-        directed: wrap the family in ``Directed``.
-        root: folder of the data.
-        out: run folder.
-        resume: go on with the run in ``out``.
-        config: a TOML file of settings, each used where its option is not given.
-        tensorboard: write scalars into ``tensorboard/`` of the run folder.
-        settings: other fields of :class:`Settings`, and what :func:`data.source_of` takes; None
-            where an option was not given.
-    """
+    """Run ``outerconv train`` and return its exit code."""
     source = data.source_of(settings)
     if dataset and source:
         rule = "a graph is named, or is one's own"
@@ -206,12 +193,7 @@ def _announce(experiment: Experiment) -> None:
 def write_predictions(
     run_dir: str, out: str | None, root: str | None, device: str | None, **own: Any
 ) -> int:
-    """Run ``outerconv predict`` and return its exit code.
-
-    Args:
-        run_dir, out, root, device: the options of the command.
-        own: those of a graph of one's own, which :func:`data.source_of` takes.
-    """
+    """Run ``outerconv predict`` and return its exit code."""
     path, source = _where_to_write(run_dir, out), data.source_of(own)
     if own:
         rule = "a run knows whether its edges go both ways"

@@ -76,13 +76,7 @@ def _needed(family: type[Family]) -> list[Field[Any]]:
 
 
 def make_family(text: str, directed: bool = False, num_relations: int | None = None) -> Family:
-    """The family of edges that a text names.
-
-    Args:
-        text: a family's name, or an expression such as ``walk(3)``.
-        directed: wrap the family in :class:`Directed`.
-        num_relations: number of edge types of the data, for a relation family without options.
-    """
+    """The family of edges that a text names; ``num_relations`` is for a relation by its name."""
     made = _parsed(text, {}, num_relations)
     if not issubclass(Graph, made.reads):
         raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
@@ -90,13 +84,7 @@ def make_family(text: str, directed: bool = False, num_relations: int | None = N
 
 
 def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
-    """The family that a text names, whatever kind of structure it reads, without features.
-
-    Args:
-        text: see :func:`make_family`.
-        chosen: options for a family that is given by its name alone.
-        num_relations: see :func:`make_family`.
-    """
+    """The family that a text names, whatever kind of structure it reads, without features."""
     made = _parsed(text, chosen, num_relations)
     if made.makes_use_of("x"):
         raise RefusedValue(

@@ -116,12 +116,7 @@ class Folder:
     def own_graph(
         self, source: Source | None = None, log: Callable[[str], None] | None = None
     ) -> Dataset | None:
-        """The graph of one's own, read again; None for a dataset by name.
-
-        Args:
-            source: where it is now; None for where it was found.
-            log: see :func:`pyg_outerconv.lab.data.load`.
-        """
+        """The graph of one's own, read again; None for a dataset by name."""
         kept = self.source()
         if kept is None and source is not None:
             rule = f"{self.path} is of a dataset by name"

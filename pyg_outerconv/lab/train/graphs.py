@@ -177,10 +177,6 @@ def check_block_diagonal(basis: Basis, batch: Tensor) -> None:
 
     The numbers of two graphs differ in a bit: a target whose graph has this bit must have no source
     whose graph has not, and the other way round.
-
-    Args:
-        basis: K matrices over N nodes.
-        batch: (N,) the graph of each node.
     """
     labels = range(basis.num_bases)
     for bit in range(int(batch.max()).bit_length() if batch.numel() else 0):

@@ -147,12 +147,7 @@ class SeedRun:
             self.best = Best(epoch, loss, metric, kept)
 
     def test(self, y: Tensor, mask: Tensor) -> dict[str, float]:
-        """The metric of the best parameters on the test nodes, and that of the majority class.
-
-        Args:
-            y: (N,) classes, those of the test nodes among them.
-            mask: (N,) the test nodes.
-        """
+        """The metric of the best parameters on the test nodes, and that of the majority class."""
         self.model.load_state_dict(self.best.parameters)
         nodes = mask.nonzero().view(-1)
         wanted = y[nodes]
@@ -199,16 +194,7 @@ class SeedRun:
 
 
 def train(run: SeedRun, each_epoch: Callable[[SeedRun], None], stop: Callable[[], bool]) -> bool:
-    """Train to the end.
-
-    Args:
-        run: possibly under way already.
-        each_epoch: called after every epoch.
-        stop: called after every epoch; True ends training.
-
-    Returns:
-        whether the run is finished.
-    """
+    """Train to the end."""
     while not run.finished:
         run.step()
         each_epoch(run)
@@ -315,15 +301,6 @@ def update(
 
     Gradients of sums are added up, over batches and processes, and divided by the sum of weights,
     so that a row counts the same whichever batch and process it is in.
-
-    Args:
-        loss: a :class:`SummedLoss`, wrapped by ``processes``.
-        optimizer: of its model.
-        batches: those of this process, None where the last update has fewer.
-        share: how updates are shared.
-        processes: all of them.
-        state: seed and epoch, on which, with the number of a sample, its dropout depends.
-        stop: whether this process was asked to stop; asked between updates if there are others.
     """
     summed = loss if isinstance(loss, SummedLoss) else loss.module
     assert isinstance(summed, SummedLoss)

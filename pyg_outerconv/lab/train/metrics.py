@@ -12,12 +12,7 @@ from ...errors import RefusedValue
 
 
 def accuracy(logits: Tensor, wanted: Tensor) -> float:
-    """The share of nodes whose largest logit is that of their class.
-
-    Args:
-        logits: (N, C), or any increasing function of them.
-        wanted: (N,) classes.
-    """
+    """The share of nodes whose largest logit is that of their class."""
     return int((logits.argmax(-1) == wanted).sum()) / wanted.numel()
 
 
@@ -70,14 +65,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
 
 
 def majority(metric: str, train: Tensor, wanted: Tensor, num_classes: int) -> float:
-    """The metric of a model that answers the most frequent class of the training nodes.
-
-    Args:
-        metric: a name of ``METRICS``.
-        train: (T,) classes of the training nodes.
-        wanted: (N,) classes to be predicted.
-        num_classes: C.
-    """
+    """The metric of a model that answers the most frequent class of the training nodes."""
     logits = torch.zeros(wanted.numel(), num_classes)
     logits[:, torch.bincount(train, minlength=num_classes).argmax()] = 1
     return METRICS[metric](logits, wanted.cpu())

@@ -41,30 +41,17 @@ class RunFolder(Folder):
     # The configuration --------------------------------------------------------------------------
 
     def create(self, settings: Settings, dataset: Dataset) -> None:
-        """Begin a run in a new or empty folder.
-
-        Raises:
-            ValueError: as :meth:`make`.
-        """
+        """Begin a run in a new or empty folder."""
         self.begin(settings.as_dict(), dataset)
 
     def take_up(self, settings: Settings, dataset: Dataset) -> None:
-        """Go on with a run; what a killed process left is removed.
-
-        Raises:
-            ValueError: the settings or the data are not those that the run began with, naming what
-                differs; or a file is damaged, or gone.
-        """
+        """Go on with a run; what a killed process left is removed."""
         self.check_settings(settings)
         self.check_data(dataset)
         self.sweep()
 
     def check_settings(self, settings: Settings) -> None:
-        """Refuse to go on with other settings than the run began with.
-
-        Raises:
-            ValueError: naming what differs.
-        """
+        """Refuse to go on with other settings than the run began with."""
         began = self.settings()
         if differing := began.differing(settings):
             raise RefusedValue(
@@ -74,11 +61,7 @@ class RunFolder(Folder):
             )
 
     def settings(self) -> Settings:
-        """The settings that the run began with.
-
-        Raises:
-            ValueError: this is no run folder.
-        """
+        """The settings that the run began with."""
         return settings_from(self.read_config()["settings"], str(self.config))
 
     # Metrics ------------------------------------------------------------------------------------
@@ -88,22 +71,14 @@ class RunFolder(Folder):
         self.write(METRICS, {"format": self.format, "runs": runs, "summary": summary})
 
     def read_runs(self) -> list[dict[str, Any]]:
-        """The record of every finished seed; none where no seed is finished yet.
-
-        Raises:
-            ValueError: the file holds something else, or is of another run.
-        """
+        """The record of every finished seed; none where no seed is finished yet."""
         metrics = self.read(METRICS)
         if metrics is None:
             return []
         return check_records(metrics.get("runs"), self.settings(), str(self.metrics))
 
     def model_names(self) -> dict[str, str]:
-        """The name of each model that has finished a seed, by its key in the records.
-
-        Raises:
-            ValueError: as :meth:`read_runs`.
-        """
+        """The name of each model that has finished a seed, by its key in the records."""
         summary = (self.read(METRICS) or {"summary": {}})["summary"]
         return {key: summary[key]["name"] for key in (OURS, PEER) if key in summary}
 
@@ -114,11 +89,7 @@ class RunFolder(Folder):
         self.act(lambda: save_tensors(self.partial, {"config": self.identity, **state}))
 
     def load_state(self) -> dict[str, Any] | None:
-        """The state that :meth:`save_state` wrote, or None.
-
-        Raises:
-            ValueError: the file is something else, or is of another run.
-        """
+        """The state that :meth:`save_state` wrote, or None."""
         state = self.read(PARTIAL, load_tensors)
         if state is not None and not has_parts(state, STATE):
             raise RefusedValue(
@@ -137,11 +108,7 @@ class RunFolder(Folder):
         self.act(lambda: save_tensors(self.checkpoint, {"format": self.format, **content}))
 
     def load_checkpoint(self) -> dict[str, Any]:
-        """The best model so far.
-
-        Raises:
-            ValueError: the file is missing, is something else, or is of another configuration.
-        """
+        """The best model so far."""
         settings, checkpoint = self.settings(), self.load(load_tensors, self.checkpoint)
         if checkpoint is None:
             rule = f"the run in {self.path} must have its {FINAL}"
@@ -173,13 +140,7 @@ def dataset_of(
     source: Source | None = None,
     log: Callable[[str], None] | None = None,
 ) -> Dataset:
-    """The graph that a run is of; whoever asks compares its fingerprint.
-
-    Args:
-        home: the run.
-        root: folder of the data; None for the folder that the run used.
-        source, log: see :meth:`.Folder.own_graph`.
-    """
+    """The graph that a run is of; whoever asks compares its fingerprint."""
     settings, own = home.settings(), home.own_graph(source, log)
     check_protocol(own.entry if own else entry(settings.dataset), settings.split)
     if own is not None:

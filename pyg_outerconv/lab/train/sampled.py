@@ -96,15 +96,7 @@ class Sampled(Inputs):
 def sampled(
     x: Tensor | None, family: Family, data: Data, structure: Any, settings: Settings
 ) -> Sampled:
-    """The inputs that ``settings.batches`` names.
-
-    Args:
-        x: (N, P) features.
-        family: of the layers.
-        data: the graph.
-        structure: what the layers are called with on the whole graph.
-        settings: of the run.
-    """
+    """The inputs that ``settings.batches`` names."""
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
         family = family.edges
     edges = family.structure_in(data)
@@ -126,13 +118,7 @@ def sampled(
 
 
 def sampler_of(carried: Carried, settings: Settings, clusters: Callable[[int], Tensor]) -> Sampler:
-    """The sampler that ``settings.batches`` names.
-
-    Args:
-        carried: what samples carry.
-        settings: of the run.
-        clusters: the cluster of each node (N,), for a number of clusters.
-    """
+    """The sampler that ``settings.batches`` names."""
     if settings.batches == "neighbor":
         return Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
     if settings.batches == "blocks":

@@ -106,13 +106,7 @@ def flag_of(one: Field[Any]) -> str:
 
 
 def check_value(one: Field[Any], value: Any, where: str = "") -> None:
-    """Refuse a value that a setting cannot have.
-
-    Args:
-        one: the setting.
-        value: the value.
-        where: what stands before its name in messages, such as a file.
-    """
+    """Refuse a value that a setting cannot have; ``where`` stands before its name in messages."""
     kind, name = _kind(one), f"{where}{one.name}"
     if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
         raise RefusedType(f"{name} has a type", kind, repr(value))
@@ -469,17 +463,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 def read_values(
     known: dict[str, Field[Any]], found: Any, where: str, needed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Names and values that a file holds, if each is that of a field.
-
-    Args:
-        known: the fields by name.
-        found: what the file holds.
-        where: it holds it, for messages.
-        needed: names that must be there.
-
-    Raises:
-        ValueError, TypeError: it is no table, has another name, or a value that its field refuses.
-    """
+    """Names and values that a file holds ``where``, if each is that of a field of this name."""
     if not isinstance(found, dict):
         raise RefusedValue(f"{where} is a table", "names with values", repr(found))
     for name, value in found.items():
