@@ -1,13 +1,18 @@
-"""What runs have left in their folders."""
+"""What runs have left in their folders, and runs that are asked to stop."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from pyg_outerconv import files
+from pyg_outerconv.lab.train import Interrupted, experiment
+from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.run_folder import LOCK, RunFolder
 
 
@@ -28,3 +33,25 @@ def read_all(folder: Path) -> None:
             assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
         else:
             assert path.name == LOCK or path.name.startswith("."), f"{path} is no file of a run"
+
+
+@contextmanager
+def stopping(monkeypatch: pytest.MonkeyPatch, epochs: int) -> Iterator[None]:
+    """A block whose run is asked to stop after so many epochs, and does."""
+    done, step = 0, SeedRun.step
+
+    def counted(self: SeedRun) -> None:
+        nonlocal done
+        step(self)
+        done += 1
+
+    class Soon(experiment.StopOnInterrupt):
+        def __call__(self) -> bool:
+            return done >= epochs
+
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment, "StopOnInterrupt", Soon)
+        patched.setattr(SeedRun, "step", counted)
+        with pytest.raises(Interrupted, match="stopped in epoch"):
+            yield
+    assert done == epochs

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from run_folders import stopping
 
 from pyg_outerconv import files
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.train import (
     Experiment,
-    Interrupted,
     RunFolder,
     Settings,
     make_split,
@@ -99,25 +99,9 @@ def test_equal_seeds_give_equal_numbers_and_others_do_not(whole: Path, tmp_path:
 def test_resumed_equals_uninterrupted(
     stop_after: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class StopLater(module.StopOnInterrupt):
-        def __call__(self) -> bool:
-            return epochs >= stop_after
-
-    epochs = 0
-    step = SeedRun.step
-
-    def counted(self: SeedRun) -> None:
-        nonlocal epochs
-        step(self)
-        epochs += 1
-
     settings = replace(SETTINGS, peer=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "StopOnInterrupt", StopLater)
-        patched.setattr(SeedRun, "step", counted)
-        with pytest.raises(Interrupted, match="stopped in epoch"):
-            run(tmp_path / "run", settings)
-    assert epochs == stop_after
+    with stopping(monkeypatch, stop_after):
+        run(tmp_path / "run", settings)
     assert len(records(tmp_path / "run")) == stop_after // 12
     assert records(tmp_path / "run") == records(whole)[: stop_after // 12]
     torch.manual_seed(99)  # whatever happened in between
@@ -345,23 +329,16 @@ def test_without_matplotlib_a_line_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert not RunFolder(tmp_path / "run").curves.exists()
 
 
-def fresh(settings: Settings = SETTINGS) -> SeedRun:
-    club = data.load("KarateClub")
-    return SeedRun(
-        ours(club, settings), club.data.y, 4, make_split(club.data, "public", 0), settings, 0
-    )
-
-
 def test_contenders_of_one_seed_share_their_dropout() -> None:
     draws = []
     for hidden in (8, 16):  # parameters of other sizes take other amounts of randomness
-        fresh(replace(SETTINGS, hidden=hidden))
+        seed_run(hidden=hidden)
         draws.append(torch.rand(3))
     assert torch.equal(*draws)
 
 
 def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
-    made = fresh()
+    made = seed_run()
     numbers = dict.fromkeys(made.history, 1.0)
     made._record(1, numbers)
     kept = {name: value.clone() for name, value in made.best.parameters.items()}

@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from run_folders import stopping
 from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.data.graph import union_of
-from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, make_split, predict
-from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train import Experiment, Settings, make_split, predict
 from pyg_outerconv.lab.train.graphs import Graphs, OfGraphs, check_block_diagonal, clusters
-from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import Contender, ours, structure_on
 from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
@@ -225,7 +224,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """MUTAG stands for graphs of these tests, wherever it is read."""
     torch.set_default_dtype(torch.float32)
     made = dataset(30)
-    for where in ("experiment", "run_data"):
+    for where in ("experiment", "run_folder"):
         place = import_module(f"pyg_outerconv.lab.train.{where}")
         monkeypatch.setattr(place, "load", lambda *args, **kwargs: made)
 
@@ -241,22 +240,9 @@ def test_a_resumed_run_equals_an_unbroken_one(
         made.run()
         return [{**record, "seconds": 0} for record in made.runs]
 
-    wanted, steps, step = run(tmp_path / "unbroken"), 0, SeedRun.step
-
-    class Soon(module.StopOnInterrupt):
-        def __call__(self) -> bool:
-            return steps >= 6
-
-    def counted(self: SeedRun) -> None:
-        nonlocal steps
-        step(self)
-        steps += 1
-
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "StopOnInterrupt", Soon)
-        patched.setattr(SeedRun, "step", counted)
-        with pytest.raises(Interrupted):
-            run(tmp_path / "broken")
+    wanted = run(tmp_path / "unbroken")
+    with stopping(monkeypatch, 6):
+        run(tmp_path / "broken")
     torch.manual_seed(5)
     assert run(tmp_path / "broken", resume=True) == wanted
     said = StringIO()

@@ -11,12 +11,12 @@ from typing import Any
 import mapped_graphs
 import pytest
 import torch
+from run_folders import stopping
 
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Source, load_own
-from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, load_trained, predict
-from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train import Experiment, Settings, load_trained, predict
 from pyg_outerconv.lab.train import sampled as train_mapped
 from pyg_outerconv.scale.mapped import HEADER, open_mapped
 
@@ -84,27 +84,14 @@ def test_numbers_are_those_of_the_graph_in_memory(way: str, graph: Path, tmp_pat
     assert made.test_metric == pytest.approx(made.recorded, abs=1e-6)
 
 
-class StopAfter(module.StopOnInterrupt):
-    """Asks to stop after some epochs."""
-
-    left = 0
-
-    def __call__(self) -> bool:
-        StopAfter.left -= 1
-        return StopAfter.left < 0
-
-
 @pytest.mark.parametrize("way", ["random nodes", "attention", "now and then"])
 def test_resumed_is_unbroken(
     way: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = SETTINGS.with_values(**WAYS[way])
     whole, wanted = run(graph, tmp_path / "whole", settings)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "StopOnInterrupt", StopAfter)
-        StopAfter.left = 2
-        with pytest.raises(Interrupted):
-            run(graph, tmp_path / "broken", settings)
+    with stopping(monkeypatch, 2):
+        run(graph, tmp_path / "broken", settings)
     torch.manual_seed(12345)
     found, ours = run(graph, tmp_path / "broken", settings, resume=True)
     assert found == whole

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from run_folders import stopping
 
 from pyg_outerconv import files
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.train import Experiment, Interrupted, Settings, predict
-from pyg_outerconv.lab.train import experiment as module
+from pyg_outerconv.lab.train import Experiment, Settings, predict
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.splits import make_split
@@ -50,26 +50,13 @@ def run(folder: Path, settings: Settings, resume: bool = False, **options: Any) 
     return [{key: value for key, value in one.items() if key != "seconds"} for one in runs]
 
 
-class StopAfter(module.StopOnInterrupt):
-    """Asks to stop after some epochs."""
-
-    left = 4
-
-    def __call__(self) -> bool:
-        StopAfter.left -= 1
-        return StopAfter.left < 0
-
-
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("way", WAYS)
 def test_resumed_is_unbroken(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(SETTINGS, **WAYS[way])
     whole = run(tmp_path / "whole", settings)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "StopOnInterrupt", StopAfter)
-        StopAfter.left = 4
-        with pytest.raises(Interrupted):
-            run(tmp_path / "broken", settings)
+    with stopping(monkeypatch, 4):
+        run(tmp_path / "broken", settings)
     torch.manual_seed(12345)
     assert run(tmp_path / "broken", settings, resume=True) == whole
     made = predict(tmp_path / "broken")
