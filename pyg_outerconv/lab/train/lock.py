@@ -68,7 +68,8 @@ def _locked(lock: FileLock, folder: Path, begin: Callable[[], None]) -> bool:
     except Timeout:
         return False
     except OSError as error:
-        raise RefusedValue("a run has a folder", f"one at {folder}", error.strerror) from error
+        rule = "a process locks the folder that it works in"
+        raise RefusedValue(rule, f"a writable one at {folder}", error.strerror) from error
     return True
 
 
