@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 # Imports once, then forks for each command line: a kill hits the work, not the imports.
 PARENT = """
@@ -90,33 +91,49 @@ class Runner:
 
     def __call__(self, line: list[str], number: int = 0, after: float = 0.0) -> int:
         """Run one, and return how it ended; kill it after so many seconds."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-        child = int(self.process.stdout.readline())
+        child = self.begin(line)
         killer = threading.Timer(after, kill, (child, number)) if number else None
         if killer is not None:
             killer.start()
-        code = int(self.process.stdout.readline())
+        code = self.told()
         if killer is not None:
             killer.cancel()
             killer.join()
         return code
 
+    def begin(self, line: list[str]) -> int:
+        """Begin one, and return the number of its process."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        return self.told()
 
-@contextmanager
-def running(prelude: str, each: str = "pass") -> Iterator[Runner]:
-    """A runner in the current folder.
+    def told(self) -> int:
+        """The next number: of the process that begins, or how it ended."""
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+
+AnyRunner = TypeVar("AnyRunner", bound=Runner)
+
+
+def forking(prelude: str, each: str = "pass") -> str:
+    """A program that forks for each command line.
 
     Args:
         prelude: Python that is run once, with its imports.
         each: Python that is run before each command line, whose ``number`` it knows.
     """
+    return PARENT.format(prelude=prelude, each=each)
+
+
+@contextmanager
+def running(program: str, made: type[AnyRunner] = Runner) -> Iterator[AnyRunner]:
+    """A runner in the current folder, of a program such as :func:`forking` gives."""
     root = str(Path(__file__).resolve().parents[1])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT.format(prelude=prelude, each=each)],
+        [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -125,7 +142,7 @@ def running(prelude: str, each: str = "pass") -> Iterator[Runner]:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield Runner(process)
+        yield made(process)
         process.stdin.close()
 
 

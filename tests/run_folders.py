@@ -35,6 +35,16 @@ def read_all(folder: Path) -> None:
             assert path.name == LOCK or path.name.startswith("."), f"{path} is no file of a run"
 
 
+def assert_same_end(folder: Path, whole: Path) -> None:
+    """A run ended as another one did, to the bit, and left nothing beside its files."""
+    assert results(folder) == results(whole)
+    assert {path.name for path in folder.iterdir()} <= set(RunFolder.names) - {"partial.pt"}
+    ours, other = (files.load_tensors(path / "checkpoint.pt") for path in (folder, whole))
+    wanted = other.pop("parameters")
+    assert all(torch.equal(value, wanted[name]) for name, value in ours.pop("parameters").items())
+    assert ours == other
+
+
 @contextmanager
 def stopping(monkeypatch: pytest.MonkeyPatch, epochs: int) -> Iterator[None]:
     """A block whose run is asked to stop after so many epochs, and does."""

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from killed import HOW, Strikes, running
+from killed import HOW, Strikes, forking, running
 from short_search import LINE, numbers, timeless
 
 from pyg_outerconv import files
@@ -47,7 +47,7 @@ def finished(folder: Path) -> dict[str, list]:
 def test_killed_at_random_moments(tmp_path, monkeypatch, pytestconfig, record_property):
     monkeypatch.chdir(tmp_path)
     strikes = Strikes(pytestconfig.getoption("--kills"))
-    with running(PRELUDE) as runner:
+    with running(forking(PRELUDE)) as runner:
         began = time.monotonic()
         assert runner(["search", *LINE, "--out", "whole"]) == 0, Path("said").read_text()
         seconds = time.monotonic() - began

@@ -157,26 +157,6 @@ def test_resuming_something_else_is_refused(whole: Path, tmp_path: Path) -> None
         run(tmp_path, replace(SETTINGS, peer=True), resume=True)
 
 
-def test_a_run_needs_a_folder_of_its_own(whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="new or empty folder"):
-        run(whole)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="must be writable"):
-        run(tmp_path / "file" / "run")
-
-
-def test_bad_settings_leave_no_folder(tmp_path: Path) -> None:
-    for change in (
-        {"theta": "block-diagonal:5"},
-        {"family": "Relation(num_relations=2)"},
-        {"split": "random"},
-        {"peer": True, "family": "HighPass()"},
-    ):
-        with pytest.raises(ValueError, match="expected"):
-            run(tmp_path / "run", replace(SETTINGS, **change))  # type: ignore[arg-type]
-        assert not (tmp_path / "run").exists()
-
-
 def test_the_files_of_a_run(whole: Path) -> None:
     assert sorted(path.name for path in whole.iterdir()) == [
         "checkpoint.pt",

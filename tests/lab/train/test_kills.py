@@ -13,13 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from killed import HOW, Runner, Strikes, running
+from killed import HOW, Runner, Strikes, forking, running
 from mapped_graphs import write
-from run_folders import read_all, results
-
-from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import RunFolder
+from run_folders import assert_same_end, read_all, results
 
 RUN = ["--epochs", "20", "--patience", "0", "--seeds", "2", "--hidden", "8", "--dropout", "0.5"]
 
@@ -38,7 +34,7 @@ EACH = "experiment.can_draw = lambda: number % 3 == 0"
 @pytest.fixture
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
     monkeypatch.chdir(tmp_path)
-    with running(PRELUDE, EACH) as made:
+    with running(forking(PRELUDE, EACH)) as made:
         yield made
 
 
@@ -78,13 +74,7 @@ def test_killed_at_random_moments(
         line = ["--resume"] if begun else new
         assert runner(["train", *line, "--out", str(folder)]) == 0, Path("said").read_text()
         read_all(folder)
-        assert results(folder) == results(tmp_path / "whole")
-        assert {path.name for path in folder.iterdir()} <= set(RunFolder.names) - {"partial.pt"}
-        ours, whole = (
-            files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
-        )
-        assert ours["seed"] == whole["seed"]
-        assert all(torch.equal(v, whole["parameters"][k]) for k, v in ours["parameters"].items())
+        assert_same_end(folder, tmp_path / "whole")
     told = strikes.told(number)
     record_property("kills", told)
     print(told)

@@ -66,6 +66,22 @@ def test_what_was_made_for_a_block_goes_if_nothing_was_put_in(tmp_path: Path) ->
     assert (folder / "file").exists()
 
 
+def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path: Path) -> None:
+    """As of two that begin together the other one may have been there, and left."""
+    folder, looks = tmp_path / "run", []
+
+    def begin() -> None:
+        folder.mkdir(exist_ok=True)
+        looks.append((folder / lock.LOCK).exists())
+        if looks[-1]:
+            raise ValueError("used")
+
+    with pytest.raises(ValueError, match="used"), lock.alone_in(folder, begin=begin):
+        pass
+    assert looks == [False, True]
+    assert not folder.exists()
+
+
 # Begins each line of its own when another process begins the same one of its lines.
 TOGETHER = """
 import sys, time

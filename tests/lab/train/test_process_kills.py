@@ -7,23 +7,19 @@ ends by it.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from killed import Runner, Strikes, kill
-from run_folders import read_all, results
+from killed import Runner, Strikes, kill, running
+from run_folders import assert_same_end, read_all
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train.run_folder import RunFolder
 
 HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 EPOCHS, SEEDS = 8, 2
@@ -109,7 +105,7 @@ class Together(Runner):
 
     def timed(self, line: list[str]) -> tuple[float, float]:
         """The seconds before the first epoch of a whole run, and those of an epoch."""
-        agent = self._begin(line)
+        agent = self.begin(line)
         seen = []
         for epoch in (0, 1, EPOCHS * SEEDS):
             assert self._reaches(agent, epoch), Path("said").read_text()
@@ -125,7 +121,7 @@ class Together(Runner):
         Returns:
             How it ended, and whether the process was there to be killed.
         """
-        agent = self._begin(line)
+        agent = self.begin(line)
         is_there = self._reaches(agent, epoch)
         if is_there:
             time.sleep(after)
@@ -136,25 +132,17 @@ class Together(Runner):
 
     def whole(self, line: list[str]) -> None:
         """Run one to its end."""
-        assert self._code(self._begin(line)) == 0, Path("said").read_text()
-
-    def _begin(self, line: list[str]) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        assert self._code(self.begin(line)) == 0, Path("said").read_text()
 
     def _code(self, agent: int) -> int:
         """How it ended, which takes a minute at most."""
-        assert self.process.stdout is not None
         until = time.monotonic() + 60
         while exists(agent):
             if time.monotonic() > until:
                 os.killpg(agent, signal.SIGKILL)  # its session
                 raise AssertionError(f"hangs: {Path('said').read_text()}")
             time.sleep(0.01)
-        return int(self.process.stdout.readline())
+        return self.told()
 
     def _reaches(self, agent: int, epoch: int) -> bool:
         """Wait until both workers run and so many epochs are done; whether it came to that."""
@@ -194,19 +182,8 @@ def epochs_left(folder: Path) -> int:
 @pytest.fixture
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
     monkeypatch.chdir(tmp_path)
-    root = str(Path(__file__).resolve().parents[3])
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield Together(process)
-        process.stdin.close()
+    with running(PARENT, Together) as made:
+        yield made
 
 
 @pytest.mark.slow
@@ -240,12 +217,7 @@ def test_killed_processes(
         line = ["--resume"] if begun else ["KarateClub", *RUN]
         runner.whole(["train", *line, "--out", str(folder)])
         read_all(folder)
-        assert results(folder) == results(tmp_path / "whole")
-        assert {path.name for path in folder.iterdir()} <= set(RunFolder.names) - {"partial.pt"}
-        ours, whole = (
-            files.load_tensors(p / "checkpoint.pt") for p in (folder, tmp_path / "whole")
-        )
-        assert all(torch.equal(v, whole["parameters"][k]) for k, v in ours["parameters"].items())
+        assert_same_end(folder, tmp_path / "whole")
     told = strikes.told(number)
     record_property("kills", told)
     print(told)
