@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,21 @@ def test_resumed_equals_uninterrupted(
     run(tmp_path / "run", settings, resume=True)
     assert_same_run(tmp_path / "run", whole)
     assert not (tmp_path / "run" / "partial.pt").exists()
+
+
+def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on() -> None:
+    with module.StopOnInterrupt() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop()
+        with pytest.raises(SystemExit, match="143"):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with module.StopOnInterrupt(patient=True) as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        assert stop.number == signal.SIGINT
 
 
 def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(
