@@ -51,7 +51,7 @@ ALLOWED = {
     "lab.pages": set(),
     "lab.own_code": {"errors", "attention", "families"},
     "lab.data": {"errors", "files", "scale"},
-    "lab.train": {"lab.data", "lab.own_code", "lab.pages", *TOOLS, *CORE},
+    "lab.train": {"pyg", "lab.data", "lab.own_code", "lab.pages", *TOOLS, *CORE},
     "lab.bench": {"pyg", *TOOLS, *LAB, *CORE},
     "lab.search": {*TOOLS, *LAB, *CORE},
     "lab.reproduce": {*TOOLS, *LAB, *CORE},
