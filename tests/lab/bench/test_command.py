@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,10 +100,10 @@ def test_errors_are_counted(
 ) -> None:
     from pyg_outerconv.lab.bench.cases import layers
 
-    def other(parameter: torch.Tensor, value: torch.Tensor) -> None:
-        parameter.data.copy_(2 * value)
+    def other(theirs: Any, mine: Any) -> None:
+        theirs.lin.weight.data.copy_(2 * mine.theta.weight[0].t())
 
-    monkeypatch.setattr(layers, "set_parameter", other)
+    monkeypatch.setattr(layers, "begin_as", other)
     assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
     assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
 

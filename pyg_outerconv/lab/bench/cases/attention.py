@@ -26,10 +26,11 @@ from ..case import (
     Context,
     Setup,
     case,
+    compiled,
     layer_contender,
+    load_peer,
 )
 from ..graphs import inputs_on_random_graph, random_graph
-from ..peers import compiled, load_peer
 from ..roofline import attention
 from ..targets import Faster, Smaller, Under
 

@@ -16,6 +16,7 @@ from torch_geometric.nn import GCNConv
 from ....families import GCN
 from ....nn import OuterConv, SparseFeatures, dropout_features
 from ... import data
+from ...train.peers import begin_as
 from ..case import (
     DGL,
     EPOCH,
@@ -30,7 +31,6 @@ from ..case import (
     case,
 )
 from ..graphs import random_graph
-from ..peers import set_parameter
 from ..targets import Faster
 
 HIDDEN, DROPOUT = 16, 0.5
@@ -126,15 +126,6 @@ class TwoLayers(Module):
         return out
 
 
-def _begin_as(model: TwoLayers, first: TwoLayers) -> None:
-    """The weights of ``first``, ours: Θ (1, P, Q), which PyG's layer holds as (Q, P)."""
-    pairs: list[tuple[Any, Any]] = list(zip(model.layers, first.layers, strict=True))
-    for layer, known in pairs:
-        matrix = known.theta.weight[0]
-        weight = layer.theta.weight[0] if hasattr(layer, "theta") else layer.lin.weight.t()
-        set_parameter(weight, matrix)
-
-
 def _contender(
     name: str, model: Module, x: Tensor | SparseFeatures, structure: Any, graph: Graph, weight: str
 ) -> Contender:
@@ -224,7 +215,12 @@ def training(context: Context, graph_name: str) -> Setup:
         )
         model = TwoLayers(below, above, drop).to(context.device, context.dtype)
         first = model if first is None else first
-        _begin_as(model, first)
+        known: Any
+        for layer, known in zip(model.layers, first.layers, strict=True):
+            if mine:
+                layer.load_state_dict(known.state_dict())
+            else:
+                begin_as(layer, known)
         structure, weight = (basis, "theta") if mine else (graph.edge_index, "lin")
         contenders.append(_contender(name, model, x, structure, graph, f"layers.0.{weight}.weight"))
     reason = "measured on single layers; here the dense product with features takes the time"

@@ -14,8 +14,8 @@ from torch_geometric import nn as theirs
 from .... import pyg as ours
 from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, layer_contender
 from ..graphs import uniform_types
-from ..peers import HEADS, RELATIONS
 from ..targets import Faster
+from .small import HEADS, RELATIONS
 
 GROUP = "compiled"
 CHANNELS = 64

@@ -12,6 +12,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from ....families import GCN, Chebyshev, Walk
 from ....nn import OuterConv, compose
+from ...train.peers import begin_as
 from ..case import (
     CHAINED,
     DGL,
@@ -23,11 +24,13 @@ from ..case import (
     Contender,
     Context,
     Setup,
+    adjacency,
     case,
+    compiled,
     layer_contender,
+    load_peer,
 )
 from ..graphs import inputs_on_random_graph
-from ..peers import adjacency, compiled, load_peer, set_parameter
 from ..roofline import convolution
 from ..targets import Faster
 
@@ -53,7 +56,7 @@ def gcn_layer(context: Context, nodes: int = 100_000, channels: int = 64) -> Set
     bare = GCNConv(channels, channels, normalize=False).to(context.device, context.dtype)
     matrix = adjacency(edges, weight, nodes)
     for peer in (kept, bare):
-        set_parameter(peer.lin.weight, conv.theta()[0, 0].t())
+        begin_as(peer, conv)
     absent: dict[str, str] = {}
     shared = bare.lin.weight.detach().t().clone().requires_grad_(), bare.bias
     contenders = [
@@ -141,8 +144,7 @@ def chebyshev(context: Context, terms: int, nodes: int = 100_000, channels: int 
     conv = OuterConv(channels, channels, family).to(context.device, context.dtype)
     basis = family.basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
     theirs = ChebConv(channels, channels, K=terms).to(context.device, context.dtype)
-    for lin, theta in zip(theirs.lins, conv.theta()[:, 0], strict=True):
-        set_parameter(lin.weight, theta.t())
+    begin_as(theirs, conv)
     prepared = theirs.__norm__(
         edge_index, nodes, None, "sym", torch.tensor(2.0).to(x), dtype=context.dtype
     )
@@ -189,8 +191,9 @@ def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64
         TAGConv(channels, channels, K=length, normalize=False, bias=False) for _ in ways
     ).to(context.device, context.dtype)
     lins = [lin for tag in pair for lin in tag.lins]
-    for lin, theta in zip(lins, conv.theta()[:, 0], strict=True):
-        set_parameter(lin.weight, theta.t())
+    with torch.no_grad():
+        for lin, theta in zip(lins, conv.theta()[:, 0], strict=True):
+            lin.weight.copy_(theta.t())
     bias = torch.zeros(channels, device=x.device, dtype=x.dtype, requires_grad=True)
     parameters = [*pair.parameters(), bias]
 
@@ -254,7 +257,7 @@ def composition(context: Context, channels: tuple[int, int, int], nodes: int = 1
     product = basis.compose(basis)
     peers = [GCNConv(*pair, normalize=False).to(context.device, context.dtype) for pair in ends]
     for peer, conv in zip(peers, layers, strict=True):
-        set_parameter(peer.lin.weight, conv.theta()[0, 0].t())
+        begin_as(peer, conv)
     edges, weight = gcn_norm(edge_index, None, nodes, dtype=context.dtype)
     matrix = adjacency(edges, weight, nodes)
 

@@ -11,6 +11,7 @@ from torch_geometric.nn import GCNConv
 from ....basis import Basis, EdgeBasis
 from ....families import GCN, Family, Relation
 from ....nn import OuterConv
+from ...train.peers import begin_as
 from ..case import (
     DGL,
     FORWARD,
@@ -28,7 +29,6 @@ from ..case import (
     layer_contender,
 )
 from ..graphs import grid_graph, inputs_on_random_graph, random_graph, shuffled, uniform_types
-from ..peers import set_parameter
 from ..targets import Faster, PaysWithin
 
 _PEERS = (PYG_CSR, PYG_COMPILED, SCATTER, DGL)
@@ -59,7 +59,7 @@ def preparing_gcn(context: Context, nodes: int = 100_000, channels: int = 64) ->
     conv = OuterConv(channels, channels, GCN()).to(context.device, context.dtype)
     basis = GCN().basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
     theirs = GCNConv(channels, channels, cached=True).to(context.device, context.dtype)
-    set_parameter(theirs.lin.weight, conv.theta()[0, 0].t())
+    begin_as(theirs, conv)
     ours = layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction)
     steps = {
         PREPARATION: lambda: prepare(GCN(), edge_index, nodes, dtype=context.dtype),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch_geometric.nn import RGCNConv
 from ....families import Relation
 from ....nn import OuterConv
 from ...data import data_root
+from ...train.peers import begin_as
 from ..case import (
     DGL,
     FLOOR,
@@ -26,10 +26,11 @@ from ..case import (
     Context,
     Setup,
     case,
+    compiled,
     layer_contender,
+    load_peer,
 )
 from ..graphs import random_graph, uniform_types, zipf_types
-from ..peers import compiled, load_peer, set_parameter
 from ..roofline import convolution, relation_rows
 from ..targets import Faster, Smaller
 
@@ -144,7 +145,7 @@ def _layers(
     basis = family.basis(edge_index, edge_type=types, size=(nodes, nodes), dtype=context.dtype)
     theirs = RGCNConv(channels, channels, labels, num_bases=bases, aggr="add")
     theirs = theirs.to(context.device, context.dtype)
-    _share_weights(conv, theirs)
+    begin_as(theirs, conv)
     absent = {
         PYG_CSR: "RGCNConv takes no torch.sparse matrix",
         SCATTER: "a loop over relations with its own scatter is what PyG does",
@@ -182,14 +183,6 @@ def _layers(
         "graph": origin,
     }
     return Setup(contenders, sizes, absent, work)
-
-
-def _share_weights(conv: OuterConv, theirs: Any) -> None:
-    ours = dict(conv.named_parameters())
-    set_parameter(theirs.root, ours["root.weight"][0])
-    set_parameter(theirs.weight, ours["theta.weight"])
-    if theirs.comp is not None:
-        set_parameter(theirs.comp, ours["theta.comp"])
 
 
 def _products_alone(
@@ -238,10 +231,11 @@ def _by_dgl(
     layer = module.nn.RelGraphConv(
         x.size(1), direction.size(1), labels, None if bases is None else "basis", bases
     ).to(x.device, x.dtype)
-    set_parameter(layer.linear_r.W, ours["theta.weight"])
-    if bases is not None:
-        set_parameter(layer.linear_r.coeff, ours["theta.comp"])
-    set_parameter(layer.loop_weight, ours["root.weight"][0])
+    with torch.no_grad():
+        layer.linear_r.W.copy_(ours["theta.weight"])
+        if bases is not None:
+            layer.linear_r.coeff.copy_(ours["theta.comp"])
+        layer.loop_weight.copy_(ours["root.weight"][0])
     sorted_types = types[order]
 
     def forward() -> Tensor:

@@ -15,9 +15,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.data.separate import separate
 from torch_geometric.io import read_tu_data
 from torch_geometric.loader import DataLoader
-from torch_geometric.nn import global_mean_pool
+from torch_geometric.nn import GCNConv, global_mean_pool
 
+from ....nn.layer import layer_of
 from ...data import data_root
+from ...train.peers import begin_as, peer_of
 from ..case import (
     EPOCH,
     FORWARD,
@@ -32,18 +34,33 @@ from ..case import (
     case,
 )
 from ..graphs import Fresh, Graph, karate, sampled_block, small_graphs, uniform_types
-from ..peers import PAIRS, RELATIONS
 from ..targets import Faster
 
 GROUP = "small"
 GRAPHS = 8
+HEADS, RELATIONS = 4, 3
 WORDS = {
     "gcn": "GCN",
     "sage": "GraphSAGE (mean and root)",
     "chebyshev": "Chebyshev of 3 terms",
-    "rgcn": "R-GCN of 3 relations",
-    "gat": "GAT of 4 heads",
+    "rgcn": f"R-GCN of {RELATIONS} relations",
+    "gat": f"GAT of {HEADS} heads",
 }
+FAMILIES = {
+    "gcn": "gcn",
+    "sage": "relation(1)",
+    "chebyshev": "chebyshev(3)",
+    "rgcn": f"relation({RELATIONS})",
+    "gat": f"gat({HEADS})",
+}
+
+
+def pair(layer: str, p: int, q: int, cached: bool = False) -> tuple[Any, Any]:
+    """A layer of ours, and PyG's with its weights."""
+    options: dict[str, Any] = {"root_weight": True} if layer in ("sage", "rgcn") else {}
+    ours = layer_of(p, q, FAMILIES[layer], cached=cached or None, **options)
+    edgeless = Data(x=torch.empty(0, p), edge_index=torch.empty(2, 0, dtype=torch.long))
+    return ours, peer_of(FAMILIES[layer], edgeless, **options).layer(ours, p, q)
 
 
 def _club(context: Context, generator: torch.Generator) -> tuple[Tensor, int]:
@@ -123,16 +140,17 @@ def layers(context: Context, layer: str, kind: str, new: bool) -> Setup:
     """Ours and PyG's, on new graphs or on the same one with ``cached=True``."""
     _, _, channels, inner = KINDS[kind]
     graphs = _draw(context, kind)
-    pair = PAIRS[layer](channels, channels, not new)
-    running = {OURS: pair.ours, PYG: pair.theirs}
-    if not new and pair.kept is not None:
-        running[PYG_CACHED] = pair.kept
+    ours, theirs = pair(layer, channels, channels, not new)
+    running = {OURS: ours, PYG: theirs}
+    if not new and layer == "gcn":
+        running[PYG_CACHED] = GCNConv(channels, channels, cached=True)
+        begin_as(running[PYG_CACHED], ours)
         graphs = graphs[:1]  # it keeps the first graph that it sees
     contenders = [
         _contender(
             name,
             found.to(context.device, context.dtype),
-            pair.typed,
+            layer == "rgcn",
             graphs,
             Fresh(graphs) if new else None,
         )
@@ -264,9 +282,8 @@ def _loader(graphs: list[Data], size: int, seed: int) -> Any:
 def training(context: Context, layer: str, size: int) -> Setup:
     """The same model, weights and batches, over layers of ours and PyG's."""
     graphs, origin = proteins(context)
-    pairs = [PAIRS[layer](p, HIDDEN, False) for p in (FEATURES, HIDDEN, HIDDEN)]
-    ours = ThreeLayers([pair.ours for pair in pairs])
-    theirs = ThreeLayers([pair.theirs for pair in pairs])
+    pairs = [pair(layer, p, HIDDEN) for p in (FEATURES, HIDDEN, HIDDEN)]
+    ours, theirs = (ThreeLayers(list(layers)) for layers in zip(*pairs, strict=True))
     theirs.head.load_state_dict(ours.head.state_dict())
     contenders = [
         _epoch_contender(name, model.to(context.device, context.dtype), graphs, size, context.seed)
