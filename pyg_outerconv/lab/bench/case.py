@@ -45,6 +45,7 @@ QUICK_SHARE = 0.2
 _MODULES = {SCATTER: "torch_scatter", DGL: "dgl"}
 
 Point = float | int | str | None
+Step = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -280,3 +281,12 @@ def adjacency(edge_index: Tensor, weight: Tensor | None, nodes: int) -> Tensor:
     """The transposed matrix of some edges as torch CSR, which PyG's layers take as ``adj_t``."""
     matrix: Tensor = to_torch_csr_tensor(edge_index.flip(0), weight, size=(nodes, nodes))
     return matrix
+
+
+def synchronizer(device: str) -> Step:
+    """A function that waits until a device has done its work."""
+    if torch.device(device).type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    if torch.device(device).type == "mps":
+        return torch.mps.synchronize
+    return lambda: None

@@ -56,7 +56,7 @@ class Options:
         return self.repeats or (QUICK_REPEATS if self.quick else REPEATS)
 
 
-EXTRAS = ("matplotlib", "tqdm", "psutil", "jinja2")
+EXTRAS = ("matplotlib", "tqdm", "psutil", "jinja2", "pandas")
 FAILED = 1
 
 

@@ -24,9 +24,8 @@ from typing import Any
 import psutil
 import torch
 
-from .case import CASES, Context
+from .case import CASES, Context, Step, synchronizer
 from .cases import register_all
-from .measure import Step, synchronizer
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 # Freed blocks of this size and above go back to the system instead of into the heap.

@@ -1,4 +1,4 @@
-"""The report of a run: its JSON, the machine, and the comparison with an earlier run.
+"""The report of a run: its JSON, the machine, runs of several processes as one, an earlier run.
 
 A report holds ``machine``, ``settings``, ``roofline``, ``records`` (one for each point of each
 case), ``targets`` (the verdicts) and ``crossovers``. A record holds ``case``, ``group``,
@@ -21,14 +21,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import psutil
 import torch
 
 from ...errors import RefusedValue
 from ...files import read_bytes, replace
-from .case import Case
+from .case import OURS, Case
 from .roofline import Roofline
-from .sweeps import find_crossovers
+from .targets import find_crossovers
 
 KIND, FORMAT = "pyg_outerconv.bench", 1
 _RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
@@ -186,28 +187,94 @@ def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     Returns:
         ``rows``, one with a verdict for each timing; ``notes``, differences between the machines.
     """
-    before = {(record["case"], record["at"]): record for record in old["records"]}
-    rows, notes, others = [], [], set()
-    for record in new["records"]:
-        earlier = before.get((record["case"], record["at"]))
-        if earlier is None:
+    before = {say_place(record): record["sizes"] for record in old["records"]}
+    known = {say_place(record): record for record in new["records"]}
+    others = {
+        place: record["case"]
+        for place, record in known.items()
+        if before.get(place, record["sizes"]) != record["sizes"]
+    }
+    now, then = (_times(report["records"]) for report in (new, old))
+    rows, notes = [], []
+    for row in now.merge(then, on=_PLACE, suffixes=("", "_before")).to_dict("records"):
+        record, was = known[row["place"]], {key: row[f"{key}_before"] for key in _QUARTILES}
+        if row["place"] in others:
             continue
-        if earlier["sizes"] != record["sizes"]:
-            others.add(record["case"])
-            continue
-        for mode, timings in record["modes"].items():
-            for name, now in timings.items():
-                then = earlier["modes"].get(mode, {}).get(name)
-                if then is None:
-                    continue
-                row = {"case": record["case"], "at": record["at"], "mode": mode, "contender": name}
-                row |= {"before": then["median"], "now": now["median"]}
-                row |= {"ratio": now["median"] / then["median"]}
-                rows.append({**row, "verdict": compare_timings(now, then)})
+        found = {"case": record["case"], "at": record["at"], "mode": row["mode"]}
+        found |= {"contender": row["contender"], "before": was["median"], "now": row["median"]}
+        verdict = compare_timings(row, was)
+        rows.append({**found, "ratio": row["median"] / was["median"], "verdict": verdict})
     for key in ("processor", "threads", "gpu"):
-        then, now = old["machine"].get(key), new["machine"].get(key)
-        if then != now:
-            notes.append(f"another {key}: {then} before, {now} now")
+        one, other = old["machine"].get(key), new["machine"].get(key)
+        if one != other:
+            notes.append(f"another {key}: {one} before, {other} now")
     if others:
-        notes.append(f"not compared, as sizes differ: {', '.join(sorted(others))}")
+        notes.append(f"not compared, as sizes differ: {', '.join(sorted(set(others.values())))}")
     return {"rows": rows, "notes": notes}
+
+
+def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roofline]:
+    """The records of several runs as one, and the roofline in their median.
+
+    Each timing becomes the median of the medians, with their range where one run has quartiles.
+    ``ratios`` is added: by mode and contender, its time over ours in each process. Errors and
+    absences of all stay, and the largest differences.
+    """
+    times = pd.concat(
+        [_times(report["records"]).assign(process=number) for number, report in enumerate(reports)]
+    )
+    ours = times.loc[times["contender"] == OURS, ["place", "mode", "process", "median"]]
+    times = times.merge(ours, "left", ["place", "mode", "process"], suffixes=("", "_of_ours"))
+    times["ratio"] = times["median"] / times["median_of_ours"]
+    merged = times.groupby(_PLACE, sort=False).agg(
+        median=("median", "median"),
+        low=("median", "min"),
+        high=("median", "max"),
+        least=("least", "min"),
+        repeats=("repeats", "sum"),
+        inner=("inner", "first"),
+        ratios=("ratio", list),
+    )
+    together: dict[str, list[dict[str, Any]]] = {}
+    for report in reports:
+        for record in report["records"]:
+            together.setdefault(say_place(record), []).append(record)
+    records = {place: _merged(found) for place, found in together.items()}
+    for (place, mode, name), timing in merged.to_dict("index").items():
+        record, ratios = records[place], [one for one in timing.pop("ratios") if one == one]
+        record["modes"].setdefault(mode, {})[name] = timing
+        if mode in record["bounds"]:
+            share = record["bounds"][mode]["seconds"] / timing["median"]
+            record["fractions"].setdefault(mode, {})[name] = share
+        of_mode = record["ratios"].setdefault(mode, {})
+        if name != OURS and ratios:
+            of_mode[name] = ratios
+    middle = pd.DataFrame([report["roofline"] for report in reports]).median()
+    return list(records.values()), Roofline(**middle.to_dict())
+
+
+def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One point of several runs, without its times."""
+    found = {**records[0], "modes": {}, "ratios": {}, "fractions": {}}
+    for name in ("absent", "errors", "memory"):
+        found[name] = {key: text for record in records for key, text in record[name].items()}
+    for name in found["agreement"]:
+        gaps = [record["agreement"].get(name) for record in records]
+        found["agreement"] = {**found["agreement"], name: None if None in gaps else max(gaps)}
+    found["seconds"] = round(sum(record["seconds"] for record in records), 2)
+    return found
+
+
+_PLACE = ["place", "mode", "contender"]
+_QUARTILES = ["median", "low", "high"]
+
+
+def _times(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """A row for each timing: the point, the mode, the contender, and its numbers."""
+    rows = [
+        {"place": say_place(record), "mode": mode, "contender": name, **timing}
+        for record in records
+        for mode, timings in record["modes"].items()
+        for name, timing in timings.items()
+    ]
+    return pd.DataFrame(rows, columns=[*_PLACE, *_QUARTILES, "least", "repeats", "inner"])

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from ...basis import Basis
-from .case import FORWARD, TRAINING, Context, Work
-from .measure import Step, synchronizer
+from .case import FORWARD, TRAINING, Context, Step, Work, synchronizer
 
 _INDEX = 4  # bytes of an int32
 

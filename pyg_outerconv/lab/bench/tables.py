@@ -10,18 +10,14 @@ from ...errors import RefusedValue
 from ..train.results import text_table
 from .case import OURS
 from .report import say_place
+from .targets import ratios_of
 
 
 def say_seconds(seconds: float) -> str:
     """Three significant figures in s, ms or µs."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1 or unit == "µs":
-            return (
-                f"{seconds * factor:.3g} {unit}"
-                if seconds * factor < 1000
-                else (f"{seconds * factor:.0f} {unit}")
-            )
-    raise AssertionError  # the loop returns
+    factor, unit = (1.0, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
+    digits = ".3g" if seconds * factor < 1000 else ".0f"
+    return f"{seconds * factor:{digits}} {unit}"
 
 
 def say_record(record: dict[str, Any]) -> str:
@@ -31,30 +27,32 @@ def say_record(record: dict[str, Any]) -> str:
         lines.append(
             ", ".join(f"{name} {say_size(size)}" for name, size in record["sizes"].items())
         )
-    rows = [("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")]
-    for mode, timings in record["modes"].items():
-        ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
-        for name, timing in timings.items():
-            fraction = record["fractions"].get(mode, {}).get(name)
-            last = mode == list(record["modes"])[-1]
-            memory = record["memory"].get(name) if last else None
-            rows.append(
-                (
-                    name,
-                    mode,
-                    say_seconds(timing["median"]),
-                    f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}",
-                    f"{timing['median'] / ours:.2f}",
-                    "-" if fraction is None else f"{100 * fraction:.0f} %",
-                    "-" if memory is None else f"{memory['step'] / 2**20:.0f} MiB",
-                )
-            )
+    head = ("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")
+    rows, last = [head], list(record["modes"])[-1:]
+    for row in timing_rows(record):
+        peak = record["memory"].get(row[0]) if [row[1]] == last else None
+        memory = "" if peak is None else f"{peak['step'] / 2**20:.0f} MiB"
+        rows.append(tuple(cell or "-" for cell in (*row, memory)))  # type: ignore[arg-type]
     if len(rows) > 1:
         lines.append(text_table(rows))
     lines += [f"note: {note}" for note in record["notes"]]
     lines += [f"not run: {name}: {reason}" for name, reason in record["absent"].items()]
     lines += [f"ERROR: {name}: {reason}" for name, reason in record["errors"].items()]
     return "\n".join(lines)
+
+
+def timing_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Of each mode and contender the median, the spread, over ours, and of the bound, or ''."""
+    rows: list[tuple[str, ...]] = []
+    for mode, timings in record["modes"].items():
+        ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
+        for name, timing in timings.items():
+            fraction = record["fractions"].get(mode, {}).get(name)
+            spread = f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}"
+            over, share = f"{timing['median'] / ours:.2f}", f"{100 * (fraction or 0):.0f} %"
+            row = name, mode, say_seconds(timing["median"]), spread, over
+            rows.append((*row, "" if fraction is None else share))
+    return rows
 
 
 def say_ratios(report: dict[str, Any]) -> str:
@@ -128,13 +126,10 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
     if not records:
         known = sorted({f"{r['group']}, {m}" for r in report["records"] for m in r["modes"]})
         raise RefusedValue("a table is of a group and a mode", known, f"{group}, {mode}")
-    rows: list[Sequence[str]] = [
-        ("contender", *map(say_place, records)),
-        ("---",) * (len(records) + 1),
-    ]
+    rows: list[Sequence[str]] = [("contender", *map(say_place, records))]
     for name in dict.fromkeys(name for record in records for name in record["modes"][mode]):
         rows.append((name, *(_cell(record, mode, name) for record in records)))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _markdown(rows)
 
 
 def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | None = None) -> str:
@@ -154,7 +149,7 @@ def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | 
         known = sorted({record["group"] for record in report["records"]})
         raise RefusedValue("a table of targets is of a group that has some", known, group)
     head = ["case", "what", "asked"] + ["before"] * (earlier is not None) + ["measured"]
-    rows = [head, ["---"] * len(head)]
+    rows = [head]
     for target in targets:
         case, what = target["case"], target["what"]
         found = [_ratio(cases[case], what)]
@@ -162,7 +157,7 @@ def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | 
             old = {record["case"]: record for record in earlier["records"]}
             found.insert(0, _ratio(old[case], what) if case in old else "–")
         rows.append([case, what, target["asked"], *found])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _markdown(rows)
 
 
 _TIME = ", time of "
@@ -174,8 +169,8 @@ def _ratio(record: dict[str, Any], what: str) -> str:
     times = record["modes"].get(mode, {})
     if peer not in times or OURS not in times:
         return "–"
-    middle, between = _times_ours(record, mode, peer)
-    return f"{middle} ({between})" if between else middle
+    middle, *between = _times_ours(record, mode, peer)
+    return f"{middle} ({between[0]})" if between else middle
 
 
 def _cell(record: dict[str, Any], mode: str, name: str) -> str:
@@ -185,13 +180,17 @@ def _cell(record: dict[str, Any], mode: str, name: str) -> str:
     said = say_seconds(times[name]["median"])
     if name == OURS or OURS not in times:
         return said
-    return f"{said} ({', '.join(filter(None, _times_ours(record, mode, name)))})"
+    return f"{said} ({', '.join(_times_ours(record, mode, name))})"
 
 
-def _times_ours(record: dict[str, Any], mode: str, name: str) -> tuple[str, str]:
+def _times_ours(record: dict[str, Any], mode: str, name: str) -> list[str]:
     """How many times ours a contender takes, and over several processes the range of that."""
-    ratios = record.get("ratios", {}).get(mode, {}).get(name)
-    if ratios:
-        return f"{median(ratios):.2f}×", f"{min(ratios):.2f}–{max(ratios):.2f}"
-    times = record["modes"][mode]
-    return f"{times[name]['median'] / times[OURS]['median']:.2f}×", ""
+    ratios = ratios_of(record, mode, name)
+    by_process = name in record.get("ratios", {}).get(mode, {})
+    return [f"{median(ratios):.2f}×"] + [f"{min(ratios):.2f}–{max(ratios):.2f}"] * by_process
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as a table, whose first one is its head."""
+    head, *others = rows
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *others))

@@ -7,7 +7,7 @@ from itertools import accumulate
 from matplotlib import rc_context
 
 from ...plot.canvas import new_figure
-from ..pages.svg import COLOURS, INK, as_svg, svg_style
+from ..pages.pages import COLOURS, INK, as_svg, svg_style
 from .report import Report
 
 

@@ -27,7 +27,7 @@ from pyg_outerconv.lab.bench.tables import (
     say_seconds,
     say_summary,
 )
-from pyg_outerconv.lab.bench.targets import Faster
+from pyg_outerconv.lab.bench.targets import faster
 
 MACHINE = {
     "processor": "a <fast> one",
@@ -102,7 +102,7 @@ def whole_report():
         errors={"other": "differs"},
         notes=["a note"],
     )
-    made = fake_case(contender(OURS), targets=(Faster(PYG, 3), Faster(PYG, 5), Faster("x", 2)))
+    made = fake_case(contender(OURS), targets=(faster(PYG, 3), faster(PYG, 5), faster("x", 2)))
     return report_of(plain, *densities, *scaling, orders, *growth, cases=[made])
 
 

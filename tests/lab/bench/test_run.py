@@ -1,8 +1,12 @@
-"""Running fake cases: what agrees is timed, what breaks off is said, nothing is dropped."""
+"""Fake cases: what agrees is timed, what breaks off is said; timing by a clock; least work."""
 
 from __future__ import annotations
 
+import gc
+import math
+
 import pytest
+import torch
 from lab.bench.fakes import PLAN, ROOFLINE, broken, contender, fake_case
 
 from pyg_outerconv.errors import RefusedValue
@@ -16,13 +20,17 @@ from pyg_outerconv.lab.bench.case import (
     TRAINING,
     Case,
     Contender,
+    Context,
     Setup,
+    Work,
     case,
     select,
 )
+from pyg_outerconv.lab.bench.graphs import Fresh
 from pyg_outerconv.lab.bench.report import RECORD, failures
-from pyg_outerconv.lab.bench.run import run_cases
-from pyg_outerconv.lab.bench.targets import Faster
+from pyg_outerconv.lab.bench.roofline import attention, convolution, measure_roofline
+from pyg_outerconv.lab.bench.run import difference, measure, run_cases, summarise
+from pyg_outerconv.lab.bench.targets import faster
 
 
 def run_one(made: Case) -> dict:
@@ -42,44 +50,34 @@ def test_a_record_has_times_bounds_fractions_and_agreement():
     assert found["errors"] == found["absent"] == {}
 
 
-def test_a_peer_that_differs_is_an_error_and_is_not_timed():
-    found = run_one(fake_case(contender(OURS), contender(PYG, 2.1), contender(SCATTER)))
-    assert "differs from outerconv by 5.0e-02" in found["errors"][PYG]
-    assert list(found["modes"][FORWARD]) == [OURS, SCATTER]
-    assert found["agreement"][PYG] == pytest.approx(0.05)
-    assert failures({"records": [found]}) == [f"fake: {PYG}: {found['errors'][PYG]}"]
+NO_COMPILER = "RuntimeError: no compiler"
 
 
-def test_a_peer_that_is_no_number_is_an_error():
-    found = run_one(fake_case(contender(OURS), contender(PYG, float("nan"))))
-    assert "differs" in found["errors"][PYG]
-    assert found["agreement"][PYG] is None
-
-
-def test_a_peer_that_cannot_run_is_absent_with_its_reason():
-    found = run_one(fake_case(contender(OURS), broken(PYG)))
-    assert found["absent"] == {PYG: "RuntimeError: no compiler"}
-    assert found["errors"] == {}
-    assert list(found["modes"][FORWARD]) == [OURS]
-
-
-def test_one_of_ours_that_cannot_run_is_an_error():
-    found = run_one(fake_case(contender(OURS), broken("an order", own=True)))
-    assert found["errors"] == {"an order": "RuntimeError: no compiler"}
-    assert found["absent"] == {}
-
-
-def test_peers_are_timed_where_ours_breaks_off():
-    found = run_one(fake_case(broken(OURS), contender(PYG)))
-    assert found["errors"] == {OURS: "RuntimeError: no compiler"}
-    assert list(found["modes"][FORWARD]) == [PYG]
-
-
-def test_a_part_that_shows_a_bound_is_timed_without_being_compared():
-    floor = Contender("floor", {FORWARD: lambda: None})
-    found = run_one(fake_case(contender(OURS), floor))
-    assert list(found["modes"][FORWARD]) == [OURS, "floor"]
-    assert found["agreement"] == {}
+@pytest.mark.parametrize(
+    ("ours", "other", "timed", "agreement", "errors", "absent"),
+    [
+        (contender(OURS), contender(PYG, 2.1), [OURS], {PYG: 0.05}, {PYG: "by 5.0e-02"}, {}),
+        (contender(OURS), contender(PYG, math.nan), [OURS], {PYG: None}, {PYG: "differs"}, {}),
+        (contender(OURS), broken(PYG), [OURS], {}, {}, {PYG: NO_COMPILER}),
+        (contender(OURS), broken("an order", own=True), [OURS], {}, {"an order": NO_COMPILER}, {}),
+        (broken(OURS), contender(PYG), [PYG], {}, {OURS: NO_COMPILER}, {}),
+        # It shows a bound, and is compared with nothing.
+        (contender(OURS), Contender("floor", {FORWARD: int}), [OURS, "floor"], {}, {}, {}),
+    ],
+    ids=["differs", "no number", "a peer breaks off", "an own one", "ours", "a bound"],
+)
+def test_what_differs_or_breaks_off_is_said_and_all_else_is_timed(
+    ours, other, timed, agreement, errors, absent
+):
+    found = run_one(fake_case(ours, other, contender(SCATTER)))
+    assert list(found["modes"][FORWARD]) == [*timed, SCATTER]
+    gaps = {name: gap for name, gap in found["agreement"].items() if name != SCATTER}
+    assert gaps == pytest.approx(agreement)
+    assert found["errors"].keys() == errors.keys()
+    assert all(words in found["errors"][name] for name, words in errors.items())
+    assert found["absent"] == absent
+    said = [f"fake: {name}: {reason}" for name, reason in found["errors"].items()]
+    assert failures({"records": [found]}) == said
 
 
 def test_a_case_that_cannot_be_set_up_does_not_stop_the_others():
@@ -113,7 +111,7 @@ def test_every_point_of_a_sweep_has_a_record():
 def test_a_case_is_one_registration(monkeypatch):
     monkeypatch.setattr(module, "CASES", {})
 
-    @case("b", "letters", "times three", targets=(Faster(PYG, 2),), factor=3.0)
+    @case("b", "letters", "times three", targets=(faster(PYG, 2),), factor=3.0)
     @case("a", "letters", "times two", factor=2.0)
     def times(context, factor):
         return Setup([contender(OURS, factor)], {"factor": factor})
@@ -135,3 +133,141 @@ def test_cases_are_chosen_by_name_and_by_group():
     with pytest.raises(RefusedValue, match=r"unknown benchmark 'gnc' \(did you mean 'gcn'\?\)"):
         select(["gnc"], made)
     assert not {"a", "fake"} & set(CASES)
+
+
+# Timing, the least work, and the machine
+
+
+class Clock:
+    """Goes on only when a step says so."""
+
+    def __init__(self):
+        self.now, self.log = 0.0, []
+
+    def step(self, name, *seconds):
+        remaining = list(seconds)
+
+        def run():
+            self.log.append(name)
+            self.now += remaining.pop(0) if len(remaining) > 1 else remaining[0]
+
+        return run
+
+
+def test_contenders_take_turns_and_change_who_begins():
+    clock = Clock()
+    steps = {name: clock.step(name, 1.0) for name in "abc"}
+    measure(steps, 3, clock=lambda: clock.now)
+    assert "".join(clock.log) == "abc" + "abc" + "bca" + "cab"
+
+
+def test_medians_and_quartiles_leave_the_warm_up_out():
+    clock = Clock()
+    steps = {"a": clock.step("a", 100.0, 5.0, 1.0, 2.0, 4.0, 3.0)}
+    found = measure(steps, 5, clock=lambda: clock.now)["a"]
+    assert (found.median, found.low, found.high, found.least) == (3.0, 2.0, 4.0, 1.0)
+    assert (found.repeats, found.inner) == (5, 1)
+
+
+def test_short_steps_are_repeated_within_a_sample():
+    clock = Clock()
+    found = measure({"a": clock.step("a", 1e-3)}, 2, clock=lambda: clock.now)["a"]
+    assert found.inner == 5
+    assert found.median == pytest.approx(1e-3)
+    assert len(clock.log) == 1 + 2 * 5
+
+
+def test_a_given_number_of_steps_is_kept():
+    clock = Clock()
+    found = measure({"a": clock.step("a", 1.0)}, 2, inner=3, clock=lambda: clock.now)["a"]
+    assert (found.inner, len(clock.log)) == (3, 1 + 2 * 3)
+
+
+def test_what_is_told_before_a_sample_is_not_timed():
+    clock, told = Clock(), []
+
+    def ready(count):
+        told.append(count)
+        clock.now += 100.0
+
+    steps = {name: clock.step(name, 1.0) for name in "ab"}
+    found = measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
+    assert told == [1, 3, 3]
+    assert found["a"].median == found["b"].median == 1.0
+
+
+def test_new_graphs_are_copies_of_each_in_turn():
+    x = torch.ones(2, requires_grad=True)
+    numbers = [torch.tensor(number) for number in range(3)]
+    supply = Fresh([(x, number) for number in numbers])
+    supply.ready(2)
+    first = [supply.take() for _ in range(2)]
+    supply.ready(2)
+    second = [supply.take() for _ in range(3)]
+    assert [int(number) for _, number in first + second] == [0, 1, 2, 0, 1]
+    copies = [copy for copy, _ in first + second]
+    assert len({id(copy) for copy in [x, *copies]}) == 6
+    assert all(copy.is_leaf and copy.requires_grad and torch.equal(copy, x) for copy in copies)
+
+
+def test_the_collector_of_garbage_is_left_as_it_was():
+    seen = []
+    assert gc.isenabled()
+    measure({"a": lambda: seen.append(gc.isenabled())}, 1, inner=1)
+    assert gc.isenabled()
+    assert seen == [True, False]  # the warm-up, then the sample
+
+
+def test_one_sample_is_its_own_quartiles():
+    found = summarise([2.0], 1)
+    assert (found.low, found.median, found.high) == (2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "gap"),
+    [
+        ([torch.tensor([1.0, 4.0])], [torch.tensor([2.0, 4.0])], 0.25),
+        ([torch.zeros(2), torch.tensor([3.0])], [torch.zeros(2), torch.tensor([2.0])], 0.5),
+        ([torch.zeros(0)], [torch.zeros(0)], 0.0),
+        ([torch.zeros(2)], [torch.zeros(3)], float("inf")),
+        ([torch.zeros(2)], [], float("inf")),
+        ([torch.tensor([float("nan"), 1.0])], [torch.ones(2)], float("inf")),
+        ([torch.ones(2)], [torch.tensor([float("nan"), 1.0])], float("inf")),
+    ],
+)
+def test_difference(actual, expected, gap):
+    assert difference(actual, expected) == gap
+
+
+def test_the_bound_is_the_slower_of_traffic_and_arithmetic():
+    assert ROOFLINE.bound(Work(2e9, 1e9))["seconds"] == 2.0
+    assert ROOFLINE.bound(Work(2e9, 1e9))["limit"] == "traffic"
+    assert ROOFLINE.bound(Work(1e9, 3e9)) == {
+        "bytes": 1e9,
+        "flops": 3e9,
+        "seconds": 3.0,
+        "limit": "arithmetic",
+    }
+
+
+def test_least_work_of_one_small_convolution():
+    # 3 sources, 2 targets, P = 5, Q = 4, E = 7: counted by hand.
+    work = convolution((3, 2, 5, 4), 20, 7, 3, 4)
+    structure = 7 * (4 + 4) + 3 * 4
+    forward = 4 * (3 * 5 + 2 * 4 + 20) + structure
+    backward = 4 * (2 * 4 + 3 * 5 + 20 + 3 * 5 + 20) + structure
+    assert work[FORWARD] == Work(forward, 2 * 7 * 4 + 2 * 3 * 5 * 4)
+    assert work[TRAINING] == Work(forward + backward, 2 * (2 * 7 * 4) + 3 * (2 * 3 * 5 * 4))
+
+
+def test_least_work_of_attention():
+    work = attention(10, 30, 8, 4)
+    assert work[FORWARD].flops == 4 * 30 * 8
+    assert work[TRAINING].flops == 14 * 30 * 8
+    assert work[FORWARD].num_bytes == 4 * 4 * 10 * 8 + 4 * 30 + 4 * 11
+
+
+def test_the_roofline_is_measured():
+    found = measure_roofline(Context(quick=True))
+    assert 1e8 < found.bandwidth < 1e14
+    assert 1e8 < found.flop_rate < 1e16

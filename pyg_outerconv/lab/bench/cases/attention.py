@@ -32,7 +32,7 @@ from ..case import (
 )
 from ..graphs import inputs_on_random_graph, random_graph
 from ..roofline import attention
-from ..targets import Faster, Smaller, Under
+from ..targets import faster, smaller, under
 
 HEADS, CHANNELS = 4, 16
 MASKED = "dense, masked"
@@ -42,7 +42,7 @@ MASKED = "dense, masked"
     "attention-100k",
     "attention",
     "scaled dot-product attention of given queries, keys and values over the edges",
-    targets=(Faster(PYG, 5), Smaller(PYG, 4)),
+    targets=(faster(PYG, 5), smaller(PYG, 4)),
     memory=(OURS, PYG),
 )
 def attention_on_edges(
@@ -146,7 +146,7 @@ for _name, _kind, _what in (
         f"{_name}-100k",
         "attention-layers",
         f"{_what} layer, 4 heads of 16 channels, on a random graph",
-        targets=(Faster(PYG, 5), Smaller(PYG, 4)),
+        targets=(faster(PYG, 5), smaller(PYG, 4)),
         memory=(OURS, PYG),
         kind=_kind,
     )(attention_layer)
@@ -156,7 +156,7 @@ for _name, _kind, _what in (
     "attention-full",
     "sequence",
     "multi-head attention of 1,024 places, batch 4, 256 channels, 8 heads",
-    targets=(Faster(TORCH, 0.9),),
+    targets=(faster(TORCH, 0.9),),
     memory=(OURS, TORCH),
 )
 def all_places(context: Context, length: int = 1024, batch: int = 4, channels: int = 256) -> Setup:
@@ -185,7 +185,7 @@ def all_places(context: Context, length: int = 1024, batch: int = 4, channels: i
     "attention-window",
     "sequence",
     "attention of 16,384 places to the 128 around each, 8 heads of 8 channels",
-    targets=(Faster(MASKED, 20), Smaller(MASKED, 20)),
+    targets=(faster(MASKED, 20), smaller(MASKED, 20)),
     memory=(OURS, MASKED),
 )
 def window(
@@ -218,7 +218,7 @@ def window(
     "attention-long",
     "sequence",
     "attention of 65,536 places to the 128 around each, 8 heads of 8 channels",
-    targets=(Under(6),),
+    targets=(under(6),),
     memory=(OURS,),
 )
 def long_sequence(context: Context, length: int = 65_536) -> Setup:

@@ -31,7 +31,7 @@ from ..case import (
     case,
 )
 from ..graphs import random_graph
-from ..targets import Faster
+from ..targets import faster
 
 HIDDEN, DROPOUT = 16, 0.5
 OURS_DENSE = "outerconv, dense features"
@@ -172,14 +172,14 @@ _EPOCH = (
     "train-citeseer",
     "citation",
     f"an epoch on CiteSeer: {_EPOCH}",
-    targets=(Faster(PYG, 25, EPOCH),),
+    targets=(faster(PYG, 25, EPOCH),),
     graph_name="CiteSeer",
 )
 @case(
     "train-cora",
     "citation",
     f"an epoch on Cora: {_EPOCH}",
-    targets=(Faster(PYG, 10, EPOCH),),
+    targets=(faster(PYG, 10, EPOCH),),
     graph_name="Cora",
 )
 def training(context: Context, graph_name: str) -> Setup:

@@ -14,7 +14,7 @@ from torch_geometric import nn as theirs
 from .... import pyg as ours
 from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, layer_contender
 from ..graphs import uniform_types
-from ..targets import Faster
+from ..targets import faster
 from .small import HEADS, RELATIONS
 
 GROUP = "compiled"
@@ -109,7 +109,7 @@ for _layer, (_what, _) in LAYERS.items():
             f"compiled-{_layer}-{_size}",
             GROUP,
             f"two layers of {_what}, compiled",
-            targets=(Faster(EAGER, 1.0), Faster(PYG_COMPILED, 1.0)),
+            targets=(faster(EAGER, 1.0), faster(PYG_COMPILED, 1.0)),
             quick=False,
             layer=_layer,
             size=_size,

@@ -13,7 +13,7 @@ from ....graph import Cells
 from ....nn import GridConv
 from ..case import OURS, PREPARATION, TORCH, Contender, Context, Point, Setup, case, layer_contender
 from ..roofline import convolution, relation_rows
-from ..targets import AheadUpTo, Faster, Within
+from ..targets import ahead_up_to, faster, within
 
 ACTIVE = (0.01, 0.05, 0.1, 0.2, 0.5)
 CHANNELS = 32
@@ -34,7 +34,7 @@ def _layers(context: Context) -> tuple[GridConv, nn.Conv2d]:
     "grid-conv",
     "grid",
     "3×3 convolution of 64×64 images, 32 → 32 channels, batch 8, lowered",
-    targets=(Faster(TORCH, 0.9),),
+    targets=(faster(TORCH, 0.9),),
 )
 def full_grid(context: Context) -> Setup:
     """GridConv by its own choice, and torch.nn.Conv2d."""
@@ -57,7 +57,7 @@ def full_grid(context: Context) -> Setup:
     "the same on images of which a part of the cells is active, against torch on full images",
     axis="density",
     points=lambda context: ACTIVE,
-    targets=(AheadUpTo(TORCH, 0.1), AheadUpTo(TORCH, 0.1, "forward")),
+    targets=(ahead_up_to(TORCH, 0.1), ahead_up_to(TORCH, 0.1, "forward")),
 )
 def active_cells(context: Context, point: Point) -> Setup:
     """GridConv with outputs where inputs are, and torch.nn.Conv2d with zeros elsewhere."""
@@ -108,7 +108,7 @@ def _on_grid(rows: Tensor, mask: Tensor) -> Tensor:
     "grid-rule",
     "grid",
     "the basis of a 512×512 image with a 3×3 kernel, as a rule",
-    targets=(Within(5e-3),),
+    targets=(within(5e-3),),
 )
 def rule_of_a_grid(context: Context) -> Setup:
     """The rule alone, which holds no edges."""
@@ -122,7 +122,7 @@ def rule_of_a_grid(context: Context) -> Setup:
     "grid-edges",
     "grid",
     "the same with its edges, sorted",
-    targets=(Within(1.0, mebibytes=200 * 1e6 / 2**20),),
+    targets=(within(1.0, mebibytes=200 * 1e6 / 2**20),),
     memory=(OURS,),
 )
 def edges_of_a_grid(context: Context) -> Setup:

@@ -19,7 +19,7 @@ from ....theta import Theta
 from ..case import FORWARD, OURS, TRAINING, Contender, Context, Point, Setup, case
 from ..memory import free_memory
 from ..roofline import convolution
-from ..targets import Exponent, Flat, Under
+from ..targets import exponent, flat, under
 
 MILLION = 1_000_000
 DEGREE, NARROW, BAND = 12, 16, 64
@@ -81,7 +81,7 @@ for _name, _local, _words, _ratio in (
         f"forward pass of one label on {_words}",
         axis="edges",
         points=edge_counts,
-        targets=(Flat("edges", _ratio), Under(20)),
+        targets=(flat("edges", _ratio), under(20)),
         memory=(OURS,),
         local=_local,
     )(growing_graph)
@@ -180,7 +180,7 @@ for _layer, _kind in KINDS.items():
             f"{_kind.what}, {_words}",
             axis=_axis,
             points=_points,
-            targets=(Exponent(_exponent, _kind.contender),),
+            targets=(exponent(_exponent, _kind.contender),),
             layer=_layer,
             grows=_axis,
         )(growth)

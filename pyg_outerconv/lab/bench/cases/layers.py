@@ -32,7 +32,7 @@ from ..case import (
 )
 from ..graphs import inputs_on_random_graph
 from ..roofline import convolution
-from ..targets import Faster
+from ..targets import faster
 
 _NO_FORM = "has no layer for this convolution that takes prepared edges"
 _CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
@@ -42,7 +42,7 @@ _CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
     "gcn-100k",
     "gcn",
     "GCN layer on a random graph, the normalised edges prepared for everyone",
-    targets=(Faster(PYG, 6), Faster(PYG_COMPILED, 4), Faster(PYG_CSR, 2)),
+    targets=(faster(PYG, 6), faster(PYG_COMPILED, 4), faster(PYG_CSR, 2)),
     memory=(OURS, PYG),
 )
 def gcn_layer(context: Context, nodes: int = 100_000, channels: int = 64) -> Setup:
@@ -132,7 +132,7 @@ def _by_dgl(
     "chebyshev-5",
     "polynomial",
     "Chebyshev layer of 5 terms, lambda_max given; PyG's rescaled Laplacian is prepared too",
-    targets=(Faster(PYG, 6),),
+    targets=(faster(PYG, 6),),
     memory=(OURS, PYG),
     terms=5,
 )
@@ -171,7 +171,7 @@ def chebyshev(context: Context, terms: int, nodes: int = 100_000, channels: int 
     "walk-3",
     "polynomial",
     "walks of length 0 to 3, forward and backward, against a pair of TAGConv",
-    targets=(Faster(PYG, 6),),
+    targets=(faster(PYG, 6),),
     length=3,
 )
 def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64) -> Setup:

@@ -18,7 +18,7 @@ from ....theta import as_theta
 from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, case
 from ..graphs import random_graph, uniform_types, zipf_types
 from ..memory import free_memory
-from ..targets import GoodChoice, chosen_key
+from ..targets import chosen_key, good_choice
 
 # An order that is predicted to take as many times as long as another is not measured.
 HOPELESS = 30
@@ -143,7 +143,7 @@ def _too_much(candidate: Candidate, least: float, room: float) -> str | None:
     "every legal contraction order, by name; the one that the plain rule takes comes first",
     axis="problem",
     points=problems,
-    targets=(GoodChoice(0.9, 0.15, TRAINING), GoodChoice(0.9, 0.15, FORWARD)),
+    targets=(good_choice(0.9, 0.15, TRAINING), good_choice(0.9, 0.15, FORWARD)),
 )
 def every_order(context: Context, point: Point) -> Setup:
     """A contender for each order that may solve the problem and fits into memory."""

@@ -29,7 +29,7 @@ from ..case import (
     layer_contender,
 )
 from ..graphs import grid_graph, inputs_on_random_graph, random_graph, shuffled, uniform_types
-from ..targets import Faster, PaysWithin
+from ..targets import faster, pays_within
 
 _PEERS = (PYG_CSR, PYG_COMPILED, SCATTER, DGL)
 
@@ -50,7 +50,7 @@ def _sorted(edges: EdgeBasis) -> EdgeBasis:
     "prepare-gcn",
     "preparation",
     "GCN: normalising, sorting and both CSR directions from raw edges, against a training step",
-    targets=(PaysWithin(PYG, 2),),
+    targets=(pays_within(PYG, 2),),
 )
 def preparing_gcn(context: Context, nodes: int = 100_000, channels: int = 64) -> Setup:
     """The basis from raw edges, a step with it, and a step of PyG's GCNConv(cached=True)."""
@@ -97,7 +97,7 @@ AS_GIVEN = "in the order given"
     "reorder",
     "preparation",
     "GCN layer on a grid whose nodes were renamed at random, before and after basis.reorder()",
-    targets=(Faster(AS_GIVEN, 1.0, FORWARD), Faster(AS_GIVEN, 1.0, TRAINING)),
+    targets=(faster(AS_GIVEN, 1.0, FORWARD), faster(AS_GIVEN, 1.0, TRAINING)),
 )
 def reordering(context: Context, nodes: int = 400_000, channels: int = 64) -> Setup:
     """The layer on both bases, and what finding the order costs."""

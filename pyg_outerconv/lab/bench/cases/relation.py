@@ -32,7 +32,7 @@ from ..case import (
 )
 from ..graphs import random_graph, uniform_types, zipf_types
 from ..roofline import convolution, relation_rows
-from ..targets import Faster, Smaller
+from ..targets import faster, smaller
 
 FB15K_NODES, FB15K_EDGES, FB15K_RELATIONS = 14_541, 272_115, 237
 MOST_UNROLLED = 8
@@ -83,14 +83,14 @@ def _read_triples(files: list[Path]) -> tuple[Tensor, Tensor, int]:
     "rgcn-40",
     "relation",
     "R-GCN layer, 40 labels on a random graph, summed within labels",
-    targets=(Faster(PYG, 2.5, floor=FLOOR),),
+    targets=(faster(PYG, 2.5, floor=FLOOR),),
     labels=40,
 )
 @case(
     "rgcn-8",
     "relation",
     "R-GCN layer, 8 labels on a random graph, summed within labels",
-    targets=(Faster(PYG, 1.3, floor=FLOOR),),
+    targets=(faster(PYG, 1.3, floor=FLOOR),),
     labels=8,
 )
 def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setup:
@@ -106,7 +106,7 @@ def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setu
     "rgcn-fb15k-bases",
     "relation",
     "R-GCN layer on FB15k-237 with reverses (474 labels), mixed of 30 bases",
-    targets=(Faster(PYG, 10),),
+    targets=(faster(PYG, 10),),
     memory=(OURS, PYG),
     bases=30,
 )
@@ -114,7 +114,7 @@ def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setu
     "rgcn-fb15k",
     "relation",
     "R-GCN layer on FB15k-237 with reverses (474 labels), or a graph of its counts",
-    targets=(Faster(PYG, 5, floor=FLOOR), Smaller(PYG, 3)),
+    targets=(faster(PYG, 5, floor=FLOOR), smaller(PYG, 3)),
     memory=(OURS, PYG),
 )
 def on_fb15k(context: Context, bases: int | None = None) -> Setup:

@@ -34,7 +34,7 @@ from ..case import (
     case,
 )
 from ..graphs import Fresh, Graph, karate, sampled_block, small_graphs, uniform_types
-from ..targets import Faster
+from ..targets import Target, faster
 
 GROUP = "small"
 GRAPHS = 8
@@ -161,8 +161,8 @@ def layers(context: Context, layer: str, kind: str, new: bool) -> Setup:
     return Setup(contenders, sizes, inner=2 if context.quick else inner)
 
 
-def _targets(peers: tuple[str, ...], ratio: float) -> tuple[Faster, ...]:
-    return tuple(Faster(peer, ratio, mode) for peer in peers for mode in (FORWARD, TRAINING))
+def _targets(peers: tuple[str, ...], ratio: float) -> tuple[Target, ...]:
+    return tuple(faster(peer, ratio, mode) for peer in peers for mode in (FORWARD, TRAINING))
 
 
 def _asked(kind: str, layer: str) -> float:
@@ -308,7 +308,7 @@ for _layer in ("gcn", "sage", "gat"):
             f"epoch-{_layer}-{_size}",
             GROUP,
             f"an epoch on PROTEINS, batches of {_size}: three layers of {WORDS[_layer]}",
-            targets=(Faster(PYG, 1.3, EPOCH, floor=LOADING),),
+            targets=(faster(PYG, 1.3, EPOCH, floor=LOADING),),
             quick=False,
             layer=_layer,
             size=_size,
