@@ -1,29 +1,33 @@
-"""HTML pages that load nothing from outside: their templates share macros and a style."""
+"""Pages from templates: HTML that loads nothing from outside, with its figures; and Markdown."""
 
 from __future__ import annotations
 
 import io
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def render_page(template: Path, filters: dict[str, Any] | None = None, **values: Any) -> str:
-    """The page of a template, which may use ``macros.html`` and ``page.css`` of this folder."""
+    """The page of a template, which may use ``macros.html`` and ``page.css`` of this folder.
+
+    In HTML text is escaped; in Markdown it stands as it is given, see :func:`..train.results.plain`.
+    """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
+        autoescape=template.suffix == ".html",
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
     environment.filters |= filters or {}
     source = template.read_text(encoding="utf-8")
-    return environment.from_string(source).render(**values).lstrip() + "\n"
+    return environment.from_string(source).render(**values).strip() + "\n"
 
 
 # Drawn in this colour, and then left to the page, so that it reads in light and in dark.
@@ -49,6 +53,8 @@ def svg_style(salt: str) -> Any:
 
 def as_svg(figure: Figure) -> str:
     """The figure as an ``svg`` element that needs nothing from outside the page."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     FigureCanvasSVG(figure)
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})

@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ...basis import Basis
 from ...errors import RefusedValue
+from ...families.options import nested
 from ...files import as_path, replace, save_json
-from ...nn import LabelTerms
+from ...nn import LabelTerms, OuterConv, label_terms
+from ...nn.evaluation import evaluating
 from ...plot import check_matplotlib
 from ..data import Source
+from ..pages.pages import render_page
 from ..train import Trained, load_trained
 from ..train.metrics import METRICS
-from ..train.results import draw_curves
+from ..train.model import on_backend
+from ..train.results import code, draw_curves, markdown_table, percent, plain, points, share
 from ..train.run_folder import CONFIG
-from .confusion import by_class, confusion
-from .layers import column, layer_terms, learns_values
-from .run_page import page
 
 FOLDER = "show"  # below the run folder
 NEIGHBOURS = 8  # of the node that is looked at by default, about
@@ -263,3 +267,98 @@ def _write(folder: Path, look: Look) -> None:
         raise RefusedValue(
             "--out must be a folder that can be written", str(folder), reason
         ) from error
+
+
+def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
+    """The page of what :func:`look_at` found.
+
+    Args:
+        facts: as ``show.json`` has them.
+        pictures: the names of the files beside the page.
+    """
+    facts, family = plain(facts), facts["settings"]["family"]
+    filters: dict[str, Any] = {"code": code, "percent": percent, "points": points, "share": share}
+    filters |= {"number": "{:.3f}".format, "table": as_table}
+    layers = list(dict.fromkeys(one["layer"] for one in facts["contributions"]))
+    values = {"facts": facts, "family": family, "layers": layers, "pictures": pictures}
+    return render_page(Path(__file__).with_suffix(".md.jinja"), filters, **values)
+
+
+def as_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
+    """A table in Markdown, for templates."""
+    return "\n".join(markdown_table(head, rows))
+
+
+# What is measured ---------------------------------------------------------------------------------
+
+
+def layer_terms(trained: Trained) -> dict[str, LabelTerms]:
+    """The terms of the labels of each ``OuterConv`` in a pass over the data, by the layer's name.
+
+    Of a layer that is called several times those of the first call.
+    """
+    found: dict[str, LabelTerms] = {}
+    handles = []
+    for name, layer in trained.model.named_modules():
+        if isinstance(layer, OuterConv):
+
+            def note(layer: OuterConv, args: Any, kwargs: Any, out: Any, name: str = name) -> None:
+                if name not in found:
+                    found[name] = label_terms(layer, *args, **kwargs)
+
+            handles.append(layer.register_forward_hook(note, with_kwargs=True))
+    try:
+        with evaluating(trained.model), on_backend(trained.settings):
+            trained.model(*trained.whole_graph())
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def learns_values(layer: OuterConv) -> bool:
+    """Whether the values of a layer's basis depend on parameters or on features."""
+    return any(part.learns for part in nested(layer.family))
+
+
+def column(basis: Basis, target: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The values (K, M) of the edges to a target, and where edges are (K, M)."""
+    chosen = basis.restricted(None, torch.tensor([target], device=basis.device))
+    values = chosen.to_dense(torch.double).detach()
+    present = np.asarray(chosen.support().cpu().numpy()[:, :, 0], dtype=bool)
+    return np.asarray(values[:, :, 0].cpu().numpy()), present
+
+
+def confusion(predicted: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
+    """The number of nodes of each true class (rows) that get each class (columns): (C, C).
+
+    Args:
+        predicted, wanted: (N,) classes.
+        num_classes: C.
+    """
+    pairs = wanted * num_classes + predicted
+    return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def by_class(counts: Tensor) -> list[dict[str, Any]]:
+    """Nodes, precision, recall and F1 of each class; None where a quotient has nothing below.
+
+    Args:
+        counts: (C, C), see :func:`confusion`.
+    """
+    right = counts.diagonal().tolist()
+    true, predicted = counts.sum(1).tolist(), counts.sum(0).tolist()
+    return [
+        {
+            "class": label,
+            "nodes": true[label],
+            "precision": _quotient(right[label], predicted[label]),
+            "recall": _quotient(right[label], true[label]),
+            "f1": _quotient(2 * right[label], true[label] + predicted[label]),
+        }
+        for label in range(len(right))
+    ]
+
+
+def _quotient(above: int, below: int) -> float | None:
+    return above / below if below else None

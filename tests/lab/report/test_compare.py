@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +180,8 @@ def test_without_matplotlib_the_picture_alone_is_missing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("pyg_outerconv.lab.report.compare_page.can_draw", lambda: False)
+    room = importlib.import_module("pyg_outerconv.lab.report.compare")  # no attribute: a function
+    monkeypatch.setattr(room, "can_draw", lambda: False)
     assert main(["compare", runs["f1"], "--out", str(tmp_path / "out")]) == 0
     assert "pip install 'pyg_outerconv[plot]'" in capsys.readouterr().out
     assert not (tmp_path / "out" / "compare.png").exists()

@@ -15,8 +15,7 @@ from torch_geometric.nn import GATConv
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.report import confusion
-from pyg_outerconv.lab.report.confusion import by_class
-from pyg_outerconv.lab.report.layers import column, layer_terms
+from pyg_outerconv.lab.report.show_run import by_class, column, layer_terms
 from pyg_outerconv.lab.train import load_trained
 from pyg_outerconv.plot import basis as of_basis
 from pyg_outerconv.plot import confusion as of_confusion

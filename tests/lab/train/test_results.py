@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pyg_outerconv.lab.report.compare import Comparison, Group, Model
-from pyg_outerconv.lab.report.compare_page import markdown as page_of_comparison
-from pyg_outerconv.lab.report.run_page import page as page_of_run
+from pyg_outerconv.lab.report.compare import markdown as page_of_comparison
+from pyg_outerconv.lab.report.show_run import page as page_of_run
 from pyg_outerconv.lab.reproduce.results import page as page_of_table
 from pyg_outerconv.lab.reproduce.table import Published, Row, Table
 from pyg_outerconv.lab.search.report import markdown as page_of_search
