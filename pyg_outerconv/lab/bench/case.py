@@ -249,6 +249,13 @@ def layer_contender(
     return Contender(name, {FORWARD: torch.no_grad()(forward), TRAINING: training}, check, own)
 
 
+def of_layer(
+    name: str, layer: Any, x: Tensor, direction: Tensor, *given: Any, own: bool = False
+) -> Contender:
+    """:func:`layer_contender` of a module, which is called with x and what is given."""
+    return layer_contender(name, lambda: layer(x, *given), x, layer.parameters(), direction, own)
+
+
 def compiled(
     context: Context,
     absent: dict[str, str],

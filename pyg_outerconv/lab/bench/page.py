@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 
 from ...plot.canvas import new_figure
 from ..pages.pages import COLOURS, INK, as_svg, render_page, svg_style
@@ -155,80 +154,78 @@ def bars(record: dict[str, Any]) -> str:
 
 
 def curves(records: Records, mode: str, crossover: float | None) -> str:
-    """Time over density of every contender, the crossover marked."""
-    axis = records[0]["axis"]
-    with rc_context(svg_style(records[0]["case"] + mode)):
-        figure = new_figure(4.6, 3.1)
-        axes = figure.add_subplot()
-        names = dict.fromkeys(name for r in records for name in r["modes"].get(mode, {}))
-        for number, name in enumerate(names):
-            _curve(axes, records, mode, name, COLOURS[number % len(COLOURS)])
-        if crossover is not None:
-            axes.axvline(crossover, color=INK, linewidth=0.8, linestyle=":")
-            axes.set_title(f"crossover at {crossover:.2g}", fontsize=9)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel(axis)
-        axes.set_ylabel(f"{mode}, ms")
-        axes.legend(frameon=False, fontsize=8)
-        return as_svg(figure)
-
-
-def _curve(axes: Axes, records: Records, mode: str, name: str, colour: str) -> None:
-    points = [
-        (record["at"], record["modes"][mode][name])
-        for record in records
-        if name in record["modes"].get(mode, {})
-    ]
-    at = [point for point, _ in points]
-    axes.plot(at, [1e3 * t["median"] for _, t in points], "o-", color=colour, label=name, ms=3)
-    axes.fill_between(
-        at,
-        [1e3 * t["low"] for _, t in points],
-        [1e3 * t["high"] for _, t in points],
-        color=colour,
-        alpha=0.2,
-        linewidth=0,
-    )
+    """Time over density of every contender with its quartiles, the crossover marked."""
+    names = dict.fromkeys(name for record in records for name in record["modes"].get(mode, {}))
+    series = {
+        name: [
+            (record["at"], *(1e3 * record["modes"][mode][name][key] for key in _QUARTILES))
+            for record in records
+            if name in record["modes"].get(mode, {})
+        ]
+        for name in names
+    }
+    first, labels = records[0], (records[0]["axis"], f"{mode}, ms")
+    return _lines(first["case"] + mode, series, labels, (4.6, 3.1), crossover=crossover)
 
 
 def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
     """Nanoseconds for each edge over the number of edges, a line for each sweep."""
-    with rc_context(svg_style("cost per edge")):
-        figure = new_figure(5.6, 3.1)
-        axes = figure.add_subplot()
-        for number, (name, records) in enumerate(sweeps.items()):
-            points = [
-                (record["at"], 1e9 * record["modes"][mode][OURS]["median"] / record["at"])
-                for record in records
-                if OURS in record["modes"].get(mode, {})
-            ]
-            axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[number], label=name, ms=3)
-        axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("edges")
-        axes.set_ylabel(f"{mode}, ns per edge")
-        axes.legend(frameon=False, fontsize=8)
-        return as_svg(figure)
+    series = {
+        name: [
+            (record["at"], 1e9 * record["modes"][mode][OURS]["median"] / record["at"])
+            for record in records
+            if OURS in record["modes"].get(mode, {})
+        ]
+        for name, records in sweeps.items()
+    }
+    return _lines("cost per edge", series, ("edges", f"{mode}, ns per edge"), log_time=False)
 
 
 def growth(sweeps: Mapping[str, Records], mode: str) -> str:
     """Time over the axis that some sweeps share, a line for each, with its fitted exponent."""
     (axis,) = {record["axis"] for records in sweeps.values() for record in records}
-    with rc_context(svg_style(f"growth over {axis}")):
-        figure = new_figure(5.6, 3.1)
+    series = {}
+    for name, records in sweeps.items():
+        seconds = [float(next(iter(one["modes"][mode].values()))["median"]) for one in records]
+        at = [float(record["at"]) for record in records]
+        label = f"{name}: exponent {fitted_exponent(at, seconds):.2f}"
+        series[label] = [(one, 1e3 * taken) for one, taken in zip(at, seconds, strict=True)]
+    return _lines(f"growth over {axis}", series, (axis, f"{mode}, ms"), base=2)
+
+
+_QUARTILES = ("median", "low", "high")
+
+
+def _lines(
+    salt: str,
+    series: Mapping[str, Sequence[tuple[float, ...]]],
+    labels: tuple[str, str],
+    size: tuple[float, float] = (5.6, 3.1),
+    base: float = 10,
+    log_time: bool = True,
+    crossover: float | None = None,
+) -> str:
+    """A line for each name through (at, time), or with a band through (at, time, low, high)."""
+    with rc_context(svg_style(salt)):
+        figure = new_figure(*size)
         axes = figure.add_subplot()
-        for number, (name, records) in enumerate(sweeps.items()):
-            timings = [next(iter(record["modes"][mode].values())) for record in records]
-            at = [float(record["at"]) for record in records]
-            seconds = [float(timing["median"]) for timing in timings]
-            label = f"{name}: exponent {fitted_exponent(at, seconds):.2f}"
-            line = [1e3 * taken for taken in seconds]
-            axes.plot(at, line, "o-", color=COLOURS[number], label=label, ms=3)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xlabel(axis)
-        axes.set_ylabel(f"{mode}, ms")
+        for number, (name, points) in enumerate(series.items()):
+            at, times, *band = zip(*points, strict=True)
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(at, times, "o-", color=colour, label=name, ms=3)
+            if band:
+                low, high = band
+                axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        if crossover is not None:
+            axes.axvline(crossover, color=INK, linewidth=0.8, linestyle=":")
+            axes.set_title(f"crossover at {crossover:.2g}", fontsize=9)
+        axes.set_xscale("log", base=base)
+        if log_time:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
         axes.legend(frameon=False, fontsize=8)
         return as_svg(figure)
 

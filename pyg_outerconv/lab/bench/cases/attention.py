@@ -29,6 +29,7 @@ from ..case import (
     compiled,
     layer_contender,
     load_peer,
+    of_layer,
 )
 from ..graphs import inputs_on_random_graph, random_graph
 from ..roofline import attention
@@ -128,8 +129,8 @@ def attention_layer(context: Context, kind: type, nodes: int = 100_000) -> Setup
         DGL: "its primitives are measured by attention-100k",
     }
     contenders = [
-        layer_contender(OURS, lambda: ours(x, edge_index), x, ours.parameters(), direction),
-        layer_contender(PYG, lambda: theirs(x, edge_index), x, theirs.parameters(), direction),
+        of_layer(OURS, ours, x, direction, edge_index),
+        of_layer(PYG, theirs, x, direction, edge_index),
         *compiled(context, absent, theirs, (x, edge_index), x, theirs.parameters(), direction),
     ]
     edges = edge_index.size(1)
@@ -174,7 +175,7 @@ def all_places(context: Context, length: int = 1024, batch: int = 4, channels: i
         return out
 
     contenders = [
-        layer_contender(OURS, lambda: ours(x), x, ours.parameters(), direction),
+        of_layer(OURS, ours, x, direction),
         layer_contender(TORCH, torchs, x, theirs.parameters(), direction),
     ]
     sizes = {"length": length, "batch": batch, "channels": channels, "heads": 8}
@@ -206,7 +207,7 @@ def window(
         return F.linear(out, theirs.out_proj.weight, theirs.out_proj.bias)
 
     contenders = [
-        layer_contender(OURS, lambda: ours(x), x, ours.parameters(), direction),
+        of_layer(OURS, ours, x, direction),
         layer_contender(MASKED, masked, x, theirs.parameters(), direction),
     ]
     edges = int(seen.sum())
@@ -225,7 +226,7 @@ def long_sequence(context: Context, length: int = 65_536) -> Setup:
     """The layer over a sliding window, alone."""
     length = context.size(length, at_least=8)
     _, ours, x, direction = _windowed(context, length, 64, 64, 8)
-    contender = layer_contender(OURS, lambda: ours(x), x, ours.parameters(), direction)
+    contender = of_layer(OURS, ours, x, direction)
     return Setup([contender], {"length": length, "reach on each side": 64, "heads": 8})
 
 

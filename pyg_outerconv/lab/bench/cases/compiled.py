@@ -12,7 +12,7 @@ from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 
 from .... import pyg as ours
-from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, layer_contender
+from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, of_layer
 from ..graphs import uniform_types
 from ..targets import faster
 from .small import HEADS, RELATIONS
@@ -89,16 +89,7 @@ def two_layers(context: Context, layer: str, size: str) -> Setup:
     for name, (library, compiles) in running.items():
         found = model(library, LAYERS[layer][1], context)
         step = torch.compile(found) if compiles and not context.quick else found
-        contenders.append(
-            layer_contender(
-                name,
-                lambda step=step: step(x, *given),  # type: ignore[misc]
-                x,
-                found.parameters(),
-                direction,
-                own=library is ours,
-            )
-        )
+        contenders.append(of_layer(name, step, x, direction, *given, own=library is ours))
     sizes = {"nodes": nodes, "edges": edges, "channels": CHANNELS}
     return Setup(contenders, sizes, absent)
 

@@ -19,6 +19,7 @@ from ..case import (
     Setup,
     case,
     layer_contender,
+    of_layer,
 )
 from ..roofline import convolution, relation_rows
 
@@ -67,10 +68,8 @@ def over_density(
     ).to(context.device, context.dtype)
     sparse.load_state_dict(conv.state_dict())
     contenders = [
-        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
-        layer_contender(
-            SPARSE, lambda: sparse(x, basis), x, sparse.parameters(), direction, own=True
-        ),
+        of_layer(OURS, conv, x, direction, basis),
+        of_layer(SPARSE, sparse, x, direction, basis, own=True),
     ]
     absent: dict[str, str] = {}
     contenders += _dense(basis.to_dense(), conv, x, direction, absent)

@@ -11,7 +11,17 @@ from torch import Tensor, nn
 from ....families import Grid
 from ....graph import Cells
 from ....nn import GridConv
-from ..case import OURS, PREPARATION, TORCH, Contender, Context, Point, Setup, case, layer_contender
+from ..case import (
+    OURS,
+    PREPARATION,
+    TORCH,
+    Contender,
+    Context,
+    Point,
+    Setup,
+    case,
+    of_layer,
+)
 from ..roofline import convolution, relation_rows
 from ..targets import ahead_up_to, faster, within
 
@@ -44,8 +54,8 @@ def full_grid(context: Context) -> Setup:
     x = context.randn(*shape, generator=generator).requires_grad_()
     direction = context.randn(*shape, generator=generator)
     contenders = [
-        layer_contender(OURS, lambda: ours(x), x, ours.parameters(), direction),
-        layer_contender(TORCH, lambda: theirs(x), x, theirs.parameters(), direction),
+        of_layer(OURS, ours, x, direction),
+        of_layer(TORCH, theirs, x, direction),
     ]
     sizes = {"cells": side * side, "batch": BATCH, "channels": CHANNELS}
     return Setup(contenders, {**sizes, "chosen": ours.contraction_path(x).chosen[0]})
@@ -72,16 +82,14 @@ def active_cells(context: Context, point: Point) -> Setup:
     x = context.randn(cells, CHANNELS, generator=generator).requires_grad_()
     direction = context.randn(cells, CHANNELS, generator=generator)
     full = _on_grid(x.detach(), mask).requires_grad_()
-    dense = layer_contender(
-        TORCH, lambda: theirs(full), full, theirs.parameters(), _on_grid(direction, mask)
-    )
+    dense = of_layer(TORCH, theirs, full, _on_grid(direction, mask))
 
     def check() -> Sequence[Tensor]:
         assert dense.check is not None
         return [images.movedim(1, -1)[mask] for images in dense.check()]
 
     contenders = [
-        layer_contender(OURS, lambda: ours(x, basis), x, ours.parameters(), direction),
+        of_layer(OURS, ours, x, direction, basis),
         replace(dense, check=check),
     ]
     edges = basis.edges().num_edges

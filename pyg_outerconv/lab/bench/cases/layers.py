@@ -29,6 +29,7 @@ from ..case import (
     compiled,
     layer_contender,
     load_peer,
+    of_layer,
 )
 from ..graphs import inputs_on_random_graph
 from ..roofline import convolution
@@ -60,9 +61,9 @@ def gcn_layer(context: Context, nodes: int = 100_000, channels: int = 64) -> Set
     absent: dict[str, str] = {}
     shared = bare.lin.weight.detach().t().clone().requires_grad_(), bare.bias
     contenders = [
-        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
-        layer_contender(PYG, lambda: kept(x, edge_index), x, kept.parameters(), direction),
-        layer_contender(PYG_CSR, lambda: bare(x, matrix), x, bare.parameters(), direction),
+        of_layer(OURS, conv, x, direction, basis),
+        of_layer(PYG, kept, x, direction, edge_index),
+        of_layer(PYG_CSR, bare, x, direction, matrix),
         *compiled(context, absent, bare, (x, edges, weight), x, bare.parameters(), direction),
         *_by_scatter(edges, weight, x, *shared, direction, absent),
         *_by_dgl(edges, weight, x, *shared, direction, absent),
@@ -151,8 +152,8 @@ def chebyshev(context: Context, terms: int, nodes: int = 100_000, channels: int 
     theirs.__norm__ = lambda *_, **__: prepared  # ChebConv has no cache of its own
     absent = {PYG_CSR: "ChebConv takes no sparse matrix", SCATTER: _NO_FORM, DGL: _NO_FORM}
     contenders = [
-        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
-        layer_contender(PYG, lambda: theirs(x, edge_index), x, theirs.parameters(), direction),
+        of_layer(OURS, conv, x, direction, basis),
+        of_layer(PYG, theirs, x, direction, edge_index),
         *compiled(context, absent, theirs, (x, edge_index), x, theirs.parameters(), direction),
     ]
     work = convolution(
@@ -209,7 +210,7 @@ def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64
 
     absent = {SCATTER: _NO_FORM, DGL: _NO_FORM}
     contenders = [
-        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
+        of_layer(OURS, conv, x, direction, basis),
         layer_contender(PYG, by_edges, x, parameters, direction),
         layer_contender(PYG_CSR, by_matrices, x, parameters, direction),
         *compiled(context, absent, by_edges, (), x, parameters, direction),
@@ -268,7 +269,7 @@ def composition(context: Context, channels: tuple[int, int, int], nodes: int = 1
     ours = [parameter for conv in layers for parameter in conv.parameters()]
     theirs = [parameter for peer in peers for parameter in peer.parameters()]
     contenders = [
-        layer_contender(OURS, lambda: both(x, product), x, both.parameters(), direction),
+        of_layer(OURS, both, x, direction, product),
         layer_contender(CHAINED, lambda: chain(layers, basis), x, ours, direction, own=True),
         layer_contender(PYG, lambda: chain(peers, edges, weight), x, theirs, direction),
         layer_contender(PYG_CSR, lambda: chain(peers, matrix), x, theirs, direction),

@@ -26,7 +26,7 @@ from ..case import (
     Context,
     Setup,
     case,
-    layer_contender,
+    of_layer,
 )
 from ..graphs import grid_graph, inputs_on_random_graph, random_graph, shuffled, uniform_types
 from ..targets import faster, pays_within
@@ -60,12 +60,12 @@ def preparing_gcn(context: Context, nodes: int = 100_000, channels: int = 64) ->
     basis = GCN().basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
     theirs = GCNConv(channels, channels, cached=True).to(context.device, context.dtype)
     begin_as(theirs, conv)
-    ours = layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction)
+    ours = of_layer(OURS, conv, x, direction, basis)
     steps = {
         PREPARATION: lambda: prepare(GCN(), edge_index, nodes, dtype=context.dtype),
         **ours.steps,
     }
-    peer = layer_contender(PYG, lambda: theirs(x, edge_index), x, theirs.parameters(), direction)
+    peer = of_layer(PYG, theirs, x, direction, edge_index)
     sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels}
     absent = dict.fromkeys(_PEERS, "measured in gcn-100k")
     return Setup([Contender(OURS, steps, ours.check), peer], sizes, absent)
@@ -113,15 +113,11 @@ def reordering(context: Context, nodes: int = 400_000, channels: int = 64) -> Se
     ordered_x = x[order].requires_grad_()
     x.requires_grad_()
 
-    made = layer_contender(
-        OURS, lambda: conv(ordered_x, reordered), ordered_x, conv.parameters(), direction[order]
-    )
+    made = of_layer(OURS, conv, ordered_x, direction[order], reordered)
     check = made.check
     assert check is not None  # a layer has one
     steps = {PREPARATION: basis.reorder, **made.steps}
     ordered = Contender(OURS, steps, lambda: [part[place] for part in check()])
-    given = layer_contender(
-        AS_GIVEN, lambda: conv(x, basis), x, conv.parameters(), direction, own=True
-    )
+    given = of_layer(AS_GIVEN, conv, x, direction, basis, own=True)
     sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels}
     return Setup([ordered, given], sizes)

@@ -29,6 +29,7 @@ from ..case import (
     compiled,
     layer_contender,
     load_peer,
+    of_layer,
 )
 from ..graphs import random_graph, uniform_types, zipf_types
 from ..roofline import convolution, relation_rows
@@ -151,10 +152,8 @@ def _layers(
         SCATTER: "a loop over relations with its own scatter is what PyG does",
     }
     contenders = [
-        layer_contender(OURS, lambda: conv(x, basis), x, conv.parameters(), direction),
-        layer_contender(
-            PYG, lambda: theirs(x, edge_index, types), x, theirs.parameters(), direction
-        ),
+        of_layer(OURS, conv, x, direction, basis),
+        of_layer(PYG, theirs, x, direction, edge_index, types),
     ]
     if labels > MOST_UNROLLED:
         absent[PYG_COMPILED] = f"torch.compile would unroll RGCNConv's loop over {labels} labels"
