@@ -39,8 +39,7 @@ from .targets import say_crossover
 if TYPE_CHECKING:
     from .command import Options
 
-_FLAGS = ("repeats", "scale", "threads", "device", "dtype", "seed", "root")
-_SWITCHES = ("quick", "no_memory")
+_OF_THE_WHOLE = ("out", "compare", "processes")
 
 
 class Campaign:
@@ -228,8 +227,12 @@ def run_processes(
 
 
 def _flags(options: Options) -> list[str]:
-    flags = [part for name in options.only for part in ("--only", name)]
-    for name in _FLAGS:
-        if (value := getattr(options, name)) is not None:
-            flags += [f"--{name}", str(value)]
-    return flags + [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
+    """The options of one process."""
+    flags: list[str] = []
+    for name, value in vars(options).items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, tuple):
+            flags += [word for one in value for word in (flag, one)]
+        elif name not in _OF_THE_WHOLE and value not in (None, False):
+            flags += [flag] if value is True else [flag, str(value)]
+    return flags
