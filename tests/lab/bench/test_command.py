@@ -220,6 +220,9 @@ def test_two_processes_end_to_end(
     assert names == ["bench.html", "bench.json", "process-1", "process-2"]
     found = json.loads((tmp_path / "run" / "bench.json").read_text())
     assert found["settings"]["processes"] == 2
+    of_one = json.loads((tmp_path / "run" / "process-2" / "bench.json").read_text())["settings"]
+    assert of_one == {**found["settings"], "processes": 1}
+    assert (of_one["quick"], of_one["scale"], of_one["repeats"]) == (True, 0.002, 2)
     (made,) = found["records"]
     assert list(made["ratios"]) == [FORWARD, TRAINING]
     assert len(made["ratios"][FORWARD][PYG]) == 2

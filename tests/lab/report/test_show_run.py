@@ -61,11 +61,11 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def test_the_confusion_matrix_counts_pairs() -> None:
-    predicted, wanted = torch.tensor([0, 0, 1, 2, 1]), torch.tensor([0, 1, 1, 2, 0])
+    predicted, wanted = torch.tensor([0, 0, 0, 2, 1]), torch.tensor([0, 1, 1, 2, 0])
     counts = confusion(predicted, wanted, 4)
-    assert counts.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert counts.tolist() == [[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     first, _, third, last = by_class(counts)
-    assert first == {"class": 0, "nodes": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    assert first == {"class": 0, "nodes": 2, "precision": 1 / 3, "recall": 0.5, "f1": 0.4}
     assert (third["precision"], third["recall"], third["f1"]) == (1, 1, 1)
     assert (last["precision"], last["recall"], last["f1"]) == (None, None, None)
 
@@ -80,6 +80,11 @@ def test_a_run_is_shown(
     assert said == [str(folder / name) for name in (*names, "README.md")]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "README.md"])
     found, trained = facts(folder), load_trained(runs["fixed"])
+    page = (folder / "README.md").read_text()
+    for one, name in zip(found["classes"], found["class_names"], strict=True):
+        shares = (one[what] for what in ("precision", "recall", "f1"))
+        cells = [name, str(one["nodes"]), *("–" if s is None else f"{s:.3f}" for s in shares)]
+        assert f"\n| {' | '.join(cells)} |\n" in page
     expected = [vars(one) for one in trained.contributions()]
     assert found["contributions"] == [pytest.approx(one) for one in expected]
     (bars,) = drawn["bars"]
