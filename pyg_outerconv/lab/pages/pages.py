@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def render_page(template: Path, filters: dict[str, Any] | None = None, **values: Any) -> str:
     """The page of a template, which may use ``macros.html`` and ``page.css`` of this folder.
 
-    In HTML text is escaped; in Markdown it stands as it is given, see :func:`..train.results.plain`.
+    In HTML text is escaped; in Markdown it is not, but by ``plain`` of ``lab.train.results``.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
