@@ -9,10 +9,12 @@ import zlib
 
 import pytest
 import torch
-from public_calls import CALLS, public_names, why_apart
+from public_calls import CALLS, EDGE_INDEX, Call, data, public_names, why_apart, x
 from torch.nn import Module
 
+from pyg_outerconv.attention import Normaliser, QueryModule, Score
 from pyg_outerconv.errors import Refused
+from pyg_outerconv.nn import FixedBasis, ThetaModule
 
 PLAIN = {
     "None": lambda: None,
@@ -89,9 +91,118 @@ def test_a_hostile_argument_is_taken_or_refused(name, tmp_path, monkeypatch):
         CALLS[name]()()
     except Refused as error:
         pytest.skip(f"not on this machine: {error}")
-    for option in options_of(CALLS[name]()):
-        for what, make in hostile(name, option).items():
-            call = replaced(CALLS[name](), option, make())
+    assert_taken_or_refused(name, CALLS[name], options_of(CALLS[name]()))
+
+
+PARTS = (FixedBasis, Normaliser, QueryModule, Score, ThetaModule)
+"""Modules that layers call, with what they have made."""
+ONES = torch.ones(4)
+GRAPH = {"x": x(), "edge_index": EDGE_INDEX}
+GRAPHS = {"batch": torch.tensor([0, 0, 1, 1])}
+PRESENT = torch.ones(4, dtype=torch.bool)
+SHARES = {"return_attention_weights": True}
+WIDE = {"x": x(2, 4, 4)}
+POSITIONS = {"x": x(2, 5, 4), "position": torch.arange(5)}
+STEP = {**GRAPH, "edge_weight": ONES}
+MORE = {
+    "a pair of nothing": lambda: (x(), None),
+    "a list of lists": lambda: [[0, 1], [1, 2]],
+    "a function": lambda: torch.sin,
+    "an array": lambda: x().numpy(),
+    "a sparse matrix": lambda: torch.eye(4).to_sparse(),
+    "a number without axes": lambda: torch.tensor(True),
+}
+FORWARD = {
+    # the name of a call that makes a module: the arguments of its own call
+    "AttentionConv": {**GRAPH, "size": (4, 4), "source_mask": PRESENT, **GRAPHS, **SHARES},
+    "OuterConv": {**STEP, "size": (4, 4), **GRAPHS},
+    "attention.ALiBi": {"relative": x(4, 1)},
+    "attention.EdgeFeatures": {"x": x(4, 2)},
+    "attention.GraphPositions": {"data": data()},
+    "attention.LearnedPositions": POSITIONS,
+    "attention.PositiveRandom": {"x": x(5, 2, 4)},
+    "attention.Projection": {"x": x(4, 2)},
+    "attention.RelativeBias": {"relative": x(4, 1)},
+    "attention.Rotary": {"x": x(5, 2, 4), "position": torch.arange(5)},
+    "attention.SinusoidalPositions": POSITIONS,
+    "nn.AttentionGNN": GRAPH,
+    "nn.BSpline": {"edge_attr": x(4, 1)},
+    "nn.ComposedConv": STEP,
+    "nn.ConvGRUCell": {**STEP, "state": x(4, 4)},
+    "nn.ConvLSTMCell": {**STEP, "state": (x(4, 4), x(4, 4))},
+    "nn.DecoderBlock": {**WIDE, "memory": x(2, 4, 4), "memory_mask": PRESENT},
+    "nn.EdgeNetwork": {"edge_attr": x(4, 2)},
+    "nn.EncoderBlock": {**WIDE, "source_mask": PRESENT, "return_attention_weights": False},
+    "nn.FeedForward": WIDE,
+    "nn.GaussianMixture": {"edge_attr": x(4, 2)},
+    "nn.GridConv": {"x": x(2, 3, 4, 4), "edge_weight": None},
+    "nn.GridPool": {"x": x(16, 3), "cells": (4, 4)},
+    "nn.GridUnpool": {"x": x(4, 3), "cells": (4, 4)},
+    "nn.OuterGNN": STEP,
+    "nn.TransformerConv": {**GRAPH, **SHARES},
+    "nn.agnn_conv": GRAPH,
+    "nn.appnp": GRAPH,
+    "nn.attention.GraphAttention": {**GRAPH, **SHARES},
+    "nn.attention.Skip": {**WIDE, "function": torch.sin},
+    "nn.convert.from_torch": {"x": x(2, 3, 4, 4)},
+    "nn.gat_conv": {**GRAPH, **SHARES},
+    "nn.gatv2_conv": {**GRAPH, **SHARES},
+    "nn.gdc_conv": GRAPH,
+    "nn.linear_attention": {"x": x(), **GRAPHS, "source_mask": PRESENT},
+    "nn.long_sequence_block": WIDE,
+    "nn.mix_hop": GRAPH,
+    "nn.multi_head_attention": {**WIDE, "source_mask": PRESENT, **SHARES},
+    "nn.set_pooling": {"x": x(), **GRAPHS},
+    "nn.sg_conv": GRAPH,
+    "nn.ssg_conv": GRAPH,
+    "nn.super_gat_conv": GRAPH,
+    "nn.windowed_block": {"x": x(16, 4), "edge_index": (4, 4)},
+    "transforms.AddBasis": {"data": data()},
+    "transforms.BasisToHetero": {"data": data().update({"edge_type": torch.arange(4) % 2})},
+    "ToSparseFeatures": {"data": data()},
+}
+WITH_EDGES = {"edge_dim": 2}
+OTHERWISE = {
+    # the same of other options
+    "nn.gatv2_conv, edge features": (WITH_EDGES, {**GRAPH, "edge_attr": x(4, 2)}),
+    "nn.TransformerConv, edge features": (WITH_EDGES, {**GRAPH, "edge_attr": x(4, 2)}),
+    "AttentionConv, edge features": (WITH_EDGES, {**GRAPH, "edge_attr": x(4, 2)}),
+    "OuterConv, edge types": (
+        {"family": "relation(2)"},
+        {**GRAPH, "edge_type": torch.tensor([0, 1, 0, 1])},
+    ),
+    "OuterConv, lazy": ({"in_channels": -1}, GRAPH),
+}
+FORWARD_OF = {name: ({}, arguments) for name, arguments in FORWARD.items()} | OTHERWISE
+
+
+def test_every_module_is_called():
+    made = {name for name, one in public_names().items() if inspect.isclass(one)} & set(CALLS)
+    modules = {name for name in made if issubclass(public_names()[name], Module)}
+    parts = {name for name in modules if issubclass(public_names()[name], PARTS)}
+    pygs = {name for name in modules if name.startswith("pyg.")}
+    assert modules - parts - pygs <= set(FORWARD)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FORWARD_OF)
+def test_a_module_takes_or_refuses_what_it_is_called_with(name):
+    options, arguments = FORWARD_OF[name]
+    made = CALLS[name.split(",")[0]]()
+
+    def call():
+        module = made._replace(arguments={**made.arguments, **options})()
+        return Call(lambda **arguments: module(**arguments), dict(arguments))
+
+    call()()
+    assert_taken_or_refused(name, call, arguments, MORE)
+
+
+def assert_taken_or_refused(name, make_call, options, more=()):
+    """A call with one hostile argument succeeds, or is refused in a line."""
+    for option in options:
+        for what, make in {**hostile(name, option), **dict(more)}.items():
+            call = replaced(make_call(), option, make())
             before = contents(call, option)
             try:
                 call()

@@ -5,6 +5,7 @@
 
 import dataclasses
 import inspect
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pyg_outerconv.attention import NORMALISERS, SCORES, Cosine, KeyQuery
 from pyg_outerconv.errors import LONGEST, Refused
 from pyg_outerconv.families.family import FAMILIES
 from pyg_outerconv.graph import Graph, from_networkx, from_scipy
+from pyg_outerconv.nn import EncoderBlock, gat_conv, gatv2_conv, multi_head_attention
 from pyg_outerconv.pyg import GraphConv
 
 EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 2]])
@@ -223,6 +225,26 @@ REFUSED = {
         ValueError,
         ("size must hold numbers of nodes", "expected >= 0 or None", "got a tensor"),
     ),
+    "a tensor that asks for shares": (
+        lambda: AttentionConv(3, 4)(X, EDGES, return_attention_weights=torch.ones(2)),
+        TypeError,
+        ("return_attention_weights says whether", "expected True or False", "got Tensor"),
+    ),
+    "a block that is asked for shares": (
+        lambda: EncoderBlock(3, 1)(X, return_attention_weights=torch.ones(2)),
+        TypeError,
+        ("a block goes from", "block.attention", "got return_attention_weights=Tensor"),
+    ),
+    "node indices that are no rows of the values of heads": (
+        lambda: gat_conv(3, 4)(torch.tensor([0, 1, 2, 3]), EDGES),
+        ValueError,
+        ("indices of x must be rows of theta", "expected [0, 3)", "got [0, 3]"),
+    ),
+    "edges of other nodes, to which loops are added": (
+        lambda: gatv2_conv(3, 4, edge_dim=2)(X[:2], EDGES, edge_attr=torch.ones(4, 2)),
+        ValueError,
+        ("every source in edge_index must", "expected an index below 2", "got 2"),
+    ),
     "None for the channels of attention": (
         lambda: AttentionConv(None, 4),
         TypeError,
@@ -249,6 +271,22 @@ def test_bad_input_is_refused_at_the_door(name):
         place = message.index(part, place) + len(part)
     assert "\n" not in message
     assert len(message) < 2 * LONGEST
+
+
+@pytest.mark.parametrize("made", [OuterConv, AttentionConv])
+def test_the_options_that_a_refusal_lists_are_options(made):
+    needed = {"in_channels": 3, "out_channels": 4}
+    needed |= {"family": "gcn"} if made is OuterConv else {}
+    with pytest.raises(TypeError, match="expected one of") as caught:
+        made(**needed, biass=True)
+    for option in str(caught.value).rpartition("expected one of ")[2].split(", "):
+        with suppress(Refused, ValueError):  # None is no value of some; of `flow`, says PyG
+            made(**needed | {option: None})
+
+
+def test_heads_of_multi_head_attention_may_have_no_values():
+    layer = multi_head_attention(4, 2, value_channels=None, theta="full")
+    assert layer(torch.ones(3, 4)).shape == (3, 4)
 
 
 WRONG = [None, [1, 2], "abc", 7, 1.5, 1j, object(), {}, True]

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from ..equations import row
 from ..errors import RefusedIndex, RefusedValue
-from ..graph.checks import check_positive, holds
+from ..graph.checks import check_dense, check_positive, holds
 from ..graph.positions import as_coordinates, as_whole
 from ..signatures import typed
 
@@ -51,12 +51,10 @@ class AddedPositions(torch.nn.Module, ABC):
             position: (n,) or (n, D), shared by the batch; None for the defaults of :meth:`places`.
 
         Raises:
-            TypeError: positions are not numbers.
+            TypeError: positions are not numbers, or features no dense floating point ones.
             ValueError: shapes do not fit.
         """
-        if x.dim() < 2 or x.size(-1) != self.channels:
-            rule = "positions are added to features of as many channels"
-            raise RefusedValue(rule, f"(*batch, n, {self.channels})", tuple(x.shape))
+        check_dense("positions are added to features of as many channels", x, self.channels, 2)
         if position is None:
             coordinates = self.places(x.size(-2), x.device)
         else:

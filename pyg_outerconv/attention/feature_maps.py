@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedType
 from ..graph import Features
-from ..graph.checks import check_positive
+from ..graph.checks import check_dense, check_positive
 from ..kernels.index_checks import can_read
 from ..kernels.tiles import exact
 from ..registry import Named, Registry
@@ -179,9 +179,7 @@ class PositiveRandom(Exponential):
 
     def exponent(self, x: Tensor) -> Tensor:
         """ωᵀx − ‖x‖²/2 − ln(R)/2 of x / D^¼."""
-        if x.size(-1) != self.channels:
-            rule = "random features are of as many channels as a head has"
-            raise RefusedValue(rule, self.channels, x.size(-1))
+        check_dense("random features are of as many channels as a head has", x, self.channels)
         x = x * self.channels**-0.25
         square = x.square().sum(-1, keepdim=True) + math.log(self.num_features)
         return x @ self.omega.to(x.dtype) - square / 2

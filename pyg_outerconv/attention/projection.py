@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from ..contract.heads import check_type, project
 from ..errors import RefusedValue, refusal
-from ..graph import Features
+from ..graph import Features, SparseMatrix
 from ..graph.checks import check_positive
 from ..signatures import typed
 from ..theta import autocast_pair
@@ -102,6 +102,9 @@ class Projection(torch.nn.Module):
             rule = "a projection needs the channels that it was made for"
             expected = f"{self.in_channels} to {self.channels}"
             raise RefusedValue(rule, expected, f"{channels} to {wanted}")
+        found, own = x.value if isinstance(x, PerHead) else x, self.weight.device
+        if found is not None and found.device != own:
+            raise RefusedValue("features are projected where weights are", own, found.device)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars or is_lazy(self.weight))
@@ -171,8 +174,8 @@ def project_dot(x: Queries, weight: Tensor, bias: Tensor | None, vector: Tensor)
 def channels_of(x: Queries) -> int:
     """P, the number of channels. Raises ValueError if ``x`` is None, or not floating point."""
     found = x.value if isinstance(x, PerHead) else x
-    if found is None or not found.is_floating_point():
-        got = "none" if found is None else found.dtype
+    if not isinstance(found, Tensor | SparseMatrix) or not found.is_floating_point():
+        got = "none" if found is None else getattr(found, "dtype", type(found).__name__)
         raise RefusedValue("scores are made of features", "a float tensor", got)
     return found.size(found.dim() - 1)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
-from ..graph.checks import check_positive
+from ..graph.checks import check_dense, check_positive
 from ..graph.positions import as_coordinates, exact_type
 from ..signatures import typed
 from .added_positions import AddedPositions
@@ -187,10 +187,11 @@ class Rotary(torch.nn.Module):
                 least, then rounded to the dtype of x.
 
         Raises:
-            TypeError: positions are not numbers.
+            TypeError: positions are not numbers, or x is no dense floating point tensor.
             ValueError: shapes do not fit.
         """
         coordinates = as_coordinates(position, self.axes)
+        check_dense("rotary positions rotate vectors", x)
         if x.dim() < 2 or x.size(-1) != self.channels or x.size(0) != len(coordinates):
             rule = "rotary positions rotate a vector of each node and head"
             expected = f"({len(coordinates)}, *, {self.channels})"

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
-from ..errors import RefusedType
+from ..errors import RefusedType, RefusedValue
+from ..graph.checks import holds
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..theta import Theta
 from .cost import Cost, Operations, transform
@@ -32,6 +33,9 @@ def project(x: Features, weight: Tensor) -> Tensor:
     if x is None:
         return wide
     if not x.is_floating_point():
+        if not holds(((x >= 0) & (x < rows)).all()):
+            came = f"[{int(x.min())}, {int(x.max())}]"
+            raise RefusedValue("indices of x must be rows of theta", f"[0, {rows})", came)
         return wide.index_select(0, x)
     check_type(x, weight)
     return (x @ wide.reshape(rows, heads * width)).unflatten(-1, (heads, width))

@@ -31,6 +31,30 @@ def check_positive(what: str, **counts: int) -> None:
             )
 
 
+def check_dense(
+    what: str, x: Any, channels: int | None = None, least: int = 1, beside: Tensor | None = None
+) -> None:
+    """Refuse what is no dense tensor (*, channels) of floating point numbers.
+
+    Args:
+        what: what it is, in words.
+        x: it.
+        channels: P; any number if None.
+        least: the number of axes that it has at least.
+        beside: a tensor that is in the same place, if any.
+    """
+    plain = isinstance(x, Tensor) and x.is_floating_point() and x.layout is torch.strided
+    if not plain:
+        got = getattr(x, "dtype", type(x).__name__)
+        got = x.layout if isinstance(x, Tensor) and x.is_floating_point() else got
+        raise RefusedType(what, "a dense tensor of floating point numbers", got)
+    if x.dim() < least or channels not in (None, x.size(-1)):
+        wanted = ", ".join(("*", *["n"] * (least - 1), f"{'P' if channels is None else channels}"))
+        raise RefusedValue(what, f"({wanted})", tuple(x.shape))
+    if beside is not None and x.device != beside.device:
+        raise RefusedValue(f"{what}, where its parameters are", beside.device, x.device)
+
+
 def check_size(size: Any) -> None:
     """Refuse a size that is not a pair (M, N) of node counts, each an integer or None."""
     if size is None:
@@ -144,8 +168,9 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
     """Refuse edge attributes that are not a tensor (E, *)."""
     if edge_attr is None:
         return
-    if not isinstance(edge_attr, Tensor):
-        raise RefusedType("edge_attr must be a tensor", "Tensor", type(edge_attr).__name__)
+    if not isinstance(edge_attr, Tensor) or edge_attr.layout is not torch.strided:
+        got = getattr(edge_attr, "layout", type(edge_attr).__name__)
+        raise RefusedType("edge_attr must be a dense tensor", "Tensor", got)
     if edge_attr.dim() == 0 or edge_attr.size(0) != index.size(1):
         raise RefusedValue(
             "edge_attr needs one row for each edge",

@@ -52,8 +52,9 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
         TypeError: ``position`` is not a numeric tensor.
         ValueError: ``position`` has another shape.
     """
-    if not isinstance(position, Tensor) or position.dtype == torch.bool or position.is_complex():
-        got = getattr(position, "dtype", type(position).__name__)
+    is_dense = isinstance(position, Tensor) and position.layout is torch.strided
+    if not is_dense or position.dtype == torch.bool or position.is_complex():
+        got = getattr(position, "dtype" if is_dense else "layout", type(position).__name__)
         raise RefusedType("positions are numbers", "integers or floating point", got)
     columns = position.unsqueeze(1) if position.dim() == 1 else position
     if columns.dim() != 2 or axes not in (None, columns.size(1)) or columns.size(1) == 0:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import EdgeFeatures, Normaliser, Score, make_normaliser, make_score
@@ -34,7 +35,7 @@ from .call import (
     values_of_present,
     without_absent,
 )
-from .checks import check_channels, check_ends
+from .checks import check_channels, check_ends, check_options
 from .fold_output import FoldOutput
 from .outer_conv import OuterConv
 from .root import add_root
@@ -138,6 +139,7 @@ class AttentionConv(FoldOutput, OuterConv):
         **kwargs: Any,
     ):
         check_positive("AttentionConv", heads=heads)
+        check_options(self, kwargs, type(self), OuterConv, MessagePassing, but=("family",))
         check_channels("out_channels", out_channels, -1)
         if edge_dim is not None:
             check_channels("edge_dim", edge_dim, -1)
@@ -222,6 +224,8 @@ class AttentionConv(FoldOutput, OuterConv):
         if source_mask is not None:
             source_mask = checked_mask(source_mask, call)
             call = without_absent(call, source_mask)
+        if return_attention_weights is not False:
+            return_attention_weights = _asked(return_attention_weights)
         sums = source_mask is None and not return_attention_weights and self._needs_sums_alone
         content = self._content(call, source_mask, alignment, sums)
         if content.only_sums and call.mode.compiles:
@@ -356,6 +360,14 @@ class AttentionConv(FoldOutput, OuterConv):
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked
         return theta.but(bias=view_of(self.value_bias))
+
+
+def _asked(return_attention_weights: Any) -> bool:
+    """Whether the basis is asked for: a switch, or None."""
+    if not isinstance(return_attention_weights, bool | None):
+        rule = "return_attention_weights says whether the learned basis is returned"
+        raise RefusedType(rule, "True or False", type(return_attention_weights).__name__)
+    return bool(return_attention_weights)
 
 
 # Options -------------------------------------------------------------------------------------

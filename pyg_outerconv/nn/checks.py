@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from numbers import Real
 from typing import Any
 
@@ -35,13 +35,16 @@ def check_channels(name: str, value: Any, least: int) -> None:
         raise RefusedValue(f"{name} must be a number of channels", expected, value)
 
 
-def check_options(layer: Any, options: Iterable[str], *takers: type[Any]) -> None:
-    """Check that each option of a layer is an argument of one of the classes.
+def check_options(
+    layer: Any, options: Iterable[str], *takers: type[Any], but: Collection[str] = ()
+) -> None:
+    """Check that each option of a layer is an argument of one of the classes, but for some.
 
     Raises:
         TypeError: it is of none; the message suggests the nearest one.
     """
-    known = {name for kind in takers for name in inspect.signature(kind).parameters} - {"kwargs"}
+    known = {name for kind in takers for name in inspect.signature(kind).parameters}
+    known -= {"kwargs", *but}
     for name in options:
         if name not in known:
             raise RefusedType(unknown(f"option of {type(layer).__name__}", name, known))

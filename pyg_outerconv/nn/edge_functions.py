@@ -12,7 +12,7 @@ from torch.nn import Parameter
 from torch_geometric.nn.inits import glorot
 
 from ..errors import RefusedValue, unknown
-from ..graph.checks import check_positive, holds
+from ..graph.checks import check_dense, check_positive, holds
 from ..signatures import typed
 
 _SMALLEST = 1e-15  # PyG adds it to variances
@@ -67,7 +67,7 @@ class GaussianMixture(torch.nn.Module):
 
     def forward(self, edge_attr: Tensor) -> Tensor:
         """The functions of edge attributes (E, D): (E, K)."""
-        _check_width(edge_attr, self.dim)
+        _check_width(edge_attr, self.dim, self.mu)
         away = (edge_attr.unsqueeze(1) - self.mu).square() / (self.sigma.square() + _SMALLEST)
         return (-0.5 * away.sum(-1)).exp()
 
@@ -211,7 +211,7 @@ class EdgeNetwork(torch.nn.Module):
 
     def forward(self, edge_attr: Tensor) -> Tensor:
         """The functions of edge attributes (E, D): (E, K)."""
-        _check_width(edge_attr, self.dim)
+        _check_width(edge_attr, self.dim, next(self.parameters()))
         hidden = edge_attr
         for layer in self.layers:
             hidden = layer(hidden).relu()
@@ -220,8 +220,8 @@ class EdgeNetwork(torch.nn.Module):
         return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1)
 
 
-def _check_width(edge_attr: Tensor, dim: int) -> None:
+def _check_width(edge_attr: Tensor, dim: int, beside: Tensor | None = None) -> None:
+    rule = "edges have as many attributes as said"
+    check_dense(rule, edge_attr, beside=beside)
     if edge_attr.dim() != 2 or edge_attr.size(1) != dim:
-        raise RefusedValue(
-            "edges have as many attributes as said", f"(E, {dim})", tuple(edge_attr.shape)
-        )
+        raise RefusedValue(rule, f"(E, {dim})", tuple(edge_attr.shape))

@@ -16,6 +16,7 @@ from ..contract.plan import check_memory, check_order, contracted
 from ..errors import RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
+from ..graph.checks import check_dense
 from ..memo import Memo
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, scaled
@@ -143,6 +144,7 @@ class GridPool(_Clusters):
         return self._rules.get(key, lambda: _from_the_first(shifts_of(*key)))  # type: ignore[no-any-return]
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
+        check_dense("nodes are pooled by their features", x, least=2)
         check_given(cells, x.device)
         if isinstance(cells, Basis):
             return cells
@@ -293,6 +295,7 @@ class GridUnpool(_Clusters):
         return rule
 
     def _basis(self, cells: Any, x: Tensor) -> Basis:
+        check_dense("clusters are unpooled by their features", x, least=2)
         check_given(cells, x.device)
         basis = cells if isinstance(cells, Basis) else self.family.basis(cells, device=x.device)
         return basis.transpose()

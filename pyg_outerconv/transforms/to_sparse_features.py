@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data.data import BaseData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
@@ -53,6 +54,8 @@ class ToSparseFeatures(BaseTransform):
 
     def forward(self, data: Any) -> Any:
         """The data, with its sparse features stored as such."""
+        if not isinstance(data, BaseData):
+            raise RefusedType("a transform changes a graph of PyG's", "Data", type(data).__name__)
         for store in data.node_stores:
             for key, value in store.items(*self.attrs):
                 if self._becomes_sparse(value):

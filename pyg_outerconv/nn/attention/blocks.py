@@ -14,7 +14,7 @@ from ...attention import KeyQuery, Score
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Family
-from ...graph.checks import check_positive
+from ...graph.checks import check_dense, check_positive
 from ...signatures import typed
 from ..checks import check_share
 from .multi_head import multi_head_attention
@@ -64,7 +64,16 @@ class Skip(torch.nn.Module):
         self.norm.reset_parameters()
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The skip around a function of x."""
+        """The skip around a function of x, (*, channels).
+
+        Raises:
+            TypeError: x is no dense floating point tensor, or the function no function.
+            ValueError: x has other channels.
+        """
+        (channels,), weight = self.norm.normalized_shape, self.norm.weight
+        check_dense("a skip is around a function of features", x, channels, beside=weight)
+        if not callable(function):
+            raise RefusedType("a skip is around a function", "a function", type(function).__name__)
         if self.norm_first:
             return x + self.dropout(function(self.norm(x)))  # type: ignore[no-any-return]
         return self.norm(x + self.dropout(function(x)))  # type: ignore[no-any-return]
@@ -119,7 +128,14 @@ class FeedForward(torch.nn.Module):
         self.second.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(*, channels) to (*, channels)."""
+        """(*, channels) to (*, channels).
+
+        Raises:
+            TypeError: x is no dense floating point tensor.
+            ValueError: x has other channels.
+        """
+        first = self.first
+        check_dense("a feed-forward part maps features", x, first.in_features, beside=first.weight)
         return self.second(self.dropout(self.activation(self.first(x))))  # type: ignore[no-any-return]
 
 
@@ -207,10 +223,12 @@ class EncoderBlock(_Block):
         Raises:
             TypeError: x is a pair, or attention weights are asked for.
         """
-        if not isinstance(x, Tensor) or beside.get("return_attention_weights"):
+        weights = beside.get("return_attention_weights")
+        if not isinstance(x, Tensor) or (weights is not None and weights is not False):
             rule = "a block goes from the features of nodes to their features"
             expected = "one x, and block.attention for the basis"
-            raise RefusedType(rule, expected, type(x).__name__)
+            asked = f"return_attention_weights={type(weights).__name__}"
+            raise RefusedType(rule, expected, asked if isinstance(x, Tensor) else type(x).__name__)
         x = self.around_attention(x, lambda h: self.attention(h, edge_index, **beside))
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
 

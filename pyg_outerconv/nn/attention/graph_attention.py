@@ -13,6 +13,7 @@ from ...basis import Basis
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
+from ...graph.checks import agreed, check_attributes, check_index, infer_size
 from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..call import Call
@@ -87,10 +88,14 @@ class GraphAttention(AttentionConv):
         has_loops = not is_list and isinstance(edge_index, Basis)  # the edges that it has
         if self.fill_value is None or not self._fills or has_loops:
             return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
+        _check_edges(edge_index, edge_attr)
         call = Call(x, flow=self.flow)
-        ends = [count for count in (call.num_sources, call.num_targets) if count is not None]
-        count = min(beside.get("size") or ends)
-        edge_index, edge_attr, origin = _with_loops(edge_index, edge_attr, self.fill_value, count)
+        size = agreed("x", (call.num_sources, call.num_targets), beside.get("size"))
+        forth = self.flow == "source_to_target"
+        size = infer_size(edge_index if forth else edge_index.flip(0), size, not call.is_single)
+        edge_index, edge_attr, origin = _with_loops(
+            edge_index, edge_attr, self.fill_value, min(size)
+        )
         if self.explain:  # masks of explainers are of the user's edges; other calls write nothing
             self._origin = origin
         return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
@@ -102,13 +107,19 @@ class GraphAttention(AttentionConv):
         return super().edge_mask(edge_origin)
 
 
-def _with_loops(
-    edge_index: Any, edge_attr: Tensor | None, fill_value: Fill, count: int
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The edges without loops and a loop at each of ``count`` nodes; and the origin of each."""
+def _check_edges(edge_index: Any, edge_attr: Any) -> None:
+    """Raise TypeError or ValueError for edges that are not listed, and for features of others."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         rule = "self-loops get edge features where edges are listed"
         raise RefusedType(rule, "edge_index (2, E)", type(edge_index).__name__)
+    check_index(edge_index)
+    check_attributes(edge_attr, edge_index)
+
+
+def _with_loops(
+    edge_index: Tensor, edge_attr: Tensor | None, fill_value: Fill, count: int
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The edges without loops and a loop at each of ``count`` nodes; and the origin of each."""
     origin = torch.arange(edge_index.size(1), device=edge_index.device)
     _, origin = remove_self_loops(edge_index, origin)
     edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)

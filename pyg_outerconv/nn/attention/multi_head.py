@@ -75,8 +75,9 @@ def multi_head_attention(
     layer = AttentionConv(
         ends, embed_dim, num_heads, support, score=score, combine="sum", dropout=dropout, **options
     )
-    layer.theta.initial = as_values if apart else as_packed_values
-    layer.theta.reset_parameters()
+    if layer.theta.name == "value-output":  # a theta of its own is drawn as others are
+        layer.theta.initial = as_values if apart else as_packed_values
+        layer.theta.reset_parameters()
     return layer
 
 

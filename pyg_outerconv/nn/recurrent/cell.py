@@ -140,8 +140,8 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         """A part of the state after checks, (*batch, N, Q) with the batch and N of the input."""
         rule = f"the {name} of a cell has a row for each node"
         expected = (*x.shape[:-1], self.out_channels)
-        if not isinstance(state, Tensor):
-            raise RefusedType(rule, expected, state)
+        if not isinstance(state, Tensor) or state.layout is not torch.strided:
+            raise RefusedType(rule, expected, getattr(state, "layout", state))
         if tuple(state.shape) != expected:
             raise RefusedValue(rule, expected, tuple(state.shape))
         return state
