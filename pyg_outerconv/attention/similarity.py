@@ -57,6 +57,9 @@ class Cosine(Similarity):
     V2" <https://arxiv.org/abs/2111.09883>`_ (section 3.3, equation 2):
     ``Cosine(H, D, projected=True, per_head=True, beta=10.0, at_most=100.0)``.
 
+    Unit vectors and scores are in float32 at least: the gradient of β is a product of two vectors
+    that are far longer than it where keys are nearly orthogonal to their queries.
+
     Args:
         heads, channels, in_channels, projected: see :class:`Similarity`.
         beta: β, or its initial value.
@@ -99,8 +102,11 @@ class Cosine(Similarity):
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         at_source, at_target = self.compared(source, query, support)
+        kind = at_source.dtype
+        at_source, at_target = exact(at_source), exact(at_target)
         beta = self.beta if self.at_most is None else self.beta.clamp(max=self.at_most)
-        return Dot(_unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1), _unit(at_source))
+        query = _unit(at_target) * beta.to(at_target.dtype).unsqueeze(-1)
+        return Dot(query, _unit(at_source), value_type=kind)
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from pyg_outerconv.attention import NORMALISERS, make_normaliser, make_score
 from pyg_outerconv.families import Attention
 from pyg_outerconv.families.support.bands import Complete
 from pyg_outerconv.graph.structure import Content
+from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near
 
 
@@ -74,6 +75,20 @@ def test_cosines_are_of_any_size(dtype, size):
     found = scores("cosine", x, x[:5])
     expected = torch.cosine_similarity(x.double().unsqueeze(1), x[:5].double(), dim=-1, eps=1e-30)
     assert float((found.double() - expected).abs().max()) < 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("support", ["complete", None])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_shares_that_no_factor_changes_have_no_gradient_in_it(dtype, support):
+    """Of cosines of nearly 0: sums over keys are far longer than the products with queries."""
+    edges = None if support else edges_of(torch.ones(6, 1, dtype=torch.bool))
+    for _ in range(20):
+        near = torch.randn(1, 3)
+        query = torch.linalg.cross(near, torch.randn(1, 3)).to(dtype)
+        x = (near * 4 * torch.rand(6, 1) + 1e-3 * torch.randn(6, 3)).to(dtype)
+        conv = AttentionConv(3, 2, support=support, score="cosine", normalise="l1").to(dtype)
+        conv((x, query), edges).double().sum().backward()
+        assert abs(conv.family.score.beta.grad.item()) < torch.finfo(dtype).eps
 
 
 def test_a_zero_vector_is_at_right_angles_to_all():
