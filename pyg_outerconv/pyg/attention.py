@@ -157,8 +157,8 @@ class GATConv(DropIn, theirs.GATConv):
                 if out is not None:
                     return as_weighted(out, x)
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), x)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self.att_src)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self.att_src)
 
 
 class GATv2Conv(DropIn, theirs.GATv2Conv):
@@ -228,8 +228,8 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
     ) -> Any:
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), x)
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), x)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self.att)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self.att)
 
 
 class TransformerConv(DropIn, theirs.TransformerConv):
@@ -248,16 +248,17 @@ class TransformerConv(DropIn, theirs.TransformerConv):
         return lacking(self)
 
     def unused(self) -> tuple[str, ...]:
-        return () if self.root_weight else ("lin_skip.",)
+        return () if self.root_weight else ("lin_skip.", "lin_beta.")
 
     def recipe(self) -> Recipe:
         biased, shape = self.lin_key.bias is not None, (self.heads, self.out_channels)
+        gated = self.root_weight and self.lin_beta is not None
         conv = transformer_conv(
             ends(self, self.lin_key, self.lin_query),
             self.out_channels,
             self.heads,
             self.concat,
-            self.lin_beta is not None,
+            gated,
             self.dropout,
             None if self.lin_edge is None else self.lin_edge.in_channels,
             biased,
@@ -278,7 +279,7 @@ class TransformerConv(DropIn, theirs.TransformerConv):
             sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
         if self.root_weight:
             sources |= whole("skip", "lin_skip", biased)
-        if self.lin_beta is not None:
+        if gated:
             sources |= whole("gate", "lin_beta", False)
         return conv, sources
 

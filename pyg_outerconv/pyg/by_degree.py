@@ -77,9 +77,10 @@ class MFConv(DropIn, theirs.MFConv):
             theta = torch.cat([theta, right.theta()], dim=2)
         found = _degrees(edge_index, rows.size(0), self.max_degree, self.flow)
         out = known_groups(rows, found.ptr, theta[:, 0], found.nodes, found.nodes, rows.size(0))
-        if self.lins_l[0].bias is None:
-            return out
-        return out + torch.stack([lin.bias for lin in self.lins_l]).index_select(0, found.degree)
+        if self.lins_l[0].bias is not None:
+            bias = torch.stack([lin.bias for lin in self.lins_l])
+            out = out + bias.index_select(0, found.degree)
+        return out.to(rows.dtype)
 
 
 class Degrees(NamedTuple):

@@ -109,4 +109,5 @@ class LEConv(DropIn, theirs.LEConv):
         if self.lin1.bias is not None:
             minus = minus - self.lin1.bias
         out = conv(x, basis) - degree * minus
-        return as_linear(out) if edge_weight is None else out
+        is_wide = edge_weight is not None and edge_weight.dtype in (torch.float32, torch.float64)
+        return out if is_wide else as_linear(out)

@@ -88,7 +88,7 @@ class DirGNNConv(theirs.DirGNNConv):
         against = _flipped.get(None, lambda: edge_index.flip([0]), edge_index)
         along = self.conv_in(x, edge_index)
         out = self.alpha * self.conv_out(x, against) + (1 - self.alpha) * along
-        return out if self.lin is None or not self.root_weight else out + self.lin(x)
+        return out + self.lin(x) if self.root_weight else out
 
     def __prepare_scriptable__(self) -> Module:
         """The layer of PyG in the place of this one, which torch.jit.script compiles."""

@@ -22,7 +22,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import OptTensor
 
-from ..errors import RefusedValue
+from ..errors import Refused, RefusedValue
 from ..graph.checks import holds
 from ..graph.edge_index import check_compressed
 from ..kernels.index_checks import has_numbers, is_exporting, surely
@@ -49,10 +49,12 @@ class Tied(NamedTuple):
     Attributes:
         conv: it; None if there is none.
         watch: the modules that it was made for.
+        reason: why there is none, if the recipe says so.
     """
 
     conv: OuterConv | ModuleList | None
     watch: Watch
+    reason: str = ""
 
 
 class DropIn(MessagePassing):
@@ -99,6 +101,10 @@ class DropIn(MessagePassing):
             register(cls, cls.theirs)
             if "forward" not in vars(cls):
                 cls.forward = _forward_like(cls.theirs.forward)
+            if _LAZY in " ".join((cls.theirs.__doc__ or "").split()) and cls.__doc__:
+                cls.__doc__ = (
+                    f"{inspect.cleandoc(cls.__doc__)}\n\nChannels are a number, {_LAZY} call."
+                )
         theirs = getattr(cls, "theirs", None)
         if theirs is None:  # a base of several of our classes
             return
@@ -219,6 +225,9 @@ class DropIn(MessagePassing):
             yield f"has a {name} of its own"
         for name in self._overridden:
             yield f"a subclass has a {name} of its own"
+        for name, made in vars(self).get(CHANGED, {}).items():
+            if vars(self).get(name) != made:
+                yield f"{name}={vars(self).get(name)} was {made} when parameters were made"
         if self.explain:
             yield "messages are explained"
 
@@ -227,7 +236,7 @@ class DropIn(MessagePassing):
         reasons, tied = list(self._of_options()), self._tied()
         yield from reasons
         if tied.conv is None and not reasons:
-            yield "a linear map has a bias that PyG's has not, or has none"
+            yield tied.reason or "a linear map has a bias that PyG's has not, or has none"
         if tied.watch.is_seen():
             yield "hooks look at messages or at modules that the contraction skips"
 
@@ -253,7 +262,7 @@ class DropIn(MessagePassing):
             yield "features without numbers, on meta"
         elif not features.is_floating_point():
             yield f"features of type {features.dtype}"
-        elif (rank := features.dim()) < 2 or self.node_dim % rank != rank - 2:
+        elif (rank := features.dim()) < 2 or self.node_dim not in (-2, rank - 2):
             yield "features whose dimension before the last is not that of nodes"
         elif edge_weight is not None and _other_type(edge_weight, features):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
@@ -263,6 +272,8 @@ class DropIn(MessagePassing):
             yield "an EdgeIndex with other numbers of nodes than the features"
         elif edge_weight is not None and not is_finite(edge_weight):
             yield "edge weights that are not finite"
+        elif torch.is_autocast_enabled(features.device.type) and _is_mixed(self, features):
+            yield "features or weights of a short type that is not that of autocast, or alone"
 
     def _is_small(self, x: Any, edge_index: Any) -> bool:
         """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
@@ -319,8 +330,10 @@ class DropIn(MessagePassing):
         self._outer_conv()  # before a compiler looks at the layer
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._switches and type(value) is int:
-            value = bool(value)  # PyG's switches may be numbers; options of a recipe may not
+        if name in self._switches and (value is None or type(value) is int):
+            value = bool(value)  # PyG's switches may be so; options of a recipe may not
+        elif not name.startswith("_") and _is_resized(self, name, value):
+            self.__dict__.setdefault(CHANGED, {}).setdefault(name, self.__dict__[name])
         before = self.__dict__["_parameters"].get(name) if "_parameters" in self.__dict__ else None
         super().__setattr__(name, value)
         own = name.startswith("_") and name != "__class__"
@@ -357,10 +370,15 @@ def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
+_LAZY = "or :obj:`-1` to derive the size from the first"
+"""The words by which PyG tells that a class takes -1."""
+
 # Attributes that PyG's own calls set: no options, which would make the contraction anew.
 _OF_CALLS = {"training", "fuse", "att_x", "att_y"}
 TIED = ("_contraction", "_kept")
 MARK = "_accelerated"
+CHANGED = "_changed"
+"""Where a layer keeps the numbers that its options had when its parameters were made of them."""
 
 
 def _switches_of(kind: type) -> frozenset[str]:
@@ -382,7 +400,7 @@ def register(ours: type[Module], theirs: type[Module]) -> None:
 def become_pygs(layers: Collection[Module]) -> int:
     """Give layers of ours PyG's classes; their number."""
     for layer in layers:
-        for key in (MARK, *TIED):
+        for key in (MARK, CHANGED, *TIED):
             layer.__dict__.pop(key, None)
         layer.__class__ = in_place_of(type(layer), THEIRS)
         if isinstance(
@@ -424,8 +442,11 @@ def _make_tied(layer: DropIn) -> Tied:
     if any(layer._of_options()):
         return Tied(None, Watch(layer, layer.skipped()))
     # No memory is written, no random number drawn, and neither tracers nor torch.func see it.
-    with _disable_current_modes(), temporarily_clear_interpreter_stack(), torch.device("meta"):
-        conv, sources = layer.recipe()
+    try:
+        with _disable_current_modes(), temporarily_clear_interpreter_stack(), torch.device("meta"):
+            conv, sources = layer.recipe()
+    except Refused as refused:  # PyG's layers take options that its constructor refuses
+        return Tied(None, Watch(layer, layer.skipped()), str(refused))
     paths = list(dict.fromkeys(path for source in sources.values() for path in source.linears))
     maps = [attrgetter(path)(layer) for path in paths]
     watch = Watch(layer, [*layer.skipped(), *maps])
@@ -456,6 +477,18 @@ def _is_replaced(layer: DropIn) -> bool:
     )
 
 
+def _is_resized(layer: Module, name: str, value: Any) -> bool:
+    """Whether an option that has numbers, or none, becomes another: of parameters that are there.
+
+    Recipes read sizes of parameters or of options, PyG's calls perhaps the others.
+    """
+    if name not in vars(layer) or name in _OF_CALLS:
+        return False
+    before = vars(layer)[name]
+    is_count = any(one is None or type(one) is int for one in (before, value))
+    return is_count and (type(before) is not type(value) or before != value)
+
+
 def _is_alike(before: Any, value: Any) -> bool:
     """Whether a parameter takes the place of another of its shape."""
     if not isinstance(before, Tensor) or not isinstance(value, Tensor) or is_lazy(before):
@@ -482,12 +515,12 @@ def as_linear(out: Tensor) -> Tensor:
     return out.to(torch.get_autocast_dtype(kind))
 
 
-def as_weighted(out: Tensor, x: Any) -> Tensor:
-    """A result in the type of features, which PyG's weights of edges have under autocast, too."""
+def as_weighted(out: Tensor, like: Any) -> Tensor:
+    """A result in the type of PyG's weights of edges under autocast: of features, or parameters."""
     if not torch.is_autocast_enabled(out.device.type):
         return out
-    features = x[0] if isinstance(x, tuple | list) else x
-    return out.to(torch.promote_types(out.dtype, features.dtype))
+    like = like[0] if isinstance(like, tuple | list) else like
+    return out.to(torch.promote_types(out.dtype, like.dtype))
 
 
 def is_finite(values: Tensor) -> bool:
@@ -498,6 +531,15 @@ def is_finite(values: Tensor) -> bool:
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
     """Whether PyG's result has another type than the features."""
     return edge_weight.dtype != features.dtype and edge_weight.is_floating_point()
+
+
+def _is_mixed(layer: Module, features: Tensor) -> bool:
+    """Whether types meet under autocast that each product of PyG's mixes in its own way."""
+    short = torch.get_autocast_dtype(features.device.type)
+    of_weights = {one.dtype for one in layer.parameters()}
+    others = {torch.float16, torch.bfloat16} - {short}
+    alone = short in of_weights and features.dtype != short
+    return alone or not others.isdisjoint({*of_weights, features.dtype})
 
 
 def _is_shared(edge_weight: Tensor, edge_index: Tensor) -> bool:

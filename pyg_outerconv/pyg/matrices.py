@@ -28,7 +28,10 @@ def is_product(layer: Any, x: Any, matrix: Any, edge_weight: OptTensor) -> bool:
         return False
     if edge_weight is not None or matrix.requires_grad or matrix.size(1) != source.size(0):
         return False
-    is_sum = type(layer.aggr_module) is aggr.SumAggregation and layer.flow == "source_to_target"
+    if layer.flow != "source_to_target" or layer.node_dim not in (-2, 0):
+        return False
+    # PyG's product reads the name.
+    is_sum = type(layer.aggr_module) is aggr.SumAggregation and layer.aggr in ("add", "sum")
     return is_sum and matrix._nnz() * source.size(1) >= layer.least_of_matrices
 
 

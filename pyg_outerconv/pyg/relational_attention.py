@@ -111,7 +111,7 @@ class RGATConv(DropIn, theirs.RGATConv):
         shares = segment_softmax(pattern.by_both if within else pattern.by_target, scores)
         if self.mod == "f-additive":
             shares = torch.where(shares > 0, shares + 1, shares)
-        elif self.mod is None:
+        elif self.mod not in ("additive", "scaled", "f-scaled"):
             shares = F.dropout(shares, self.dropout, self.training)
         return shares
 

@@ -15,7 +15,7 @@ from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
 from .attention import lacking, looped, of_nodes
-from .layer import DropIn, Recipe, as_weighted
+from .layer import DropIn, Recipe, as_linear, as_weighted
 from .reductions import check_reduction
 from .tie import heads, same, viewed
 
@@ -69,7 +69,9 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
             out = conv(x, edge_index)
         if self.training:
             self._keep_products(x, edge_index, neg_edge_index, batch)
-        return as_weighted(out, x)
+        if self.attention_type == "SD":  # of features alone
+            return as_linear(out) if self.bias is None else as_weighted(out, self.bias)
+        return as_weighted(out, self.att_l)
 
     def _keep_products(
         self, x: Tensor, edge_index: Tensor, negative: OptTensor, batch: OptTensor
@@ -121,5 +123,7 @@ class AGNNConv(DropIn, theirs.AGNNConv):
     def convolve(self, conv: Any, x: Tensor, edge_index: Adj) -> Tensor:
         conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
         if self.add_self_loops and torch.compiler.is_compiling():
-            return of_nodes(conv(*looped(self, x, edge_index)[:2]), x)
-        return conv(x, edge_index)  # type: ignore[no-any-return]
+            out = of_nodes(conv(*looped(self, x, edge_index)[:2]), x)
+        else:
+            out = conv(x, edge_index)
+        return out.to(torch.promote_types(out.dtype, self.beta.dtype))

@@ -1,8 +1,10 @@
 """Where PyG's own code runs by itself: what is put onto a layer, wrappers of torch, inputs."""
 
+import contextlib
 import copy
 import inspect
 import types
+from itertools import product
 
 import pytest
 import torch
@@ -470,6 +472,40 @@ def test_the_type_under_autocast_is_pygs(name):
                 assert [out.dtype for out in tensors(mine(*given))] == expected, (call, bias)
 
 
+def in_type(given, dtype):
+    """Arguments with floating point numbers in another type."""
+    if isinstance(given, tuple):
+        return tuple(in_type(one, dtype) for one in given)
+    return given.detach().to(dtype) if tensors(given) else given
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_types_meet_under_autocast_the_result_is_pygs(name):
+    types = torch.float32, torch.bfloat16, torch.float16
+    options = CASES[name].options.get("bias", ())
+    for bias, weights, features, to in product(options or (None,), types, types, types[1:]):
+        its, mine = map(
+            copy.deepcopy, pair(name, torch.float32, **({} if bias is None else {"bias": bias}))
+        )
+        its, mine = its.to(weights), mine.to(weights)
+        given = in_type(arguments(name, torch.float32), features)
+        found = []
+        for layer in (its, mine):
+            torch.manual_seed(13)
+            with torch.autocast("cpu", to):
+                try:
+                    found.append(tensors(layer(*given)))
+                except REFUSALS:
+                    if layer is its:
+                        break  # torch has no such product
+                    raise
+        if found:
+            least = min((weights, features, to), key=lambda one: -torch.finfo(one).eps)
+            for out, expected in zip(found[1], found[0], strict=True):
+                assert out.dtype == expected.dtype, (bias, weights, features, to)
+                assert_close(out, expected, 12 * torch.finfo(least).eps, "values")
+
+
 @pytest.mark.parametrize("switch", [0, 1])
 @pytest.mark.parametrize("name", ["GATConv", "GCNConv", "SAGEConv", "SGConv", "TransformerConv"])
 def test_switches_may_be_numbers_as_pygs_may(name, switch):
@@ -501,6 +537,86 @@ def test_an_option_that_is_changed_after_a_call_is_obeyed(name, option, value):
     for layer in (its, mine):
         setattr(layer, option, value)
     compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
+
+
+def read_by_pyg(layer, given):
+    """The names of the options that a call of PyG's layer reads."""
+    kind, found = type(layer), set()
+
+    class Recorded(kind):
+        def __getattribute__(self, name):
+            if name in object.__getattribute__(self, "__dict__"):
+                found.add(name)
+            return super().__getattribute__(name)
+
+    layer.__class__ = Recorded
+    with contextlib.suppress(*REFUSALS):
+        layer(*given)
+    layer.__class__ = kind
+    values = {name: vars(layer)[name] for name in sorted(found) if not name.startswith("_")}
+    known = bool | int | float | str | None
+    apart = ("training", "cached", "dropout")  # what is cached is of before; draws differ
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, known) and name not in apart
+    }
+
+
+def others(value, known):
+    """Other values of an option: those of the case, and such as PyG may take or refuse."""
+    if isinstance(value, bool):
+        made = [not value, None]
+    elif isinstance(value, int):
+        made = [value - 1, value + 1, 2 * value, 0]
+    elif isinstance(value, float):
+        made = [value / 2 + 0.25, 0.0, 1.0, 2]
+    else:
+        made = [True, False, 1, 0.5] if value is None else []
+    known = [one for one in known if isinstance(one, bool | int | float | str | None)]
+    return [one for one in [*made, *known] if type(one) is not type(value) or one != value]
+
+
+@contracted
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_pyg_reads_at_a_call_may_be_changed_before_it(name):
+    case, tried = CASES[name], set()
+    call = "csr" if name in ("GCNConv", "GraphConv") else next(iter(case.calls))
+    for options in case.one_by_one():
+        if options.get("cached") or options.get("dropout"):
+            continue
+        its = copy.deepcopy(pair(name, **options)[0])
+        for option, value in read_by_pyg(its, arguments(name, call=call)).items():
+            for other in others(value, case.options.get(option, ())):
+                key = option, repr(value), repr(other)
+                if key in tried:
+                    continue
+                tried.add(key)
+                its, mine = map(copy.deepcopy, pair(name, **options))
+                with contextlib.suppress(*REFUSALS):
+                    mine(*arguments(name, call=call))
+                for layer in (its, mine):
+                    setattr(layer, option, other)
+                try:
+                    compare(its, mine, arguments(name, call=call), torch.float32)
+                except (*REFUSALS, pytest.fail.Exception) as error:
+                    raise AssertionError(f"{options}: {option}={value} became {other}") from error
+
+
+def test_a_count_that_is_changed_back_is_forgotten():
+    layer = ours.RGCNConv(6, 4, 3)
+    layer.num_relations = 5
+    assert layer.why_not() == ["num_relations=5 was 3 when parameters were made"]
+    layer.num_relations = 3
+    assert not layer.why_not()
+
+
+def test_an_option_that_no_recipe_takes_is_the_reason():
+    layer = theirs.RGCNConv(6, 4, 3, num_blocks=2)
+    layer.num_blocks = 4
+    accelerated = nn.Sequential(layer)
+    accelerate(accelerated)
+    assert "num_blocks must divide" in layer.why_not()[0]
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "static" in case.calls])
@@ -563,12 +679,12 @@ def test_why_not_takes_the_arguments_of_a_call(layer, call, reason):
         layer.why_not(X, EDGES, colour=1)
 
 
-def test_pygs_tables_of_what_layers_take_read_ours(monkeypatch):
+@pytest.mark.parametrize("name", CASES)
+def test_pygs_tables_of_what_layers_take_read_ours(name, monkeypatch):
     from torch_geometric.nn import conv
     from torch_geometric.nn.conv import utils
 
-    for name in ("GCNConv", "SAGEConv", "GATv2Conv", "RGCNConv"):
-        asked = (utils.supports_sparse_tensor, utils.supports_bipartite_graphs)
-        expected = [ask(name) for ask in asked]
-        monkeypatch.setitem(vars(conv), name, getattr(ours, name))
-        assert [ask(name) for ask in asked] == expected
+    asked = [one for one in utils.__all__ if one.startswith(("supports", "processes"))]
+    expected = [getattr(utils, one)(name) for one in asked]
+    monkeypatch.setitem(vars(conv), name, getattr(ours, name))
+    assert [getattr(utils, one)(name) for one in asked] == expected
