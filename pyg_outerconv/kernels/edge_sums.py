@@ -10,6 +10,7 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 
 from .backend import BACKENDS, Request
+from .backends.reference import Reference
 from .backends.small import Small, coo_product, listed_dots, listed_product
 from .dispatch import RECORDERS, log_call
 from .index_checks import PLAIN
@@ -36,8 +37,9 @@ def most(x: Tensor, here: Mode, held: bool = False) -> int:
         here: what surrounds the call.
         held: whether the messages of all edges are held.
     """
-    may_run = here.is_plain and here.backend in (None, Small.name)
-    if not (may_run and x.is_cpu and x.dtype in Small.dtypes and type(x) in PLAIN):
+    # One that is asked for and missing is refused where sorted edges are multiplied.
+    there = here.backend is None or (here.backend == Small.name and coo_product() is not None)
+    if not (here.is_plain and there and x.is_cpu and x.dtype in Small.dtypes and type(x) in PLAIN):
         return -1
     if held or coo_product() is None:
         return min(HELD, MOST)
@@ -80,7 +82,8 @@ def edge_sums(
     if RECORDERS:
         shape = (num_rows, x.size(0))
         size = source.numel(), x.size(1)
-        log_call(BACKENDS[Small.name], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+        ran = Small.name if coo_product() is not None else Reference.name  # which gathers, too
+        log_call(BACKENDS[ran], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
     if coo_product() is None:
         return add_up(source, target, value, x, num_rows)
     needs_grad = x.requires_grad or (value is not None and value.requires_grad)

@@ -157,8 +157,8 @@ class GATConv(DropIn, theirs.GATConv):
                 if out is not None:
                     return as_weighted(out, x)
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self.att_src)
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self.att_src)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att_src")
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
 
 
 class GATv2Conv(DropIn, theirs.GATv2Conv):
@@ -228,8 +228,8 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
     ) -> Any:
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self.att)
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self.att)
+            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att")
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self, "att")
 
 
 class TransformerConv(DropIn, theirs.TransformerConv):

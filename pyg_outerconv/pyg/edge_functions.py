@@ -76,7 +76,7 @@ class GMMConv(DropIn, theirs.GMMConv):
         edge_attr: OptTensor = None,
         size: Size = None,
     ) -> Tensor:
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self.mu)
+        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "mu")
 
 
 def _column_blocks(layer: Any) -> Tensor:

@@ -515,11 +515,15 @@ def as_linear(out: Tensor) -> Tensor:
     return out.to(torch.get_autocast_dtype(kind))
 
 
-def as_weighted(out: Tensor, like: Any) -> Tensor:
-    """A result in the type of PyG's weights of edges under autocast: of features, or parameters."""
+def as_weighted(out: Tensor, like: Any, parameter: str | None = None) -> Tensor:
+    """A result in the type of PyG's weights of edges under autocast.
+
+    It is that of features, or of a parameter of a layer ``like``.
+    """
     if not torch.is_autocast_enabled(out.device.type):
         return out
     like = like[0] if isinstance(like, tuple | list) else like
+    like = like if parameter is None else getattr(like, parameter)
     return out.to(torch.promote_types(out.dtype, like.dtype))
 
 

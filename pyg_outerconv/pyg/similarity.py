@@ -70,8 +70,8 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
         if self.training:
             self._keep_products(x, edge_index, neg_edge_index, batch)
         if self.attention_type == "SD":  # of features alone
-            return as_linear(out) if self.bias is None else as_weighted(out, self.bias)
-        return as_weighted(out, self.att_l)
+            return as_linear(out) if self.bias is None else as_weighted(out, self, "bias")
+        return as_weighted(out, self, "att_l")
 
     def _keep_products(
         self, x: Tensor, edge_index: Tensor, negative: OptTensor, batch: OptTensor

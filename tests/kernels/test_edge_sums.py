@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from pyg_outerconv import OuterConv, record, use_backend
 from pyg_outerconv.kernels import edge_sums as module
 from pyg_outerconv.kernels.backends import small
 from pyg_outerconv.kernels.edge_lists import SHORT, gathered, inverse_counts
@@ -64,6 +65,25 @@ def test_every_derivative(has_tool, tile, monkeypatch):
         torch.func.vmap(back)(unit), zip(*map(back, unit), strict=True), strict=True
     ):
         torch.testing.assert_close(all_at_once, torch.stack(one_by_one))
+
+
+@pytest.mark.parametrize(("has_tool", "name"), [(True, "small"), (False, "reference")])
+def test_a_record_says_what_adds_up(has_tool, name, monkeypatch):
+    if not has_tool:
+        monkeypatch.setattr(module, "coo_product", lambda: None)
+        monkeypatch.setattr(small, "coo_product", lambda: None)
+    with record() as calls:
+        edge_sums(*edges_of(12, 5, 4), None, torch.randn(5, 3), 4)
+    assert [call.backend for call in calls] == [name]
+
+
+def test_a_backend_that_is_asked_for_and_missing_is_refused(monkeypatch):
+    conv, edges = OuterConv(3, 4, "gcn"), torch.stack(edges_of(12, 5, 5))
+    conv(torch.ones(5, 3), edges)
+    for place in (module, small):
+        monkeypatch.setattr(place, "coo_product", lambda: None)
+    with pytest.raises(ValueError, match="no coo_matmat_dense"), use_backend("small"):
+        conv(torch.ones(5, 3), edges)
 
 
 def test_tensors_that_are_spelled_out_elsewhere():
