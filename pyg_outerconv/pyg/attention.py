@@ -155,7 +155,7 @@ class GATConv(DropIn, theirs.GATConv):
             if edge_attr is None and size is None and isinstance(x, Tensor):
                 out = conv.as_one_operator(x, edge_index)
                 if out is not None:
-                    return as_weighted(out, x)
+                    return as_weighted(out, self, "att_src")
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att_src")
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
