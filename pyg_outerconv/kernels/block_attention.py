@@ -200,7 +200,20 @@ def _attend_padded(
     if part.missing is not None:
         mask = query.new_zeros(part.missing.shape).masked_fill_(part.missing, -torch.inf)
         mask = mask[:, None, None]
-    return lowered(query, key, value, mask, False, scale, dropout_p).transpose(1, 2).flatten(0, 1)
+    out = lowered(query, key, value, mask, False, scale, dropout_p)
+    if not can_look(query, key, value):
+        out = out + _of_queries(query, key, value)
+    return out.transpose(1, 2).flatten(0, 1)
+
+
+def _of_queries(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """NaN where a query is not finite, else 0: (*, T, V), with such gradients of all it sees.
+
+    torch's product on a CPU takes a row of scores that are NaN for one that sees nothing, and
+    gives 0.
+    """
+    of_sources = [torch.where(x.isfinite(), 0.0 * x, 0.0).sum(-2, True) for x in (key, value)]
+    return (0.0 * query).sum(-1, True) * (of_sources[0].sum(-1, True) + of_sources[1])
 
 
 class _NodesByBlock:

@@ -239,7 +239,7 @@ def test_a_bias_of_each_item_within_torch_func(function):
     assert_near(hessian(total)(few.detach()), expected, at_least=0.1)
 
 
-OVER_PAIRS = [way for way in WAYS if way != "edges" and way != "blocks"]
+OVER_PAIRS = [way for way in WAYS if way != "edges"]
 # Ways along edges have no blocks and no mask, so that one case of the two is enough.
 ALONG_EDGES = {"edges with a bias", "shared values", *(f"{name} of edges" for name in NORMALISERS)}
 
@@ -258,6 +258,31 @@ def test_each_way_to_attend_in_a_compiled_graph(way, number, small, backend, mon
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
     assert_attends(compiled, visible, number, torch.float64)
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize("place", range(3), ids=["query", "key", "value"])
+def test_what_is_not_finite_arrives_within_blocks_of_a_compiled_graph(place, number, backend):
+    blocks = torch.tensor([0, 0, 1, 1])
+    blocks = blocks_of(blocks, blocks)
+
+    def function(query, key, value):
+        return attend_blocks(query, key, value, blocks)
+
+    given = [torch.randn(4, 2, 4) for _ in range(3)]
+    given[place][1, :, 0] = number
+    torch._dynamo.reset()
+    reached = []
+    for run in (function, torch.compile(function, backend=backend, fullgraph=True)):
+        operands = [one.clone().requires_grad_() for one in given]
+        out = run(*operands)
+        found = [out, *torch.autograd.grad(out.sum(), operands)]
+        reached.append(torch.stack([~one.isfinite().flatten(1).all(1) for one in found]))
+    assert torch.equal(*reached)
+    assert reached[0][0, 1]
+    assert not reached[0][:, 2:].any()
 
 
 @pytest.mark.parametrize("number", [nan, inf], ids=str)
