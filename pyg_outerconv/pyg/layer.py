@@ -330,7 +330,8 @@ class DropIn(MessagePassing):
         self._outer_conv()  # before a compiler looks at the layer
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._switches and (value is None or type(value) is int):
+        is_off = value is None and isinstance(vars(self).get(name), bool)  # else a parameter
+        if name in self._switches and (is_off or type(value) is int):
             value = bool(value)  # PyG's switches may be so; options of a recipe may not
         elif not name.startswith("_") and _is_resized(self, name, value):
             self.__dict__.setdefault(CHANGED, {}).setdefault(name, self.__dict__[name])
