@@ -359,10 +359,15 @@ class DropIn(MessagePassing):
 
 def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """The ``forward`` of a class of ours: by the contraction, or PyG's own where that cannot be."""
-    _, *names = inspect.signature(theirs).parameters
+    _, *parameters = inspect.signature(theirs).parameters.values()
+    names = [one.name for one in parameters]
+    known = frozenset(names)
+    needed = sum(one.default is inspect.Parameter.empty for one in parameters)
 
     @wraps(theirs)
     def forward(self: DropIn, *args: Any, **named: Any) -> Any:
+        if len(args) + len(named) < needed or not known.issuperset(named):
+            return theirs(self, *args, **named)  # which says what is missing, or unknown
         conv = self._runs(**dict(zip(names, args, strict=False)), **named)
         if conv is None:
             return theirs(self, *args, **named)

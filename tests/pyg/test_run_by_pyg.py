@@ -189,6 +189,19 @@ def test_a_bias_that_is_taken_out_is_not_added(name, called):
         compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_wrong_arguments_are_refused_in_the_words_of_pyg(name):
+    for change in ({}, {"unknown": 1}):
+        said = []
+        for layer in pair(name):
+            given = arguments(name) if change else ()
+            with pytest.raises(TypeError) as refused:
+                layer(*given, **change)
+            said.append(str(refused.value))
+        assert said[0] == said[1]
+        assert "forward() " in said[1]
+
+
 def test_a_subclass_made_after_a_layer_is_contracted():
     ours.GCNConv(6, 4)
     mine = type("Mine", (type("Mixin", (), {}), ours.GCNConv), {})(6, 4)
