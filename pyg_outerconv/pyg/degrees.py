@@ -80,6 +80,8 @@ class LEConv(DropIn, theirs.LEConv):
         return check_reduction(self, "sum")
 
     def outside(self) -> list[str]:
+        if self.lin1.bias is None:
+            return ["−D X Θ_2, with Θ_2 = lin2.weight.T"]
         return ["D (b_1 − X Θ_2), with b_1 = lin1.bias and Θ_2 = lin2.weight.T"]
 
     def recipe(self) -> Recipe:

@@ -222,7 +222,7 @@ class PDNConv(DropIn, theirs.PDNConv):
     ) -> Tensor:
         weight = None if edge_attr is None else self.mlp(edge_attr).squeeze(-1)
         if weight is not None and not is_finite(weight):
-            return theirs.PDNConv.forward(self, x, edge_index, edge_attr)  # type: ignore[no-any-return]
+            return self.theirs.forward(self, x, edge_index, edge_attr)  # type: ignore[no-any-return]
         out = conv(x, edge_index, weight)
         return as_weighted(out, x) if self.normalize and weight is None else out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -90,12 +91,17 @@ class GCNConv(DropIn, theirs.GCNConv):
         sources = {"theta.weight": linear("lin")}
         return conv, {**sources, "bias": same("bias")} if bias else sources
 
+    def _of_inputs(
+        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
+    ) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, edge_weight)
+        if self.cached and getattr(edge_index, "layout", None) is not torch.strided:
+            yield "a sparse matrix whose norm is cached"
+
     def convolve(
         self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
     ) -> Tensor:
         if edge_index.layout is not torch.strided:
-            if self.cached:
-                return theirs.GCNConv.forward(self, x, edge_index, edge_weight)
             loops = self.improved, self.add_self_loops
             if self.normalize:
                 edge_index, _ = gcn_norm(edge_index, None, x.size(0), *loops, self.flow, x.dtype)

@@ -366,9 +366,10 @@ def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(theirs)
     def forward(self: DropIn, *args: Any, **named: Any) -> Any:
-        if len(args) + len(named) < needed or not known.issuperset(named):
-            return theirs(self, *args, **named)  # which says what is missing, or unknown
-        conv = self._runs(**dict(zip(names, args, strict=False)), **named)
+        given = dict(zip(names, args, strict=False)) | named
+        if len(given) < max(needed, len(args) + len(named)) or not known.issuperset(given):
+            return theirs(self, *args, **named)  # which says what is missing, twice, or unknown
+        conv = self._runs(**given)
         if conv is None:
             return theirs(self, *args, **named)
         return self.convolve(conv, *args, **named)
@@ -475,11 +476,12 @@ def _is_waiting(layer: DropIn) -> bool:
 
 def _is_replaced(layer: DropIn) -> bool:
     """Whether a linear map of PyG's class, whose weight a recipe reads, is another module."""
+    unused = layer.unused()
     return any(
         getattr(type(part), "forward", None) is not layer.linear_map.forward
         for name, part in layer.named_modules()
         if name.startswith(_MAPS) and not isinstance(part, ModuleList)
-        if "parametrizations" not in name
+        if "parametrizations" not in name and not f"{name}.".startswith(unused)
     )
 
 

@@ -201,6 +201,9 @@ class MixHopConv(DropIn, theirs.MixHopConv):
     def lacks(self) -> list[str]:
         return check_reduction(self, "sum")
 
+    def unused(self) -> tuple[str, ...]:
+        return tuple(f"lins.{p}." for p in range(len(self.lins)) if p not in self.powers)
+
     def recipe(self) -> Recipe:
         powers = tuple(self.powers)
         loops = self.add_self_loops

@@ -28,6 +28,7 @@ from torch_geometric.nn import models
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
+from pyg_outerconv.pyg.layer import DropIn
 
 GRAPH, OTHER = graphs()["directed"], graphs()["multi-edge"]
 X, EDGES, TYPES = torch.randn(9, 6), GRAPH.edge_index, torch.arange(GRAPH.num_edges) % 3
@@ -190,16 +191,35 @@ def test_a_bias_that_is_taken_out_is_not_added(name, called):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_wrong_arguments_are_refused_in_the_words_of_pyg(name):
-    for change in ({}, {"unknown": 1}):
-        said = []
-        for layer in pair(name):
-            given = arguments(name) if change else ()
-            with pytest.raises(TypeError) as refused:
-                layer(*given, **change)
-            said.append(str(refused.value))
-        assert said[0] == said[1]
-        assert "forward() " in said[1]
+@pytest.mark.parametrize("wrong", ["none", "unknown", "twice", "too many"])
+def test_wrong_arguments_are_refused_in_the_words_of_pyg(wrong, name):
+    said = []
+    for layer in pair(name):
+        given, named = tuple(arguments(name)), {}
+        if wrong == "none":
+            given = ()
+        elif wrong == "unknown":
+            named = {"unknown": 1}
+        elif wrong == "twice":
+            named = {"x": given[0]}
+        else:
+            given += (None,) * 7
+        with pytest.raises(TypeError) as refused:
+            layer(*given, **named)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+    assert "forward() " in said[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_option_that_the_page_lists_is_contracted(name):
+    case = CASES[name]
+    for option, values in case.options.items():
+        for value in values:
+            options = {option: value}
+            if case.allowed(options) and not case.runs_by_pyg(options):
+                _, mine = pair(name, **options)
+                assert not isinstance(mine, DropIn) or mine.why_not() == [], options
 
 
 def test_a_subclass_made_after_a_layer_is_contracted():
