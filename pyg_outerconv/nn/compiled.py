@@ -110,18 +110,15 @@ def _family(text: str) -> Family:
     return parse_family(text)
 
 
-def _numbered(
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    edge_type: Tensor | None,
-    recipe: str,
-    num_nodes: int,
-    dtype: torch.dtype,
-) -> tuple[int, EdgeBasis]:
-    """The basis of a graph, perhaps cached, and its number, which no other basis ever has."""
-    make = partial(_make, edge_index, edge_weight, edge_type, recipe, num_nodes, dtype)
-    key = recipe, num_nodes, dtype
-    return _bases.get(key, make, edge_index, edge_weight, edge_type)  # type: ignore[no-any-return]
+def _numbered(*made_of: Any) -> tuple[int, EdgeBasis]:
+    """The basis of a graph, perhaps cached, and its number, which no other basis ever has.
+
+    Args:
+        *made_of: edge_index, edge_weight and edge_type, then as for :func:`_make`.
+    """
+    edge_index, edge_weight, edge_type, *key = made_of
+    make = partial(_make, *made_of)
+    return _bases.get(tuple(key), make, edge_index, edge_weight, edge_type)  # type: ignore[no-any-return]
 
 
 def _make(
@@ -132,6 +129,7 @@ def _make(
     num_nodes: int,
     dtype: torch.dtype,
 ) -> tuple[int, EdgeBasis]:
+    """A basis from the edges, the text that tells how, the number N, and the type of values."""
     flow, aggr, text = recipe.split(" ", 2)
     beside = edge_weight, edge_type
     edges = Graph.read(edge_index, *beside, size=(num_nodes, num_nodes), dtype=dtype)
