@@ -51,12 +51,10 @@ def convolution(
     free = conv.order is None and conv.max_memory is None
     if not (sums and free and _is_served(conv, conv.family, call) and _fits(call.source, theta)):
         return None
-    recipe = f"{conv.flow} {conv.aggr} {conv.family_text}"
     x = call.source.movedim(-2, 0)  # type: ignore[union-attr]
     num_nodes, batch = x.size(0), x.shape[1:-1]
     num_labels, groups, _, columns = theta.shape
-    graph = call.edge_index, call.beside.get("edge_weight"), call.beside.get("edge_type")
-    made_of = *graph, recipe, num_nodes, x.dtype
+    made_of = *_graph(call), _recipe(conv), num_nodes, x.dtype
     if groups * columns < x.size(-1):
         z = theta.transform(x).flatten(0, 1).flatten(1)
         out, _ = sum_over_edges(z, None, *made_of, num_nodes, False, False)
@@ -92,6 +90,15 @@ def _fits(x: Any, theta: Theta) -> bool:
     return is_alike and x.size(-1) == theta.shape[1] * theta.shape[2]
 
 
+def _graph(call: Call) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    return call.edge_index, call.beside.get("edge_weight"), call.beside.get("edge_type")
+
+
+def _recipe(conv: OuterConv) -> str:
+    """What makes a basis of a graph: the direction of messages, the reduction, and the family."""
+    return f"{conv.flow} {conv.aggr} {conv.family_text}"
+
+
 @lru_cache
 def text_of(family: Family) -> str | None:
     """The text of a family, for a compiled graph that is stored outlives objects.
@@ -119,6 +126,13 @@ def _numbered(*made_of: Any) -> tuple[int, EdgeBasis]:
     edge_index, edge_weight, edge_type, *key = made_of
     make = partial(_make, *made_of)
     return _bases.get(tuple(key), make, edge_index, edge_weight, edge_type)  # type: ignore[no-any-return]
+
+
+def _by_its_number(number: Tensor, *made_of: Any) -> tuple[int, EdgeBasis]:
+    """The basis of this number, made anew if it is no longer cached; and its number."""
+    place = int(number)
+    basis = _by_number.get(place)
+    return _numbered(*made_of) if basis is None else (place, basis)
 
 
 def _make(
@@ -171,11 +185,11 @@ def _run(
     Returns:
         (R, channels), and the number.
     """
-    place = -1 if number is None else int(number)
-    basis = _by_number.get(place)
-    if basis is None:
-        graph = edge_index, edge_weight, edge_type
-        place, basis = _numbered(*graph, recipe, num_nodes, dtype)
+    made_of = edge_index, edge_weight, edge_type, recipe, num_nodes, dtype
+    if number is None:
+        place, basis = _numbered(*made_of)
+    else:
+        place, basis = _by_its_number(number, *made_of)
     return _product(basis, x.contiguous(), num_rows, by_target, transposed), torch.tensor(place)
 
 
@@ -246,12 +260,10 @@ def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) ->
     support, x = conv.family.support, call.source
     if not _is_served(conv, support, call) or not isinstance(x, Tensor):
         return None
-    recipe = f"{conv.flow} sum {conv.family_text}"
     num_nodes, value = x.size(0), theta.value
     product = torch.mm(x, packed(value, score.att_source, score.att_target))
     product = product.view(num_nodes, value.size(0), -1)
-    graph = call.edge_index, call.beside.get("edge_weight"), call.beside.get("edge_type")
-    made_of = graph, (recipe, num_nodes, x.dtype)
+    made_of = _graph(call), (_recipe(conv), num_nodes, x.dtype)
     out, *_ = _SumsOfHeads.apply(product, *made_of, score.negative_slope)
     return out  # type: ignore[no-any-return]
 
@@ -311,10 +323,8 @@ def _gradient_of_heads(
     slope: float,
 ) -> Tensor:
     """The gradient in the product, (N, H, V + 2)."""
-    basis = _by_number.get(int(number))
-    if basis is None:
-        graph = edge_index, edge_weight, edge_type
-        _, basis = _numbered(*graph, recipe, num_nodes, dtype)
+    made_of = edge_index, edge_weight, edge_type, recipe, num_nodes, dtype
+    _, basis = _by_its_number(number, *made_of)
     heads, nodes, width = values.shape
     if not basis.num_edges:
         return grad.new_zeros(nodes, heads, width + 2)
