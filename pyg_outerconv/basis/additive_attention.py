@@ -13,7 +13,7 @@ from ..kernels.attend_ends import MOST_SENT, attend_ends, shares_of_ends
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
-from .multi_head_edges import MultiHeadEdges, can_list, listed_edges
+from .multi_head_edges import MultiHeadEdges, listed_edges
 from .pattern import Pattern
 
 
@@ -70,7 +70,7 @@ class AdditiveAttentionBasis(Basis):
         if torch.compiler.is_compiling():
             return attend_ends(*given, pattern.by_target, self.slope)
         most = min(edge_sums.MOST, MOST_SENT)
-        is_few = pattern.num_edges * heads * width <= most and can_list(pattern)
+        is_few = pattern.num_edges * heads * width <= most and pattern.can_list
         entries = listed_edges(pattern) if is_few else copies_for(pattern, heads)
         return attend_ends(*given, entries, self.slope)
 
@@ -90,10 +90,10 @@ def copies_for(pattern: Pattern, heads: int) -> HeadCopies:
     """The matrix of the edges for some heads, cached in the pattern."""
     kept = pattern.head_copies
     if heads not in kept:
-        csr, given = pattern.by_target, pattern.given
-        if given is None:
+        csr, listed = pattern.by_target, pattern.listed
+        if listed is None:
             row = pattern.target
         else:  # cheaper than expanding the row pointers
-            row = given.target.index_select(0, pattern.order).to(given.dtype)
+            row = listed[1].index_select(0, pattern.order).to(pattern.index_dtype)
         kept[heads] = HeadCopies(csr, row, heads)
     return kept[heads]

@@ -20,7 +20,7 @@ from ..kernels.spmm import reduce_rows
 from ..signatures import check_type, is_integer
 from ..theta import Theta
 from .base import Basis, Leaf, TensorMap
-from .pattern import KEEP_UNSORTED, Pattern
+from .pattern import Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
 
@@ -144,7 +144,7 @@ class EdgeBasis(PatternBasis):
     def of_checked_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
         """:meth:`of_list` for values that fit by the way they were made."""
         basis = object.__new__(EdgeBasis)
-        if value is None or (pattern.given is not None and value.numel() <= KEEP_UNSORTED):
+        if value is None or (pattern.listed is not None and pattern.is_short):
             vars(basis).update(pattern=pattern, listed=value)
         else:
             vars(basis).update(pattern=pattern, in_order=value.index_select(0, pattern.order))
@@ -212,11 +212,9 @@ class EdgeBasis(PatternBasis):
             at_target: b (N,).
             function: f, from numbers (E,) to numbers (E,).
         """
-        pattern, listed, given = self.pattern, self._listed, self.pattern.given
-        is_kept = given is not None and pattern.num_edges <= KEEP_UNSORTED
-        if is_kept and (listed is not None or self.dtype is None):
-            assert given is not None
-            source, target = (end.long() for end in (given.source, given.target))
+        pattern, listed, ends = self.pattern, self._listed, self.pattern.listed
+        if ends is not None and pattern.is_short and (listed is not None or self.dtype is None):
+            source, target = ends.long()
             factor = function(at_source.index_select(0, source) + at_target.index_select(0, target))
             return EdgeBasis.of_list(pattern, factor if listed is None else factor * listed)
         factor = function(sddmm(pattern.ends, at_target, at_source, op="add"))
@@ -234,8 +232,8 @@ class EdgeBasis(PatternBasis):
 
     def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The basis with each value divided by the number of edges of its target and label."""
-        pattern, listed, given = self.pattern, self._listed, self.pattern.given
-        as_given = given is not None and pattern.num_edges <= KEEP_UNSORTED
+        pattern, listed = self.pattern, self._listed
+        as_given = pattern.listed is not None and pattern.is_short
         as_given = as_given and (listed is not None or self.dtype is None)
         value = listed if as_given else self.value
         narrow = (dtype or torch.get_default_dtype()) if value is None else value.dtype
@@ -293,17 +291,15 @@ class EdgeBasis(PatternBasis):
             few: up to so many edges times channels, edges are summed as they were listed; by
                 default as :func:`.edge_sums.most` says.
         """
-        pattern, edges = self.pattern, self.pattern.given
-        num_labels, num_rows = pattern.num_labels, pattern.size[1] * pattern.num_labels
-        if edges is not None and aggr == "sum":
+        pattern = self.pattern
+        if pattern.listed is not None and aggr == "sum":
             wide = x if x.dim() == 2 else x.flatten(1)
-            if edges.source.numel() * wide.size(1) <= (most(x, mode()) if few is None else few):
-                row = edges.target
-                row = row if num_labels == 1 else edges.under_label(row, num_labels)
+            if pattern.num_edges * wide.size(1) <= (most(x, mode()) if few is None else few):
                 value = self.listed
                 if self.in_order is not None or (value is not None and value.dtype != x.dtype):
                     value = self.values_as_listed(x)
-                out = edge_sums(edges.source, row, value, wide, num_rows)
+                num_rows = pattern.size[1] * pattern.num_labels
+                out = edge_sums(pattern.listed_rows, value, wide, num_rows)
                 return out if x.dim() == 2 else out.view(num_rows, *x.shape[1:])
         return multiply(pattern.by_target_label, self, x, aggr=aggr)
 
@@ -312,12 +308,11 @@ class EdgeBasis(PatternBasis):
 
         ``few``: see :meth:`propagate_rows`.
         """
-        pattern, edges, wide = self.pattern, self.pattern.given, z.flatten(0, 1).flatten(1)
-        num_labels, num_targets = pattern.num_labels, pattern.size[1]
-        few = most(wide, mode()) if few is None else few
-        if edges is not None and edges.source.numel() * wide.size(1) <= few:
-            row = edges.source if num_labels == 1 else edges.under_label(edges.source, num_labels)
-            out = edge_sums(row, edges.target, self.values_as_listed(wide), wide, num_targets)
+        pattern, wide = self.pattern, z.flatten(0, 1).flatten(1)
+        num_targets, few = pattern.size[1], most(wide, mode()) if few is None else few
+        if pattern.listed is not None and pattern.num_edges * wide.size(1) <= few:
+            value = self.values_as_listed(wide)
+            out = edge_sums(pattern.listed_columns, value, wide, num_targets)
         else:
             out = multiply(pattern.by_target, self, wide)
         return out.view(num_targets, *z.shape[2:])

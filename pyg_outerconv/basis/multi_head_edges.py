@@ -17,7 +17,7 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import TensorMap
 from .edges import EdgeBasis, PatternBasis, check_values
-from .pattern import KEEP_UNSORTED, Pattern
+from .pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,21 +179,14 @@ class MultiHeadEdges(PatternBasis):
 
 def is_listed(pattern: Pattern, x: Tensor) -> bool:
     """Whether :func:`listed_edges` can be used: the pattern allows it, and messages are few."""
-    return can_list(pattern) and are_few(pattern.num_edges, x)
-
-
-def can_list(pattern: Pattern) -> bool:
-    """Whether a pattern has one label and stores its edges in input order."""
-    return (
-        pattern.given is not None and pattern.num_labels == 1 and pattern.num_edges <= KEEP_UNSORTED
-    )
+    return pattern.can_list and are_few(pattern.num_edges, x)
 
 
 def listed_edges(pattern: Pattern) -> Listed:
     """The N × M matrix of the edges in input order."""
-    given = pattern.given
-    assert given is not None
-    return Listed(given.target, given.source, pattern.size[::-1])
+    assert pattern.listed is not None
+    source, target = pattern.listed
+    return Listed(target, source, pattern.size[::-1])
 
 
 def by_label(x: Tensor, num_labels: int) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -46,31 +46,6 @@ INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
 
 
-class UnsortedEdges(NamedTuple):
-    """Labelled edges in input order.
-
-    Attributes:
-        source, target: (E,) integers.
-        label: (E,) integers, or None for label 0.
-        origin: (E,) the edge of the user's list that each edge comes from, or the number of leading
-            edges that are the user's.
-        dtype: the integer dtype of the sorted edges.
-    """
-
-    source: Tensor
-    target: Tensor
-    label: Tensor | None
-    origin: Tensor | int | None
-    dtype: torch.dtype
-
-    def under_label(self, node: Tensor, num_labels: int) -> Tensor:
-        """(E,) node · K + label of each edge; ``node`` (E,) are its sources or its targets."""
-        if num_labels == 1:
-            return node
-        node = node * num_labels
-        return node if self.label is None else node + self.label
-
-
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Pattern:
     """E edges from M sources to N targets, each with one of K labels; no values, no gradient.
@@ -90,6 +65,12 @@ class Pattern:
         target_ptr: (N + 1,) the edges of target n are ``target_ptr[n]:target_ptr[n + 1]``.
         source_ptr: (M + 1,) the same for source m, in the order of ``by_source``.
         by_source: (E,) positions of the edges sorted by source, then label.
+        listed: (2, E) sources and targets in input order, to index with, while edges are not sorted
+            or few; else None.
+        listed_label: (E,) the label of each of these, or None for label 0.
+        listed_origin: (E,) the origin of each of these, or the number of leading edges that are the
+            user's.
+        index_dtype: the integer dtype of the sorted edges.
 
     Raises:
         TypeError: a part is no tensor of integers, or they have several dtypes.
@@ -109,7 +90,10 @@ class Pattern:
     by_source: Tensor = part("_sorted_by_source")
 
     label_ptr = part("_expand")
-    given: ClassVar[UnsortedEdges | None] = None
+    listed: ClassVar[Tensor | None] = None
+    listed_label: ClassVar[Tensor | None] = None
+    listed_origin: ClassVar[Tensor | int | None] = None
+    index_dtype: ClassVar[torch.dtype]
 
     def __init__(
         self,
@@ -198,12 +182,13 @@ class Pattern:
             edge_index = edge_index.to(kept)
         elif not own:
             edge_index = edge_index.clone()
-        source, target = edge_index[0], edge_index[1]
-        label = None if label is None else label.to(kept, copy=True)
-        listed = UnsortedEdges(source, target, label, origin, dtype)
         pattern = object.__new__(Pattern)
-        vars(pattern).update(size=size, num_labels=num_labels, given=listed)
-        vars(pattern).update(num_edges=edge_index.size(1), device=edge_index.device)
+        parts = vars(pattern)
+        parts["size"], parts["num_labels"], parts["index_dtype"] = size, num_labels, dtype
+        parts["num_edges"], parts["device"] = edge_index.size(1), edge_index.device
+        parts["listed"], parts["listed_origin"] = edge_index, origin
+        if label is not None:
+            parts["listed_label"] = label.to(kept, copy=True)
         if compiles:  # a traced graph cannot defer the sort
             pattern._keep(pattern._sorted_by_target())
             pattern._keep(pattern._sorted_by_source())
@@ -232,28 +217,28 @@ class Pattern:
     # Sorting, deferred to the first use ----------------------------------------------------------
 
     def _sorted_by_target(self, name: str = "source") -> dict[str, Any]:
-        given = self.given
-        if given is None:
+        listed, label, dtype = self.listed, self.listed_label, vars(self).get("index_dtype")
+        if listed is None:
             return dict(vars(self))  # another thread has sorted them
-        with lasting(given.source):
-            source, target = given.source.to(given.dtype), given.target.to(given.dtype)
-            label = None if given.label is None else given.label.to(given.dtype)
-            found = sort_edges(target, source, self.size[1], label, self.num_labels)
-            ptr, source, order, label_ptr = found
-            made = {"source": source, "order": order, "target_ptr": ptr, "given": given}
+        with lasting(listed):
+            source, target = listed.to(dtype)
+            label = None if label is None else label.to(dtype)
+            sorted_edges = sort_edges(target, source, self.size[1], label, self.num_labels)
+            ptr, source, order, label_ptr = sorted_edges
+            made = {"source": source, "order": order, "target_ptr": ptr, "listed": listed}
             if label_ptr is not None:
                 made["label_ptr"] = label_ptr
             if label is not None:
                 made["label"] = label.index_select(0, order)
-            origin = given.origin
+            origin = self.listed_origin
             if isinstance(origin, Tensor) and origin.dim():  # under a tracer a count is a tensor
                 made["origin"] = origin.index_select(0, order)
-            else:
-                made["num_given"] = origin
             if torch.compiler.is_compiling():
                 made["target"] = target.index_select(0, order)
             if torch.compiler.is_compiling() or order.numel() > KEEP_UNSORTED:
-                made["given"] = None
+                made |= dict.fromkeys(("listed", *_FROM_LISTED))
+                if "origin" in made:
+                    made["listed_origin"] = None
             return made
 
     def _expand(self, name: str) -> dict[str, Tensor | None]:
@@ -274,7 +259,7 @@ class Pattern:
                 if self.num_labels != 1:
                     out = pointers(self.target * self.num_labels + self.label, count)
             else:  # the origin
-                out, count = order, vars(self)["num_given"]
+                out, count = order, self.listed_origin
                 if count is None:
                     out = None
                 elif count != order.numel():
@@ -289,7 +274,7 @@ class Pattern:
         return {"source_ptr": ptr, "by_source": order}
 
     def _keep(self, made: dict[str, Any]) -> None:
-        own = vars(self)["source"] if self.given is None else self.given.source
+        own = vars(self)["source"] if self.listed is None else self.listed
         if any(
             isinstance(part, FakeTensor) and not isinstance(own, FakeTensor)
             for part in made.values()
@@ -301,12 +286,12 @@ class Pattern:
     @cached_property
     def num_edges(self) -> int:
         """Number of edges E, parallel edges included."""
-        return self.source.numel() if self.given is None else self.given.source.numel()
+        return self.source.numel()
 
     @cached_property
     def device(self) -> torch.device:
         """The device of the edges."""
-        return self.source.device if self.given is None else self.given.source.device
+        return self.source.device
 
     @property
     def index(self) -> Tensor:
@@ -332,9 +317,9 @@ class Pattern:
 
         In sorted order; with ``as_given`` in input order, if the pattern still has it.
         """
-        given, num_rows = self.given, self.size[1] * self.num_labels
-        if as_given and given is not None:
-            row = given.under_label(given.target, self.num_labels)
+        num_rows = self.size[1] * self.num_labels
+        if as_given and self.listed is not None:
+            row = self.listed_rows[1]  # type: ignore[index]
             if can_read(row):
                 return gathered(inverse_counts(row, num_rows, dtype), row)
             count = pointers(row, num_rows).diff().to(dtype)
@@ -375,6 +360,39 @@ class Pattern:
             source_ptr=self.target_ptr,
             by_source=inverse,
         )
+
+    # As listed -----------------------------------------------------------------------------------
+
+    @property
+    def can_list(self) -> bool:
+        """Whether it has one label, and its edges in input order."""
+        return self.listed is not None and self.num_labels == 1 and self.is_short
+
+    @property
+    def is_short(self) -> bool:
+        """Whether edges are so few that their input order is kept beside the sorted one."""
+        return self.num_edges <= KEEP_UNSORTED
+
+    @property
+    def listed_rows(self) -> Tensor | None:
+        """(2, E) source, and target · K + label, of each edge in input order."""
+        return self.listed if self.num_labels == 1 else self._labelled_rows
+
+    @property
+    def listed_columns(self) -> Tensor | None:
+        """(2, E) source · K + label, and target, of each edge in input order."""
+        return self.listed if self.num_labels == 1 else self._labelled_columns
+
+    _labelled_rows = part("_under_label")
+    _labelled_columns = part("_under_label")
+
+    def _under_label(self, name: str) -> dict[str, Tensor]:
+        listed, label, end = self.listed, self.listed_label, int(name == "_labelled_rows")
+        assert listed is not None
+        with lasting(listed):
+            node, ends = listed[end] * self.num_labels, list(listed)
+            ends[end] = node if label is None else node + label
+            return {name: torch.stack(ends)}
 
     # Sparse matrices, each made at its first use --------------------------------------------------
 
@@ -458,20 +476,14 @@ class Pattern:
 
         Returns the pattern itself, with its cached matrices, if ``fn`` changes nothing.
         """
-        given, made = self.given, vars(self)
-        parts = {name: made[name] for name in _TENSORS if name in made}
-        if given is not None:
-            parts |= {f"given.{name}": part for name, part in given._asdict().items()}
+        own = vars(self)
+        parts = {name: own[name] for name in _TENSORS if name in own}
         moved = {n: fn(part) if isinstance(part, Tensor) else part for n, part in parts.items()}
         if all(moved[name] is part for name, part in parts.items()):
             return self
-        new = Pattern.of_parts(size=self.size, num_labels=self.num_labels)
-        if "num_given" in made:
-            vars(new)["num_given"] = made["num_given"]
-        if given is not None:
-            listed: Any = {name: moved.pop(f"given.{name}") for name in given._fields}
-            vars(new)["given"] = UnsortedEdges(**listed)
-        vars(new).update(moved)
+        new = Pattern.of_parts(size=self.size, num_labels=self.num_labels, **moved)
+        if "index_dtype" in own:
+            vars(new)["index_dtype"] = self.index_dtype
         return new
 
     @cached_property
@@ -577,4 +589,6 @@ _BY_TARGET = ("source", "order", "target_ptr")
 _EXPANDED = ("target", "label", "origin", "label_ptr")
 _BY_SOURCE = ("source_ptr", "by_source")
 _CHECKED = (*_BY_TARGET, "target", "label", *_BY_SOURCE)
-_TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE
+_FROM_LISTED = ("listed_label", "_labelled_rows", "_labelled_columns")
+_LISTED = ("listed", "listed_label", "listed_origin")
+_TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE + _LISTED

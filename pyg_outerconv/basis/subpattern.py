@@ -19,7 +19,7 @@ def between(
     Returns:
         The pattern of these edges, and the position of each edge in the old pattern.
     """
-    has_rows_alone = pattern.given is None and "order" not in vars(pattern)  # see of_rows()
+    has_rows_alone = pattern.listed is None and "order" not in vars(pattern)  # see of_rows()
     if targets is not None and (has_rows_alone or 2 * targets.numel() <= pattern.size[1]):
         return _of_rows(pattern, sources, targets)
     source, target = pattern.source.long(), pattern.target.long()
@@ -33,7 +33,7 @@ def between(
         keep = keep & (target >= 0)
     kept = keep.nonzero().view(-1)
     ascends = all(nodes is None or bool((nodes.diff() > 0).all()) for nodes in (sources, targets))
-    if ascends and "by_source" not in vars(pattern) and pattern.given is None:
+    if ascends and "by_source" not in vars(pattern) and pattern.listed is None:
         ends = (source.index_select(0, kept), target.index_select(0, kept))
         return _of_sorted(pattern, ends, kept, (size[0], size[1])), kept
     if ascends:

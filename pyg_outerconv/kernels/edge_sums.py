@@ -61,7 +61,7 @@ def are_few(num_edges: int, x: Tensor) -> bool:
 
 
 def edge_sums(
-    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
+    ends: Tensor, value: Tensor | None, x: Tensor, num_rows: int, transposed: bool = False
 ) -> Tensor:
     """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, for edges in any order.
 
@@ -70,26 +70,27 @@ def edge_sums(
     The function is not public in scipy; if it is missing, torch gathers and scatters.
 
     Args:
-        source: (E,) integers.
-        target: (E,) integers of the same dtype.
+        ends: (2, E) integers, sources and targets.
         value: (E,) of the dtype of ``x``, or None for ones.
         x: (rows, channels), few enough (see :func:`most`).
         num_rows: N.
+        transposed: whether sources and targets are exchanged.
 
     Returns:
         (N, channels), zero for targets without edges; differentiable any number of times.
     """
     if RECORDERS:
         shape = (num_rows, x.size(0))
-        size = source.numel(), x.size(1)
+        size = ends.size(1), x.size(1)
         ran = Small.name if coo_product() is not None else Reference.name  # which gathers, too
-        log_call(BACKENDS[ran], Request("spmm", "cpu", x.dtype, source.dtype, shape, *size))
+        log_call(BACKENDS[ran], Request("spmm", "cpu", x.dtype, ends.dtype, shape, *size))
     if coo_product() is None:
+        source, target = ends[1 if transposed else 0], ends[0 if transposed else 1]
         return add_up(source, target, value, x, num_rows)
     needs_grad = x.requires_grad or (value is not None and value.requires_grad)
     if needs_grad and torch.is_grad_enabled():
-        return _EdgeSums.apply(x, value, source, target, num_rows)  # type: ignore[no-any-return]
-    return listed_product(source, target, value, x, num_rows)
+        return _EdgeSums.apply(x, value, ends, num_rows, transposed)  # type: ignore[no-any-return]
+    return listed_product(ends, value, x, num_rows, transposed)
 
 
 def add_up(
@@ -107,21 +108,24 @@ class _EdgeSums(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, value: Tensor | None, source: Tensor, target: Tensor, num_rows: int
+        ctx: Any, x: Tensor, value: Tensor | None, ends: Tensor, num_rows: int, transposed: bool
     ) -> Tensor:
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value, source, target)
-        ctx.num_sources = x.size(0)
-        return listed_product(source, target, value, x, num_rows)
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value, ends)
+        ctx.num_sources, ctx.transposed = x.size(0), transposed
+        return listed_product(ends, value, x, num_rows, transposed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, value, source, target = ctx.saved_tensors
+        x, value, ends = ctx.saved_tensors
         of_x = of_value = None
         if ctx.needs_input_grad[0]:
-            few = is_small(source.numel(), grad) and not is_legacy_batchedtensor(grad)
-            sums = edge_sums if few else add_up
-            of_x = sums(target, source, value, grad, ctx.num_sources)
+            if is_small(ends.size(1), grad) and not is_legacy_batchedtensor(grad):
+                of_x = edge_sums(ends, value, grad, ctx.num_sources, not ctx.transposed)
+            else:
+                source, target = ends.flip(0) if ctx.transposed else ends
+                of_x = add_up(target, source, value, grad, ctx.num_sources)
         if ctx.needs_input_grad[1]:
+            source, target = ends.flip(0) if ctx.transposed else ends
             of_value = listed_dots(x, grad, source, target)
         return of_x, of_value, None, None, None
 

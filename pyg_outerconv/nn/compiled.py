@@ -196,15 +196,10 @@ def _run(
 def _product(
     basis: EdgeBasis, x: Tensor, num_rows: int, by_target: bool, transposed: bool
 ) -> Tensor:
-    pattern, listed = basis.pattern, basis.pattern.given
-    if listed is not None and listed.source.numel() * x.size(1) <= most(x, mode()):
-        source, target, num_labels = listed.source, listed.target, pattern.num_labels
-        if by_target:
-            target = listed.under_label(target, num_labels)
-        else:
-            source = listed.under_label(source, num_labels)
-        ends = (target, source) if transposed else (source, target)
-        return edge_sums(*ends, basis.values_as_listed(x), x, num_rows)
+    pattern = basis.pattern
+    if pattern.listed is not None and pattern.num_edges * x.size(1) <= most(x, mode()):
+        ends = pattern.listed_rows if by_target else pattern.listed_columns
+        return edge_sums(ends, basis.values_as_listed(x), x, num_rows, transposed)
     csr = pattern.by_target_label if by_target else pattern.by_target
     return multiply(csr.T if transposed else csr, basis, x)
 

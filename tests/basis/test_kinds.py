@@ -240,7 +240,7 @@ def test_edges_times_a_function_of_both_ends(is_sorted, weighted):
     edges = Relation(1, None).basis(index, weight, size=size).edges()
     if is_sorted:
         edges, size = edges.transposed_edges(), size[::-1]
-    assert (edges.pattern.given is None) == is_sorted
+    assert (edges.pattern.listed is None) == is_sorted
     a, b = (torch.randn(count, dtype=torch.float64) for count in size)
     found = edges.times_of_ends(a, b, torch.tanh)
     assert_near(found.to_dense(), edges.to_dense(torch.float64) * torch.tanh(a[:, None] + b))

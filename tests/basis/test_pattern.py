@@ -204,7 +204,7 @@ def test_every_tensor_of_a_pattern_moves():
     moved = Pattern.build(torch.tensor([[0], [0]]), size=(1, 1), origin=torch.zeros(1)).map(
         lambda tensor: tensor.to("meta")
     )
-    assert moved.given.source.is_meta
+    assert moved.listed.is_meta
     both = moved.by_source, moved.source_ptr, moved.target_ptr, moved.order, moved.origin
     tensors = (moved.source, moved.target, moved.label, *both)
     assert all(tensor.is_meta for tensor in tensors)

@@ -38,7 +38,9 @@ def test_equals_the_dense_product(
     dense = x.new_zeros(targets, sources)
     ones = x.new_ones(count) if value is None else value
     dense.index_put_((target.long(), source.long()), ones, accumulate=True)
-    torch.testing.assert_close(edge_sums(source, target, value, x, targets), dense @ x)
+    torch.testing.assert_close(
+        edge_sums(torch.stack([source, target]), value, x, targets), dense @ x
+    )
 
 
 @pytest.mark.parametrize("has_tool", [True, False])
@@ -52,7 +54,7 @@ def test_every_derivative(has_tool, tile, monkeypatch):
     value = torch.randn(12, dtype=torch.float64, requires_grad=True)
 
     def sums(x, value):
-        return edge_sums(source, target, value, x, 4)
+        return edge_sums(torch.stack([source, target]), value, x, 4)
 
     assert torch.autograd.gradcheck(sums, (x, value), check_batched_grad=True)
     assert torch.autograd.gradgradcheck(sums, (x, value), check_batched_grad=True)
@@ -73,7 +75,7 @@ def test_a_record_says_what_adds_up(has_tool, name, monkeypatch):
         monkeypatch.setattr(module, "coo_product", lambda: None)
         monkeypatch.setattr(small, "coo_product", lambda: None)
     with record() as calls:
-        edge_sums(*edges_of(12, 5, 4), None, torch.randn(5, 3), 4)
+        edge_sums(torch.stack(edges_of(12, 5, 4)), None, torch.randn(5, 3), 4)
     assert [call.backend for call in calls] == [name]
 
 
@@ -87,15 +89,15 @@ def test_a_backend_that_is_asked_for_and_missing_is_refused(monkeypatch):
 
 
 def test_tensors_that_are_spelled_out_elsewhere():
-    source, target = edges_of(12, 5, 4)
+    ends = torch.stack(edges_of(12, 5, 4))
     x, value = torch.randn(5, 3, requires_grad=True), torch.rand(12)
-    wanted = edge_sums(source, target, -value, -x, 4)
-    found = edge_sums(source, target, torch._neg_view(value), torch._neg_view(x), 4)
+    wanted = edge_sums(ends, -value, -x, 4)
+    found = edge_sums(ends, torch._neg_view(value), torch._neg_view(x), 4)
     torch.testing.assert_close(found, wanted)
     for grad in (torch._neg_view(torch.ones(4, 3)), torch._efficientzerotensor((4, 3))):
         spelled_out = torch.ones(4, 3) * (-1 if grad.is_neg() else 0)
-        (wanted,) = torch.autograd.grad(edge_sums(source, target, value, x, 4), x, spelled_out)
-        (found,) = torch.autograd.grad(edge_sums(source, target, value, x, 4), x, grad)
+        (wanted,) = torch.autograd.grad(edge_sums(ends, value, x, 4), x, spelled_out)
+        (found,) = torch.autograd.grad(edge_sums(ends, value, x, 4), x, grad)
         torch.testing.assert_close(found, wanted)
 
 
@@ -104,7 +106,7 @@ def test_no_messages_are_held():
     x, value = torch.randn(100, 64, requires_grad=True), torch.rand(2000)
     tracemalloc.start()  # of numpy
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:  # of torch
-        edge_sums(source, target, value, x, 100).sum().backward()
+        edge_sums(torch.stack([source, target]), value, x, 100).sum().backward()
         _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     quarter = 2000 * 64  # bytes: of what one message an edge would take

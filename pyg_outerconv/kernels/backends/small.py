@@ -40,13 +40,13 @@ class Small(Backend):
         return []
 
     def spmm(self, ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
-        rows, num_rows = rows_of(ptr).to(index.dtype), ptr.numel() - 1
+        ends, num_rows = torch.stack([index, rows_of(ptr).to(index.dtype)]), ptr.numel() - 1
         heads = x.size(1) if value is None else value.size(1)
         out = x.new_empty((num_rows, heads, x.size(2)))
         for head in range(heads):
             of_head = None if value is None else value[:, head]
             sent = x[:, head if x.size(1) > 1 else 0]
-            out[:, head] = listed_product(index, rows, of_head, sent, num_rows)
+            out[:, head] = listed_product(ends, of_head, sent, num_rows)
         return out
 
     def segment_sum(self, ptr: Tensor, value: Tensor) -> Tensor:
@@ -63,24 +63,27 @@ class Small(Backend):
 
 
 def listed_product(
-    source: Tensor, target: Tensor, value: Tensor | None, x: Tensor, num_rows: int
+    ends: Tensor, value: Tensor | None, x: Tensor, num_rows: int, transposed: bool = False
 ) -> Tensor:
     """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, without derivatives.
 
     Args:
-        source, target: (E,) integers of one dtype, in any order.
+        ends: (2, E) integers, sources and targets, in any order.
         value: (E,) of the dtype of ``x``, or None for ones.
         x: (rows, channels).
         num_rows: N.
+        transposed: whether sources and targets are exchanged.
     """
+    source, target = ends.numpy()
+    if transposed:
+        source, target = target, source
     dense = x.contiguous().numpy(force=True)
-    count, channels = source.numel(), dense.shape[1]
+    count, channels = source.size, dense.shape[1]
     out = np.zeros((num_rows, channels), dense.dtype)
     data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
-    entries = target.numpy(), source.numpy(), data
-    coo_product()(count, channels, *entries, dense.reshape(-1), out.reshape(-1))
-    if value is not None and not np.logical_and.reduce(data):
-        _add_zeros(*entries, dense, out)
+    coo_product()(count, channels, target, source, data, dense.reshape(-1), out.reshape(-1))
+    if value is not None and np.count_nonzero(data) != count:
+        _add_zeros(target, source, data, dense, out)
     return torch.from_numpy(out)
 
 
