@@ -12,6 +12,7 @@ from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.contract.arguments import problems
+from pyg_outerconv.contract.problem import Problem
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import segment_softmax
 from pyg_outerconv.testing import assert_near
@@ -179,7 +180,7 @@ def _rows(x):
 
 def legal(basis, x, theta):
     """The names of the orders that may solve all of it."""
-    parts = problems(basis, x, theta)
+    parts = problems(Problem(basis, x, theta))
     return [name for name, order in ORDERS.items() if not any(map(order.why_not, parts))]
 
 

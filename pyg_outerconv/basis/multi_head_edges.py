@@ -185,8 +185,7 @@ def is_listed(pattern: Pattern, x: Tensor) -> bool:
 def listed_edges(pattern: Pattern) -> Listed:
     """The N × M matrix of the edges in input order."""
     assert pattern.listed is not None
-    source, target = pattern.listed
-    return Listed(target, source, pattern.size[::-1])
+    return Listed(pattern.listed[1], pattern.listed[0], pattern.size[::-1])
 
 
 def by_label(x: Tensor, num_labels: int) -> Tensor:

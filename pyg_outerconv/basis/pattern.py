@@ -70,7 +70,10 @@ class Pattern:
         listed_label: (E,) the label of each of these, or None for label 0.
         listed_origin: (E,) the origin of each of these, or the number of leading edges that are the
             user's.
+        listed_rows, listed_columns: the same with target · K + label in the place of targets, or
+            source · K + label in the place of sources.
         index_dtype: the integer dtype of the sorted edges.
+        is_short: whether edges are so few that their input order is kept beside the sorted one.
 
     Raises:
         TypeError: a part is no tensor of integers, or they have several dtypes.
@@ -93,7 +96,10 @@ class Pattern:
     listed: ClassVar[Tensor | None] = None
     listed_label: ClassVar[Tensor | None] = None
     listed_origin: ClassVar[Tensor | int | None] = None
+    listed_rows = part("_under_label")
+    listed_columns = part("_under_label")
     index_dtype: ClassVar[torch.dtype]
+    is_short: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -186,8 +192,10 @@ class Pattern:
         parts = vars(pattern)
         parts["size"], parts["num_labels"], parts["index_dtype"] = size, num_labels, dtype
         parts["num_edges"], parts["device"] = edge_index.size(1), edge_index.device
-        parts["listed"], parts["listed_origin"] = edge_index, origin
-        if label is not None:
+        parts["listed"], parts["listed_origin"], parts["is_short"] = edge_index, origin, is_small
+        if num_labels == 1:
+            parts["listed_rows"] = parts["listed_columns"] = edge_index
+        elif label is not None:
             parts["listed_label"] = label.to(kept, copy=True)
         if compiles:  # a traced graph cannot defer the sort
             pattern._keep(pattern._sorted_by_target())
@@ -225,7 +233,8 @@ class Pattern:
             label = None if label is None else label.to(dtype)
             sorted_edges = sort_edges(target, source, self.size[1], label, self.num_labels)
             ptr, source, order, label_ptr = sorted_edges
-            made = {"source": source, "order": order, "target_ptr": ptr, "listed": listed}
+            made: dict[str, Any] = {"source": source, "order": order, "target_ptr": ptr}
+            made["listed"] = listed
             if label_ptr is not None:
                 made["label_ptr"] = label_ptr
             if label is not None:
@@ -236,7 +245,7 @@ class Pattern:
             if torch.compiler.is_compiling():
                 made["target"] = target.index_select(0, order)
             if torch.compiler.is_compiling() or order.numel() > KEEP_UNSORTED:
-                made |= dict.fromkeys(("listed", *_FROM_LISTED))
+                made |= dict.fromkeys(_LISTED)
                 if "origin" in made:
                     made["listed_origin"] = None
             return made
@@ -259,7 +268,7 @@ class Pattern:
                 if self.num_labels != 1:
                     out = pointers(self.target * self.num_labels + self.label, count)
             else:  # the origin
-                out, count = order, self.listed_origin
+                out, count = order, vars(self)["listed_origin"]
                 if count is None:
                     out = None
                 elif count != order.numel():
@@ -319,7 +328,7 @@ class Pattern:
         """
         num_rows = self.size[1] * self.num_labels
         if as_given and self.listed is not None:
-            row = self.listed_rows[1]  # type: ignore[index]
+            row = self.listed_rows[1]
             if can_read(row):
                 return gathered(inverse_counts(row, num_rows, dtype), row)
             count = pointers(row, num_rows).diff().to(dtype)
@@ -368,26 +377,8 @@ class Pattern:
         """Whether it has one label, and its edges in input order."""
         return self.listed is not None and self.num_labels == 1 and self.is_short
 
-    @property
-    def is_short(self) -> bool:
-        """Whether edges are so few that their input order is kept beside the sorted one."""
-        return self.num_edges <= KEEP_UNSORTED
-
-    @property
-    def listed_rows(self) -> Tensor | None:
-        """(2, E) source, and target · K + label, of each edge in input order."""
-        return self.listed if self.num_labels == 1 else self._labelled_rows
-
-    @property
-    def listed_columns(self) -> Tensor | None:
-        """(2, E) source · K + label, and target, of each edge in input order."""
-        return self.listed if self.num_labels == 1 else self._labelled_columns
-
-    _labelled_rows = part("_under_label")
-    _labelled_columns = part("_under_label")
-
     def _under_label(self, name: str) -> dict[str, Tensor]:
-        listed, label, end = self.listed, self.listed_label, int(name == "_labelled_rows")
+        listed, label, end = self.listed, self.listed_label, int(name == "listed_rows")
         assert listed is not None
         with lasting(listed):
             node, ends = listed[end] * self.num_labels, list(listed)
@@ -478,12 +469,14 @@ class Pattern:
         """
         own = vars(self)
         parts = {name: own[name] for name in _TENSORS if name in own}
-        moved = {n: fn(part) if isinstance(part, Tensor) else part for n, part in parts.items()}
-        if all(moved[name] is part for name, part in parts.items()):
+        tensors = {id(one): one for one in parts.values() if isinstance(one, Tensor)}
+        mapped = {number: fn(tensor) for number, tensor in tensors.items()}
+        if all(mapped[number] is tensor for number, tensor in tensors.items()):
             return self
+        moved = {name: mapped.get(id(one), one) for name, one in parts.items()}
         new = Pattern.of_parts(size=self.size, num_labels=self.num_labels, **moved)
         if "index_dtype" in own:
-            vars(new)["index_dtype"] = self.index_dtype
+            vars(new).update(index_dtype=self.index_dtype, is_short=self.is_short)
         return new
 
     @cached_property
@@ -589,6 +582,5 @@ _BY_TARGET = ("source", "order", "target_ptr")
 _EXPANDED = ("target", "label", "origin", "label_ptr")
 _BY_SOURCE = ("source_ptr", "by_source")
 _CHECKED = (*_BY_TARGET, "target", "label", *_BY_SOURCE)
-_FROM_LISTED = ("listed_label", "_labelled_rows", "_labelled_columns")
-_LISTED = ("listed", "listed_label", "listed_origin")
-_TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE + _LISTED
+_LISTED = ("listed", "listed_label", "listed_rows", "listed_columns")
+_TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE + _LISTED + ("listed_origin",)

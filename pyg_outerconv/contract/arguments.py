@@ -7,11 +7,10 @@ from torch import Tensor
 
 from ..basis.base import Basis
 from ..errors import RefusedType, RefusedValue, unknown
-from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
 from ..signatures import check_type
-from ..theta import Theta, ThetaValue, as_theta
+from ..theta import Theta, ThetaValue
 from .problem import Problem
 
 LABEL_REDUCTIONS = ("sum", "max", "min")
@@ -38,26 +37,27 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
         raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
 
 
-def check_shapes(basis: Basis, x: Features, theta: ThetaValue) -> None:
-    """Check shapes, devices and dtypes of the arguments of :func:`contract`.
+def check_shapes(problem: Problem) -> None:
+    """Check shapes, devices and dtypes of a contraction.
 
     Raises:
         ValueError: shapes do not fit, indices are out of range, or devices differ.
         TypeError: dtypes differ, and autocast is off.
     """
-    broken = _broken_shape(basis, x, theta)
+    operands = problem.basis, problem.x, problem.parameter
+    broken = _broken_shape(*operands)
     if broken is not None:
         raise RefusedValue(*broken)
-    broken = _broken_dtype(basis, x, theta)
+    broken = _broken_dtype(*operands)
     if broken is not None:
         raise RefusedType(*broken)
 
 
-def _broken_shape(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
+def _broken_shape(basis: Basis, x: Features, theta: Theta) -> Broken | None:
     shape, num_labels = tuple(theta.shape), basis.num_bases
     if len(shape) != 4 or shape[0] != num_labels:
         return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
-    if isinstance(theta, Theta) and theta.coefficient is not None:
+    if theta.coefficient is not None:
         given, count = tuple(theta.coefficient.shape), theta.num_matrices
         if len(given) != 2 or given[1] != count:
             rule = "a mixture needs a coefficient for each label and matrix"
@@ -93,8 +93,8 @@ def _broken_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> 
     return None
 
 
-def _broken_dtype(basis: Basis, x: Features, theta: ThetaValue) -> Broken | None:
-    coefficient = theta.coefficient if isinstance(theta, Theta) else None
+def _broken_dtype(basis: Basis, x: Features, theta: Theta) -> Broken | None:
+    coefficient = theta.coefficient
     if coefficient is not None and coefficient.dtype != theta.dtype:
         rule = "coefficients must have the dtype of the matrices"
         return rule, theta.dtype, coefficient.dtype
@@ -137,16 +137,8 @@ def _hidden_edges(what: str, basis: Basis) -> RefusedValue:
 # Problems ----------------------------------------------------------------------------------------
 
 
-def problems(
-    basis: Basis,
-    x: Features,
-    theta: ThetaValue,
-    aggr: str = "sum",
-    label_aggr: str = "sum",
-    bias: Tensor | None = None,
-    values: Tensor | None = None,
-) -> list[Problem]:
-    """The problems whose results add up to the contraction; the first one has the bias.
+def problems(whole: Problem) -> list[Problem]:
+    """The problems whose results add up to that of a whole; the first one has the bias.
 
     With a sum over labels each leaf of the basis is one problem. With a max or min over labels the
     whole basis is one problem, because labels of all its parts are compared at a target.
@@ -154,25 +146,26 @@ def problems(
     Raises:
         ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
     """
+    basis, x, theta, aggr = whole.basis, whole.x, whole.parameter, whole.aggr
     if aggr not in REDUCTIONS:
         raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
-    if label_aggr not in LABEL_REDUCTIONS:
-        raise RefusedValue(unknown("reduction over labels", label_aggr, LABEL_REDUCTIONS))
-    x, theta = as_matrix(x), as_theta(theta)
-    if label_aggr != "sum":
+    if whole.label_aggr not in LABEL_REDUCTIONS:
+        raise RefusedValue(unknown("reduction over labels", whole.label_aggr, LABEL_REDUCTIONS))
+    if whole.label_aggr != "sum":
         x, theta = _with_bias_channel(x, theta)
         part = basis.hidden()
         if part is not None:
-            raise _hidden_edges(f"{label_aggr} over labels leaves out labels without edges", part)
-        return [Problem(basis.whole(), x, theta, aggr, label_aggr, bias)]
-    found: list[Problem] = []
+            what = f"{whole.label_aggr} over labels leaves out labels without edges"
+            raise _hidden_edges(what, part)
+        return [Problem(basis.whole(), x, theta, aggr, whole.label_aggr, whole.bias)]
+    parts: list[Problem] = []
     for leaf, part_of_theta in basis.absorb(theta, aggr):
-        known = values if leaf is basis else None  # absorbing may have changed Θ
-        first = None if found else bias
-        found.append(Problem(leaf, x, part_of_theta, aggr, "sum", first, known))
+        values = whole.values if leaf is basis else None  # absorbing may have changed Θ
+        bias = None if parts else whole.bias
+        parts.append(Problem(leaf, x, part_of_theta, aggr, "sum", bias, values))
         if part_of_theta.bias is not None:
-            found += _value_bias(found[-1])
-    return found
+            parts += _value_bias(parts[-1])
+    return parts
 
 
 def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:

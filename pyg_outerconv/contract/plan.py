@@ -70,65 +70,43 @@ def contract(
     check_kinds(basis, x, theta, bias)
     check_order(order)
     check_memory(max_memory)
-    return contracted(
-        basis,
-        x,
-        theta,
-        order,
-        aggr=aggr,
-        label_aggr=label_aggr,
-        max_memory=max_memory,
-        bias=bias,
-        values=values,
-    )
+    return solve(Problem(basis, x, theta, aggr, label_aggr, bias, values), order, max_memory)
 
 
-def contracted(
-    basis: Basis,
-    x: Features,
-    theta: ThetaValue,
-    order: str | None = None,
-    *,
-    aggr: str = "sum",
-    label_aggr: str = "sum",
-    max_memory: int | None = None,
-    bias: Tensor | None = None,
-    values: Tensor | None = None,
-    here: Mode | None = None,
-) -> Tensor:
+def solve(problem: Problem, order: str | None = None, max_memory: int | None = None) -> Tensor:
     """:func:`contract` for layers, whose options are checked; shapes are, where no plan has them.
-
-    ``here``: what surrounds the call, if the layer has looked.
 
     Raises:
         TypeError, ValueError: as :func:`contract`.
     """
-    if order is None and max_memory is None and basis.is_leaf and aggr == label_aggr == "sum":
-        problem = Problem(basis, x, theta, "sum", "sum", bias, values, here)
-        features, parameter = problem.x, problem.parameter
-        if (
-            type(features) is Tensor
-            and not problem.mode.compiles
-            and parameter.coefficient is None
-            and parameter.bias is None
-            and features.is_floating_point()
-            and features.dim() > 1
-            and features.size(0) == basis.size[0]  # no key of a plan contains it
-            and not features.is_meta
-        ):  # one step: nothing is split off the leaf
-            plan: Plan = PLANS.get(plan_key(problem), partial(make_plan, problem))
-            problem.few = plan.few
-            out = plan.order.run(problem)
-            if bias is None or plan.order.adds_bias:
-                return out
-            return add_bias(out, bias, own=True)
-    check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, aggr, label_aggr, bias, values)
+    x, theta, basis = problem.x, problem.parameter, problem.basis
+    if (
+        order is None
+        and max_memory is None
+        and basis.is_leaf
+        and problem.aggr == problem.label_aggr == "sum"
+        and type(x) is Tensor
+        and not problem.mode.compiles
+        and theta.coefficient is None
+        and theta.bias is None
+        and x.is_floating_point()
+        and x.dim() > 1
+        and x.size(0) == basis.size[0]  # no key of a plan contains it
+        and not x.is_meta
+    ):  # one step: nothing is split off the leaf
+        plan: Plan = PLANS.get(plan_key(problem), partial(make_plan, problem))
+        problem.few = plan.few
+        out = plan.order.run(problem)
+        if problem.bias is None or plan.order.adds_bias:
+            return out
+        return add_bias(out, problem.bias, own=True)
+    check_shapes(problem)
+    parts = problems(problem)
     chosen = _choose(parts, order, max_memory)
     total: Tensor | None = None
-    for problem, taken in zip(parts, chosen, strict=True):
-        part = _run(taken, problem)
-        total = part if total is None else total + part
+    for part, taken in zip(parts, chosen, strict=True):
+        out = _run(taken, part)
+        total = out if total is None else total + out
     assert total is not None  # a basis has at least one leaf
     return total
 
@@ -249,7 +227,7 @@ def make_plan(problem: Problem, checked: bool = False) -> Plan:
         ValueError: no order can solve the problem; the message lists every reason.
     """
     if not checked:
-        check_shapes(problem.basis, problem.x, problem.parameter)
+        check_shapes(problem)
     return plan_with(_best(_legal(problem), problem), problem)
 
 
@@ -457,8 +435,9 @@ def contraction_path(
     check_kinds(basis, x, theta)
     check_order(order)
     check_memory(max_memory)
-    check_shapes(basis, x, theta)
-    parts = problems(basis, x, theta, aggr, label_aggr)
+    whole = Problem(basis, x, theta, aggr, label_aggr)
+    check_shapes(whole)
+    parts = problems(whole)
     chosen = _choose(parts, order, max_memory)
     steps = []
     for problem, taken in zip(parts, chosen, strict=True):

@@ -238,7 +238,8 @@ def infer_size(
         if can_read(edge_index):
             if edge_index.numel() and size[0] == size[1]:
                 indices = edge_index.numpy()  # without signs, a negative index is a large one
-                if np.maximum.reduce(indices.view(f"u{indices.itemsize}"), None) < size[0]:
+                unsigned = np.uint64 if indices.itemsize == 8 else f"u{indices.itemsize}"
+                if np.maximum.reduce(indices.view(unsigned), None) < size[0]:
                     return size[0], size[0]
         elif not has_numbers(edge_index):  # fake tensors: nothing to check
             return size[0], size[1]

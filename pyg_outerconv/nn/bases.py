@@ -111,7 +111,10 @@ def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Bas
             basis = memo.get(key, make, edge_index)
         else:
             basis = _cached(memo, key, make, conv, call)
-    if conv.root is not None:
+    # Edges in a tensor are among the nodes of a single x.
+    if conv.root is not None and not (
+        type(edge_index) is Tensor and conv._family.reads.targets_are_sources
+    ):
         kind = require_kind(conv._family, edge_index)
         is_list = isinstance(edge_index, Tensor)  # getattr on a tensor without it is slow
         of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)

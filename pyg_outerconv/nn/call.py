@@ -242,15 +242,17 @@ def check_devices(layer: Module, call: Call) -> None:
     if target is not None and target.device != device:
         raise RefusedValue("sources and targets are in one place", device, target.device)
     modules: list[Module | None] = [layer]
+    on_cpu = device.type == "cpu"
     for module in modules:  # faster than parameters(), and every call comes here
         if module is None:
             continue
-        for tensors in (module._parameters, module._buffers):
+        for tensors in module._parameters, module._buffers:
             for tensor in tensors.values():
-                if tensor is not None and tensor.device != device:
-                    named = chain(layer.named_parameters(), layer.named_buffers())
-                    name = next(name for name, one in named if one is tensor)
-                    raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
+                if tensor is None or (on_cpu and tensor.is_cpu) or tensor.device == device:
+                    continue
+                named = chain(layer.named_parameters(), layer.named_buffers())
+                name = next(name for name, one in named if one is tensor)
+                raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
         modules += module._modules.values()
     for name, parts in call.beside.items():
         for part in parts if isinstance(parts, tuple | list) else (parts,):

@@ -11,7 +11,8 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath
-from ..contract.plan import contracted
+from ..contract.plan import solve
+from ..contract.problem import Problem
 from ..errors import RefusedValue
 from ..families import Grid
 from ..memo import Memo
@@ -152,7 +153,7 @@ class GridConv(OuterConv):
         bias: Tensor | None = self.bias
         if bias is not None and torch.is_autocast_enabled(x.device.type):
             bias = bias.to(torch.get_autocast_dtype(x.device.type))  # as torch's convolutions do
-        out = contracted(rule, nodes, theta, self.order, max_memory=self.max_memory, bias=bias)
+        out = solve(Problem(rule, nodes, theta, bias=bias), self.order, self.max_memory)
         return as_images(out.movedim(0, -2), rule.output_shape)
 
     def rule(self, images: Tensor) -> GridShift:

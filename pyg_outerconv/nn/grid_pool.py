@@ -12,7 +12,8 @@ from torch import Tensor
 from ..basis import Basis
 from ..basis.grid_shift import GridShift
 from ..contract import ContractionPath, contraction_path
-from ..contract.plan import check_memory, check_order, contracted
+from ..contract.plan import check_memory, check_order, solve
+from ..contract.problem import Problem
 from ..errors import RefusedValue
 from ..families import Pool
 from ..graph.cells import check_shape
@@ -40,18 +41,27 @@ class _Clusters(torch.nn.Module):
         self._rules = Memo(GRIDS)
 
     @abstractmethod
-    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
-        """Θ for nodes (*, M, C), and the options of :func:`contract`."""
+    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, str]:
+        """Θ for nodes (*, M, C), and the reduction over sources and over labels."""
 
     def _contract(self, basis: Basis, x: Tensor) -> Tensor:
         """Nodes (*, M, C) to (*, N, C)."""
-        theta, options = self._parameter(basis, x)
-        return contracted(basis, x.movedim(-2, 0), theta, self.order, **options).movedim(0, -2)
+        theta, aggr = self._parameter(basis, x)
+        problem = Problem(basis, x.movedim(-2, 0), theta, aggr, aggr)
+        return solve(problem, self.order, self.max_memory).movedim(0, -2)
 
     def _path(self, basis: Basis, x: Tensor, verbose: bool) -> ContractionPath:
-        theta, options = self._parameter(basis, x)
-        nodes = x.movedim(-2, 0)
-        return contraction_path(basis, nodes, theta, self.order, verbose=verbose, **options)
+        theta, aggr = self._parameter(basis, x)
+        nodes, options = x.movedim(-2, 0), {"aggr": aggr, "label_aggr": aggr}
+        return contraction_path(
+            basis,
+            nodes,
+            theta,
+            self.order,
+            max_memory=self.max_memory,
+            verbose=verbose,
+            **options,
+        )
 
     def extra_repr(self) -> str:
         """The family."""
@@ -160,14 +170,13 @@ class GridPool(_Clusters):
         out, divisor = self._contract(basis, x), self._divisor(basis)
         return out if divisor is None else out / divisor.to(out.dtype).unsqueeze(-1)
 
-    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
-        """Θ_k = I, or I / K for a mean over K cells, and the options of :func:`contract`."""
+    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, str]:
+        """Θ_k = I, or I / K for a mean over K cells; and the reduction."""
         theta: ThetaValue = Theta.identity(basis.num_bases, x.size(-1), x)
         if self.aggr == "mean" and not self._divides(basis):
             theta = scaled(theta, 1.0 / basis.num_bases)
         # A label has at most one cell of a cluster, so all reductions over inputs are equal.
-        alike = self.aggr if self.aggr in COMPARISONS else "sum"
-        return theta, {"aggr": alike, "label_aggr": alike, "max_memory": self.max_memory}
+        return theta, self.aggr if self.aggr in COMPARISONS else "sum"
 
     def _divides(self, basis: Basis) -> bool:
         """Whether it is a mean over clusters of several sizes."""
@@ -300,6 +309,5 @@ class GridUnpool(_Clusters):
         basis = cells if isinstance(cells, Basis) else self.family.basis(cells, device=x.device)
         return basis.transpose()
 
-    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, dict[str, Any]]:
-        theta = Theta.identity(basis.num_bases, x.size(-1), x)
-        return theta, {"max_memory": self.max_memory}
+    def _parameter(self, basis: Basis, x: Tensor) -> tuple[ThetaValue, str]:
+        return Theta.identity(basis.num_bases, x.size(-1), x), "sum"

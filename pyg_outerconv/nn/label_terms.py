@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..contract.plan import contracted
+from ..contract.plan import solve
+from ..contract.problem import Problem
 from ..errors import RefusedIndex, RefusedValue
 from ..graph import Features
 from ..signatures import typed
@@ -86,13 +87,9 @@ class LabelTerms:
         elif len(labels) < self.num_labels:
             every = torch.eye(self.num_labels, dtype=theta.dtype, device=theta.device)
             theta = theta.mixed(every[:, labels])
-        out = contracted(
-            self.basis.select(labels),
-            self.x,
-            theta,
-            aggr=self.conv.reduce,
-            label_aggr="sum" if len(labels) == 1 else self.conv.label_reduce,
-        )
+        over_labels = "sum" if len(labels) == 1 else self.conv.label_reduce
+        terms = Problem(self.basis.select(labels), self.x, theta, self.conv.reduce, over_labels)
+        out = solve(terms)
         return out if out.dim() == 2 else out.movedim(0, -2)
 
 

@@ -42,10 +42,9 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
     Raises:
         ValueError: inputs or labels are compared and the basis hides its edges.
     """
-    x = nodes_first(x)
-    check_shapes(basis, x, theta)
-    leaves = problems(basis, x, theta, conv.reduce, conv.label_reduce)
-    return _from_leaves(conv, leaves).movedim(0, -2)
+    whole = Problem(basis, nodes_first(x), theta, conv.reduce, conv.label_reduce)
+    check_shapes(whole)
+    return _from_leaves(conv, problems(whole)).movedim(0, -2)
 
 
 def _from_leaves(conv: OuterConv, leaves: Sequence[Problem]) -> Tensor:
@@ -73,8 +72,8 @@ class Messages:
         """One message for each edge. Edges that a rule made are contracted as another problem."""
         one = self.problem
         if edges is not one.basis:
-            leaves = problems(edges, one.x, one.parameter, one.aggr, one.label_aggr)
-            return _from_leaves(self.conv, leaves)
+            whole = Problem(edges, one.x, one.parameter, one.aggr, one.label_aggr)
+            return _from_leaves(self.conv, problems(whole))
         return _over_labels(_from_edges(self.conv, edges, one), one)
 
     def step_by_step(self, polynomial: Polynomial) -> Tensor:

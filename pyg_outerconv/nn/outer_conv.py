@@ -13,7 +13,8 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..basis import Basis
 from ..contract import ContractionPath, contraction_path
-from ..contract.plan import check_memory, check_order, contracted
+from ..contract.plan import check_memory, check_order, solve
+from ..contract.problem import Problem
 from ..errors import RefusedValue
 from ..families import Family, parse_family
 from ..families.options import functions_of, nested
@@ -401,19 +402,10 @@ class OuterConv(DenseForms, MessageHooks):
         values: OptTensor = None,
         here: Optional[Mode] = None,
     ) -> Tensor:
-        is_matrix = type(x) is Tensor and x.dim() == 2
-        out = contracted(
-            basis,
-            x if is_matrix else nodes_first(x),
-            theta,
-            self.order,
-            aggr=self.reduce,
-            label_aggr=self.label_reduce,
-            max_memory=self.max_memory,
-            bias=bias,
-            values=values,
-            here=here,
-        )
+        x = x if type(x) is Tensor and x.dim() == 2 else nodes_first(x)
+        reductions = self.reduce, self.label_reduce
+        problem = Problem(basis, x, theta, *reductions, bias, values, here)
+        out = solve(problem, self.order, self.max_memory)
         return out if out.dim() == 2 else out.movedim(0, -2).contiguous()  # users call `view`
 
     def _content(self, call: Call) -> Content:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..basis import Basis
 from ..contract import ORDERS, contract
 from ..contract.arguments import problems
+from ..contract.problem import Problem
 from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
 from ..graph.sparse_features import as_matrix
@@ -35,7 +36,7 @@ def legal_orders(
     label_aggr: str = "sum",
 ) -> dict[str, list[str]]:
     """Every order with the reasons why it solves no leaf; without reasons if it solves one."""
-    parts = problems(basis, x, theta, aggr, label_aggr)
+    parts = problems(Problem(basis, x, theta, aggr, label_aggr))
     found = {}
     for name, order in ORDERS.items():
         reasons = [order.why_not(problem) for problem in parts]

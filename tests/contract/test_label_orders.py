@@ -148,8 +148,8 @@ def test_the_choice_takes_all_edges_at_once_where_it_may(aggr, label_aggr):
 def test_labels_compared_are_one_problem():
     basis = Stack(Relation(3), Identity()).basis(STRUCTURES["multi-edge"])
     x, theta = torch.randn(5, 4), torch.randn(4, 1, 4, 2)
-    assert len(problems(basis, x, theta)) == 2
-    (one,) = problems(basis, x, theta, "sum", "max")
+    assert len(problems(Problem(basis, x, theta))) == 2
+    (one,) = problems(Problem(basis, x, theta, "sum", "max"))
     assert one.basis.num_bases == 4
 
 
