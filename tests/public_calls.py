@@ -458,6 +458,14 @@ CALLS: dict[str, Callable[[], Call]] = {
     "nn.EdgeNetwork": _of(nn.EdgeNetwork, 2, 3, 4),
     "nn.FixedBasis": _on_basis(nn.FixedBasis),
     "nn.dropout_features": _made(nn.dropout_features, lambda: {"x": x()}),
+    **{
+        f"nn.{of.__name__}": lambda of=of: Call(of, {"conv": conv(), "edge_index": EDGE_INDEX})
+        for of in (nn.quadri_tensor, nn.phi_hat, nn.phi_check, nn.plot_phi)
+    },
+    "nn.fold_output": _made(nn.fold_output, lambda: {"conv": nn.transformer_conv(3, 4)}),
+    "nn.factor_output": _made(
+        nn.factor_output, lambda: {"conv": nn.transformer_conv(3, 4), "rank": 4}
+    ),
     "nn.label_terms": lambda: Call(
         lambda conv, x, edge_index: nn.label_terms(conv, x, edge_index),
         {"conv": conv(), "x": x(), "edge_index": EDGE_INDEX},

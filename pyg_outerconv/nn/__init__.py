@@ -10,9 +10,11 @@ from .attention.transformer_conv import TransformerConv, transformer_conv
 from .attention_conv import AttentionConv
 from .bases import share_bases
 from .compose import ComposedConv, compose
+from .dense import phi_check, phi_hat, plot_phi, quadri_tensor
 from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fixed_basis import FixedBasis
+from .fold_output import factor_output, fold_output
 from .grid_conv import GridConv
 from .grid_pool import GridPool, GridUnpool
 from .label_terms import LabelTerms, label_terms
@@ -50,6 +52,8 @@ __all__ = [
     "appnp",
     "compose",
     "dropout_features",
+    "factor_output",
+    "fold_output",
     "gat_conv",
     "gatv2_conv",
     "gdc_conv",
@@ -59,7 +63,11 @@ __all__ = [
     "make_theta",
     "mix_hop",
     "multi_head_attention",
+    "phi_check",
+    "phi_hat",
+    "plot_phi",
     "predicted_share",
+    "quadri_tensor",
     "set_pooling",
     "sg_conv",
     "share_bases",

@@ -36,7 +36,6 @@ from .call import (
     without_absent,
 )
 from .checks import check_channels, check_ends, check_options
-from .fold_output import FoldOutput
 from .outer_conv import OuterConv
 from .root import add_root
 from .shares import showing_shares, values_of_edges
@@ -57,7 +56,7 @@ from .theta import ThetaModule, view_of
     "1710.10903, equations 5 and 6",
     option='`combine="concat"`, `"mean"`',
 )
-class AttentionConv(FoldOutput, OuterConv):
+class AttentionConv(OuterConv):
     r"""Attention as a convolution whose basis comes from content, of the `"Convolution is outer
     product" <https://arxiv.org/abs/1905.01289>`_ paper (section 4, equation 6)
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..signatures import typed
 from ..theta import full
 from .call import Call
 from .checks import COMPARISONS
+from .outer_conv import OuterConv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from .outer_conv import OuterConv
 
 
 def full_matrices(theta: Tensor) -> Tensor:
@@ -26,88 +26,104 @@ def full_matrices(theta: Tensor) -> Tensor:
     return torch.einsum("kgpq,gh->kgphq", theta, diagonal).flatten(3).flatten(1, 2)
 
 
-class DenseForms:
-    """Methods for a layer's dense tensor Φ, the paper's two Kronecker products, and a plot."""
+@typed
+def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+    r"""Φ = Σ_k A_k ⊗ Θ_k of a layer, (M, N, P, Q): Y_nq = Σ_mp Φ_mnpq X_mp without bias.
 
-    def to_dense(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-        r"""The quadri-tensor :math:`\Phi = \sum_k A_k \otimes \Theta_k` of shape
-        :math:`(M, N, P, Q)`; :math:`Y_{nq} = \sum_{mp} \Phi_{mnpq} X_{mp}` without bias.
+    From the `"Convolution is outer product" <https://arxiv.org/abs/1905.01289>`_ paper, section 2.
 
-        Takes the arguments of a layer's :obj:`forward` without :obj:`x`; :obj:`size` if the
-        edges do not determine it.
+    >>> import torch
+    >>> from pyg_outerconv import OuterConv
+    >>> quadri_tensor(OuterConv(3, 2, "gcn"), torch.tensor([[0, 1], [1, 2]]), size=(4, 4)).shape
+    torch.Size([4, 4, 3, 2])
 
-        Raises:
-            ValueError: the layer compares inputs or labels, which is not linear; or it has a root
-                weight and targets that are not the sources, whose features Φ does not multiply.
-        """
-        conv = cast("OuterConv", self)
-        for name in ("aggr", "label_aggr"):
-            if (aggr := getattr(conv, name)) in COMPARISONS:
-                rule = (
-                    "the quadri-tensor exists where inputs and labels are added; what stands in "
-                    "its place is the dense basis with its support mask, as in "
-                    "testing.dense_contraction"
-                )
-                raise RefusedValue(rule, f"{name} 'sum' or 'mean'", repr(aggr))
-        basis = conv._basis(Call.without_x(edge_index, *args, **kwargs))
-        theta = full(conv.theta.parameter(torch.empty(0, dtype=basis.dtype, device=basis.device)))
-        if conv.label_aggr == "mean":
-            theta = theta / conv.family.num_bases
-        theta = full_matrices(theta)
-        phi = torch.einsum("kmn,kpq->mnpq", basis.to_dense(theta.dtype).to(theta.dtype), theta)
-        if conv.root is None:
-            return phi
-        is_pair = getattr(edge_index, "bipartite", False) or basis.size[0] != basis.size[1]
-        if is_pair or isinstance(conv.in_channels, tuple):
-            rule = "a root weight is part of the quadri-tensor only where targets are the sources"
-            got = f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}"
-            raise RefusedValue(rule, "one set of nodes and one in_channels", got)
-        eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
-        return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
+    Args:
+        conv: the layer.
+        edge_index, *args, **kwargs: the arguments of its ``forward`` after x; ``size`` if the edges
+            do not determine it.
 
-    def phi_hat(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-        r""":math:`\hat\Phi = \sum_k A_k \otimes \Theta_k` as a Kronecker product, of shape
-        :math:`(M P, N Q)`: nodes outside, channels inside (section 2 of the paper).
-        """
-        phi = self.to_dense(edge_index, *args, **kwargs)
-        return phi.permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
+    Raises:
+        ValueError: the layer compares inputs or labels, which is not linear; or it has a root
+            weight and targets that are not the sources, whose features Φ does not multiply.
+    """
+    for name in ("aggr", "label_aggr"):
+        if (aggr := getattr(conv, name)) in COMPARISONS:
+            rule = (
+                "the quadri-tensor exists where inputs and labels are added; what stands in "
+                "its place is the dense basis with its support mask, as in "
+                "testing.dense_contraction"
+            )
+            raise RefusedValue(rule, f"{name} 'sum' or 'mean'", repr(aggr))
+    basis = conv._basis(Call.without_x(edge_index, *args, **kwargs))
+    theta = full(conv.theta.parameter(torch.empty(0, dtype=basis.dtype, device=basis.device)))
+    if conv.label_aggr == "mean":
+        theta = theta / conv.family.num_bases
+    theta = full_matrices(theta)
+    phi = torch.einsum("kmn,kpq->mnpq", basis.to_dense(theta.dtype).to(theta.dtype), theta)
+    if conv.root is None:
+        return phi
+    is_pair = getattr(edge_index, "bipartite", False) or basis.size[0] != basis.size[1]
+    if is_pair or isinstance(conv.in_channels, tuple):
+        rule = "a root weight is part of the quadri-tensor only where targets are the sources"
+        got = f"M = {basis.size[0]}, N = {basis.size[1]}, in_channels={conv.in_channels}"
+        raise RefusedValue(rule, "one set of nodes and one in_channels", got)
+    eye = torch.eye(basis.size[0], dtype=phi.dtype, device=phi.device)
+    return phi + torch.einsum("mn,pq->mnpq", eye, conv.root()[0, 0])
 
-    def phi_check(self, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-        r""":math:`\check\Phi = \sum_k \Theta_k \otimes A_k` as a Kronecker product, of shape
-        :math:`(P M, Q N)`: channels outside, nodes inside (section 2 of the paper).
-        """
-        phi = self.to_dense(edge_index, *args, **kwargs)
-        return phi.permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
 
-    def plot(
-        self, edge_index: Any, *args: Any, path: str | Path | None = None, **kwargs: Any
-    ) -> Figure:
-        """A picture of both flattenings side by side, as a matplotlib figure (the paper's
-        figure 2); zeros are white.
+@typed
+def phi_hat(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Σ_k A_k ⊗ Θ_k as a Kronecker product, (M·P, N·Q): nodes outside, channels inside.
 
-        Takes the arguments of :meth:`to_dense`, and :obj:`path`: a PNG or SVG file to write.
+    Section 2 of the paper; arguments and errors as of :func:`quadri_tensor`.
+    """
+    phi = quadri_tensor(conv, edge_index, *args, **kwargs)
+    return phi.permute(0, 2, 1, 3).flatten(2).flatten(0, 1)
 
-        Raises:
-            ValueError: matplotlib is not installed, the flattenings have too many entries for a
-                picture, or the file cannot be written.
-        """
-        from ..plot import check_matplotlib
 
-        check_matplotlib()
-        from ..plot.canvas import check_format, save
-        from ..plot.matrices import check_flattenings, flattenings
+@typed
+def phi_check(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Σ_k Θ_k ⊗ A_k as a Kronecker product, (P·M, Q·N): channels outside, nodes inside.
 
-        if path is not None:
-            check_format(path)
-        conv = cast("OuterConv", self)
-        size = conv._basis(Call.without_x(edge_index, *args, **kwargs)).size
-        channels = conv.theta.in_channels, conv.theta.out_channels
-        check_flattenings(size, channels)
-        hat, check = (
-            flat(edge_index, *args, **kwargs).detach().cpu().double().numpy()
-            for flat in (self.phi_hat, self.phi_check)
-        )
-        figure = flattenings(hat, check, size, channels)
-        if path is not None:
-            save(figure, path)
-        return figure
+    Section 2 of the paper; arguments and errors as of :func:`quadri_tensor`.
+    """
+    phi = quadri_tensor(conv, edge_index, *args, **kwargs)
+    return phi.permute(2, 0, 3, 1).flatten(2).flatten(0, 1)
+
+
+@typed
+def plot_phi(
+    conv: OuterConv, edge_index: Any, *args: Any, path: str | Path | None = None, **kwargs: Any
+) -> Figure:
+    """A picture of both flattenings side by side (figure 2 of the paper); zeros are white.
+
+    Args:
+        conv, edge_index, *args, **kwargs: as of :func:`quadri_tensor`.
+        path: a PNG or SVG file to write.
+
+    Returns:
+        The matplotlib figure.
+
+    Raises:
+        ValueError: matplotlib is not installed, the flattenings have too many entries for a
+            picture, or the file cannot be written.
+    """
+    from ..plot import check_matplotlib
+
+    check_matplotlib()
+    from ..plot.canvas import check_format, save
+    from ..plot.matrices import check_flattenings, flattenings
+
+    if path is not None:
+        check_format(path)
+    size = conv._basis(Call.without_x(edge_index, *args, **kwargs)).size
+    channels = conv.theta.in_channels, conv.theta.out_channels
+    check_flattenings(size, channels)
+    hat, check = (
+        flat(conv, edge_index, *args, **kwargs).detach().cpu().double().numpy()
+        for flat in (phi_hat, phi_check)
+    )
+    figure = flattenings(hat, check, size, channels)
+    if path is not None:
+        save(figure, path)
+    return figure

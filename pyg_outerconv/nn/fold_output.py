@@ -3,88 +3,81 @@
 from __future__ import annotations
 
 import copy
-from numbers import Integral
-from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from ..equations import row
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedValue
+from ..signatures import typed
 from ..theta import Theta
+from .attention_conv import AttentionConv
 from .theta import make_theta
-
-if TYPE_CHECKING:
-    from .attention_conv import AttentionConv
 
 
 @row(
     "Values",
     "Θ_h = V_h O_h, multiplied out and back",
     "Andreoli, section 4.2: a redundancy",
-    option="`fold_output()`, `factor(rank)`",
+    option="`nn.fold_output(conv)`, `nn.factor_output(conv, rank)`",
 )
-class FoldOutput:
-    """Methods that fold the output projection of a layer into its values, and undo it."""
+@typed
+def fold_output(conv: AttentionConv, fold_bias: bool = False) -> AttentionConv:
+    """A copy of a layer with the products Θ_h = V_h O_h as its parameter.
 
-    def fold_output(self, fold_bias: bool = False) -> AttentionConv:
-        r"""A copy of the layer with the product :math:`\mathbf{\Theta}_h = \mathbf{V}_h
-        \mathbf{O}_h` as its parameter: an output projection is redundant where values are
-        projected (section 4.2 of the paper). The value bias :math:`\mathbf{b}_h` becomes
-        :math:`\mathbf{b}_h \mathbf{O}_h`.
+    An output projection is redundant where values are projected (section 4.2 of the paper). The
+    value bias b_h becomes b_h O_h.
 
-        Args:
-            fold_bias: whether the value bias becomes part of the output bias. Outputs without edges
-                get it too, so set it only if there are none.
+    Args:
+        conv: the layer.
+        fold_bias: whether the value bias becomes part of the output bias. Outputs without edges get
+            it too, so set it only if there are none.
 
-        Raises:
-            ValueError: the layer has no values, its scores read them, or ``fold_bias`` is set and
-                rows of the basis do not sum to one.
-        """
-        conv = cast("AttentionConv", self)
-        theta, bias = _full(conv)
-        bias = None if bias is None else bias.view(theta.size(0), -1)
-        if fold_bias and bias is not None:
-            _check_rows(conv)
-        layer = _with_theta(conv, "full", {"weight": theta})
-        if bias is None or not fold_bias:
-            layer.value_bias = _like(bias, conv.value_bias)
-            return layer
-        whole = bias.mean(0) if conv.combine == "mean" else bias.sum(0)
-        whole = whole if conv.bias is None else conv.bias + whole
-        layer.value_bias, layer.bias = None, Parameter(whole.detach())
+    Raises:
+        ValueError: the layer has no values, its scores read them, or ``fold_bias`` is set and rows
+            of the basis do not sum to one.
+    """
+    theta, bias = _full(conv)
+    bias = None if bias is None else bias.view(theta.size(0), -1)
+    if fold_bias and bias is not None:
+        _check_rows(conv)
+    layer = _with_theta(conv, "full", {"weight": theta})
+    if bias is None or not fold_bias:
+        layer.value_bias = _like(bias, conv.value_bias)
         return layer
+    whole = bias.mean(0) if conv.combine == "mean" else bias.sum(0)
+    whole = whole if conv.bias is None else conv.bias + whole
+    layer.value_bias, layer.bias = None, Parameter(whole.detach())
+    return layer
 
-    def factor(self, rank: int) -> AttentionConv:
-        r"""A copy of the layer with :math:`\mathbf{\Theta}_h = \mathbf{V}_h \mathbf{O}_h` of
-        :obj:`rank` value channels, the inverse of :meth:`fold_output`.
 
-        Raises:
-            ValueError: some :math:`\mathbf{\Theta}_h`, with its value bias as one more row, has a
-                higher rank; or see :meth:`fold_output`.
-            TypeError: the rank is not an integer.
-        """
-        conv = cast("AttentionConv", self)
-        if not isinstance(rank, Integral):
-            raise RefusedType("a rank is a number", "an integer", repr(rank))
-        theta, bias = _full(conv)
-        # The bias is one more input channel that is 1, with the same output projection.
-        rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
-        wide = rows.detach().double()
-        tolerance = max(rows.shape[1:]) * torch.finfo(rows.dtype).eps
-        ranks = torch.linalg.matrix_rank(wide, rtol=tolerance)
-        least = max(int(ranks.max()), 1)
-        if rank < least:
-            rule = "a product of values and output projections has their rank at most"
-            expected = f"rank >= {least}, as ranks of the heads are {ranks.tolist()}"
-            raise RefusedValue(rule, expected, rank)
-        left, right = (factor.to(rows.dtype) for factor in _factors(wide, rank))
-        size = theta.size(1)
-        parts = {"value": left[:, :size], "output": right}
-        layer = _with_theta(conv, f"value-output(channels={rank})", parts)
-        layer.value_bias = None if bias is None else _like(left[:, size], conv.value_bias)
-        return layer
+@typed
+def factor_output(conv: AttentionConv, rank: int) -> AttentionConv:
+    """A copy of a layer with Θ_h = V_h O_h of ``rank`` value channels; undoes :func:`fold_output`.
+
+    Raises:
+        ValueError: some Θ_h, with its value bias as one more row, has a higher rank; or see
+            :func:`fold_output`.
+        TypeError: the rank is not an integer.
+    """
+    theta, bias = _full(conv)
+    # The bias is one more input channel that is 1, with the same output projection.
+    rows = theta if bias is None else torch.cat([theta, bias.squeeze(1)], dim=1)
+    wide = rows.detach().double()
+    tolerance = max(rows.shape[1:]) * torch.finfo(rows.dtype).eps
+    ranks = torch.linalg.matrix_rank(wide, rtol=tolerance)
+    least = max(int(ranks.max()), 1)
+    if rank < least:
+        rule = "a product of values and output projections has their rank at most"
+        expected = f"rank >= {least}, as ranks of the heads are {ranks.tolist()}"
+        raise RefusedValue(rule, expected, rank)
+    left, right = (factor.to(rows.dtype) for factor in _factors(wide, rank))
+    size = theta.size(1)
+    parts = {"value": left[:, :size], "output": right}
+    layer = _with_theta(conv, f"value-output(channels={rank})", parts)
+    layer.value_bias = None if bias is None else _like(left[:, size], conv.value_bias)
+    return layer
 
 
 def _factors(wide: Tensor, rank: int) -> tuple[Tensor, Tensor]:

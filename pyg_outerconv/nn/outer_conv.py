@@ -35,7 +35,6 @@ from .checks import (
     check_options,
     message_aggregation,
 )
-from .dense import DenseForms
 from .hooks import MessageHooks, Way
 from .messages import FirstOfEqual, convolve_by_messages
 from .root import add_root
@@ -43,7 +42,7 @@ from .theta import ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 
 
-class OuterConv(DenseForms, MessageHooks):
+class OuterConv(MessageHooks):
     r"""The convolution of the `"Convolution is outer product"
     <https://arxiv.org/abs/1905.01289>`_ paper (section 2, equation 1)
 

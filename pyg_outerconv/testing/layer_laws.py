@@ -17,7 +17,7 @@ from ..errors import RefusedValue
 from ..families import Family
 from ..graph import Graph
 from ..graph.structure import Structure
-from ..nn import OuterConv
+from ..nn import OuterConv, quadri_tensor
 from ..signatures import typed
 from .reference import TOLERANCE, assert_near, assert_same_gradients, dense_contraction
 
@@ -59,7 +59,7 @@ def _dense(
 ) -> tuple[Tensor, Tensor]:
     """The output without bias, and the sum of the absolute values of its terms."""
     if (conv.reduce, conv.label_reduce) == ("sum", "sum"):
-        phi = conv.to_dense(edge_index, **arguments)
+        phi = quadri_tensor(conv, edge_index, **arguments)
         scale = torch.einsum("mnpq,mp->nq", phi.abs(), x.abs())
         return torch.einsum("mnpq,mp->nq", phi, x), scale.detach()
     basis, theta = conv.basis(ends, edge_index, **arguments), conv.theta().to(x)

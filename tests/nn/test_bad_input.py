@@ -8,7 +8,7 @@ import torch
 from calls import named
 from torch_geometric import EdgeIndex
 
-from pyg_outerconv import OuterConv, Pattern, parse_family
+from pyg_outerconv import OuterConv, Pattern, nn, parse_family
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Walk
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -592,7 +592,7 @@ def test_the_quadri_tensor_of_a_bipartite_root_is_refused():
         "a root weight is part of the quadri-tensor only where targets are the sources",
         "one set of nodes and one in_channels",
         "M = 5, N = 5, in_channels=(4, 3)",
-        lambda: conv.to_dense(EDGES, size=(5, 5)),
+        lambda: nn.quadri_tensor(conv, EDGES, size=(5, 5)),
     )
 
 

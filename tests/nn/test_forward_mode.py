@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.nn import Module
 
-from pyg_outerconv import OuterConv, clear_caches
+from pyg_outerconv import OuterConv, clear_caches, nn
 from pyg_outerconv.attention import NORMALISERS, make_score
 from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.families import (
@@ -109,7 +109,7 @@ def test_every_pair_of_reductions_in_features_parameters_and_weights(family, agg
     assert_is_adjoint(run, parameters, drawn(5, 3), weight)
     if aggr == label_aggr == "sum":
         along = drawn(5, 3)
-        phi = conv.to_dense(EDGES, weight, edge_type=kinds, size=(5, 5)).detach()
+        phi = nn.quadri_tensor(conv, EDGES, weight, edge_type=kinds, size=(5, 5)).detach()
         found = jvp(lambda x: run(parameters, x, weight), (drawn(5, 3),), (along,))[1]
         assert_near(found, torch.einsum("mnpq,mp->nq", phi, along))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from cases import ALL_PAIRS, PAIRS, STRUCTURES, edges_for, over, structure_for
 
-from pyg_outerconv import OuterConv, testing
+from pyg_outerconv import OuterConv, nn, testing
 from pyg_outerconv.families import Chebyshev, Relation, Stack, Walk
 
 THETAS = [
@@ -96,8 +96,8 @@ def test_kronecker_flattenings_multiply_flattened_inputs():
     edges = STRUCTURES["directed"]
     conv, x = layer(Walk(2), bias=False), features(edges)
     y = conv(x, edges.edge_index, size=edges.size)
-    hat = conv.phi_hat(edges.edge_index, size=edges.size)
-    check = conv.phi_check(edges.edge_index, size=edges.size)
+    hat = nn.phi_hat(conv, edges.edge_index, size=edges.size)
+    check = nn.phi_check(conv, edges.edge_index, size=edges.size)
     assert hat.shape == (5 * 4, 5 * 8)
     assert check.shape == (4 * 5, 8 * 5)
     torch.testing.assert_close(x.flatten() @ hat, y.flatten())

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphConv, HeteroConv, SAGEConv, to_hetero
 
-from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv import AttentionConv, OuterConv, nn
 from pyg_outerconv.basis import to_scipy
 from pyg_outerconv.families import (
     GCN,
@@ -150,7 +150,7 @@ def test_a_pair_and_one_set_are_their_formulas(family, seed):
         assert_near(conv((x, target), index, **beside), expected)
         assert_near(conv((x, None), index, size=size, **beside), expected)
         assert_near(conv((x, None), by_matrix), expected)
-        phi = conv.to_dense(by_matrix)
+        phi = nn.quadri_tensor(conv, by_matrix)
         assert_near(torch.einsum("mnpq,mp->nq", phi, x), expected)
         (actual_x,) = torch.autograd.grad(
             conv((x, target), index, **beside).square().sum(), x, retain_graph=True

@@ -9,7 +9,7 @@ from semirings import REDUCTIONS, has_edges
 from torch_geometric.nn import GraphConv, MaxAggregation, SAGEConv, SimpleConv
 from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregation
 
-from pyg_outerconv import AttentionConv, OuterConv, testing
+from pyg_outerconv import AttentionConv, OuterConv, nn, testing
 from pyg_outerconv.basis import Eye
 from pyg_outerconv.families import GCN, Chebyshev, Explicit, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import FORMS
@@ -190,9 +190,9 @@ def test_the_first_of_equal_messages_takes_the_gradient_as_in_the_contraction():
 def test_the_quadri_tensor_is_refused_and_says_what_stands_in_its_place():
     for options in ({"aggr": "max"}, {"label_aggr": "min"}):
         conv = OuterConv(4, 6, Relation(3), **options)
-        for form in (conv.to_dense, conv.phi_hat, conv.phi_check):
+        for form in (nn.quadri_tensor, nn.phi_hat, nn.phi_check):
             with pytest.raises(ValueError, match="support mask, as in testing.dense_contraction"):
-                form(EDGES, edge_type=KINDS, size=(5, 5))
+                form(conv, EDGES, edge_type=KINDS, size=(5, 5))
 
 
 def test_powers_are_made_explicit_when_asked():

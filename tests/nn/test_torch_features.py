@@ -7,7 +7,7 @@ import torch
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.utils.checkpoint import checkpoint
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, nn
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_near
 
@@ -153,7 +153,7 @@ def test_func_grad_is_autograd(family):
 def test_jacobians_are_the_quadri_tensor(family):
     case = Case(family)
     found = jacrev(case.pure, argnums=1)(case.parameters, case.x, case.weight)
-    phi = case.conv.to_dense(EDGES, case.weight, edge_type=case.kinds, size=(5, 5))
+    phi = nn.quadri_tensor(case.conv, EDGES, case.weight, edge_type=case.kinds, size=(5, 5))
     assert_near(found, phi.permute(1, 3, 0, 2))
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 from torch_geometric.datasets import KarateClub
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, nn
 from pyg_outerconv.basis import Basis
 from pyg_outerconv.basis.products import Composed, Kronecker
 from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
@@ -278,32 +278,32 @@ def test_sources_and_targets_of_a_rectangular_basis_are_nodes_of_their_own() -> 
 
 def test_flattenings_of_a_layer_are_its_dense_forms() -> None:
     conv = OuterConv(2, 3, Walk(2), theta="low-rank(rank=1)").double()
-    hat, check = images(conv.plot(EDGES))
-    assert np.array_equal(hat.filled(0), conv.phi_hat(EDGES).detach().numpy())
-    assert np.array_equal(check.filled(0), conv.phi_check(EDGES).detach().numpy())
+    hat, check = images(nn.plot_phi(conv, EDGES))
+    assert np.array_equal(hat.filled(0), nn.phi_hat(conv, EDGES).detach().numpy())
+    assert np.array_equal(check.filled(0), nn.phi_check(conv, EDGES).detach().numpy())
 
 
 def test_of_large_flattenings_the_norms_of_blocks_are_drawn() -> None:
     index = KarateClub()[0].edge_index
     conv = OuterConv(34, 16, "gcn").double()
-    blocks = conv.to_dense(index).detach()
-    nodes, channels = images(conv.plot(index))
+    blocks = nn.quadri_tensor(conv, index).detach()
+    nodes, channels = images(nn.plot_phi(conv, index))
     assert np.allclose(nodes.filled(0), blocks.permute(0, 1, 2, 3).square().sum((2, 3)).sqrt())
     assert np.allclose(channels.filled(0), blocks.square().sum((0, 1)).sqrt())
 
 
 def test_a_layer_of_means_is_drawn_as_it_is() -> None:
     conv = OuterConv(2, 3, Relation(3, None), aggr="mean", label_aggr="mean").double()
-    hat, _ = images(conv.plot(EDGES, edge_type=TYPES))
-    assert np.array_equal(hat.filled(0), conv.phi_hat(EDGES, edge_type=TYPES).detach().numpy())
+    hat, _ = images(nn.plot_phi(conv, EDGES, edge_type=TYPES))
+    assert np.array_equal(hat.filled(0), nn.phi_hat(conv, EDGES, edge_type=TYPES).detach().numpy())
 
 
 def test_flattenings_of_a_basis_are_those_of_a_layer_with_the_same_parameters() -> None:
     conv = OuterConv(2, 3, Walk(2), bias=False).double()
     theta = conv.theta()[:, 0]
     hat, check = images(Walk(2).basis(EDGES, dtype=torch.double).plot("flattenings", theta=theta))
-    assert np.allclose(hat.filled(0), conv.phi_hat(EDGES).detach().numpy(), atol=1e-12)
-    assert np.allclose(check.filled(0), conv.phi_check(EDGES).detach().numpy(), atol=1e-12)
+    assert np.allclose(hat.filled(0), nn.phi_hat(conv, EDGES).detach().numpy(), atol=1e-12)
+    assert np.allclose(check.filled(0), nn.phi_check(conv, EDGES).detach().numpy(), atol=1e-12)
 
 
 def test_parameters_that_nobody_gave_follow_the_seed(kernel: Basis) -> None:
@@ -563,7 +563,7 @@ def test_the_same_picture_is_the_same_file(tmp_path: Path, labelled: Basis, name
 
 
 def test_a_layer_writes_files(tmp_path: Path) -> None:
-    OuterConv(2, 3, "gcn").plot(EDGES, path=tmp_path / "phi.svg")
+    nn.plot_phi(OuterConv(2, 3, "gcn"), EDGES, path=tmp_path / "phi.svg")
     assert b"hat" in (tmp_path / "phi.svg").read_bytes()
 
 
@@ -622,7 +622,7 @@ def test_too_many_entries_are_refused_before_there_are_edges() -> None:
     with pytest.raises(ValueError, match="M·N·P·Q"):
         basis.plot("flattenings")
     with pytest.raises(ValueError, match="M·N·P·Q"):
-        OuterConv(2, 3, Grid(window=(3, 3), padding=1)).plot((64, 64))
+        nn.plot_phi(OuterConv(2, 3, Grid(window=(3, 3), padding=1)), (64, 64))
     assert not basis.has_edges  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="M \\+ N·K"):
         Grid(window=(3, 3), padding=1).basis((1000, 1000)).plot("shift")

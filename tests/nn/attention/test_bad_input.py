@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from pyg_outerconv import nn
 from pyg_outerconv.attention import KeyQuery, LearnedQueries
 from pyg_outerconv.nn import linear_attention
 from pyg_outerconv.nn.attention.blocks import EncoderBlock, FeedForward, Skip
@@ -53,7 +54,7 @@ def x_of(*shape, **options):
             TypeError,
             "window has a type",
         ),
-        (lambda: conv_of().factor("3"), TypeError, "a rank is a number"),
+        (lambda: nn.factor_output(conv_of(), "3"), TypeError, "rank has a type"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(make, error, words):

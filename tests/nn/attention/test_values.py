@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from pyg_outerconv import nn
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
@@ -105,7 +106,7 @@ def test_forms_that_contradict_each_other_are_refused(options, match):
 @pytest.mark.parametrize("value_bias", [False, True])
 def test_folding_the_output_projection_changes_nothing(value_bias, batch):
     conv = layer(combine="sum", value_channels=4, value_bias=value_bias)
-    folded, x = conv.fold_output(), x_of(*batch)
+    folded, x = nn.fold_output(conv), x_of(*batch)
     assert folded.theta.name == "full"
     out, expected = folded(x, EDGES), conv(x, EDGES)
     assert_near(out, expected)  # where nothing reaches node 6, too
@@ -117,9 +118,9 @@ def test_folding_the_output_projection_changes_nothing(value_bias, batch):
 def test_a_folded_bias_is_exact_whatever_rows_add_up_to():
     conv = layer(combine="sum", value_channels=4, value_bias=True, normalise="sigmoid")
     x = x_of()
-    assert_near(conv.fold_output()(x, EDGES), conv(x, EDGES))
+    assert_near(nn.fold_output(conv)(x, EDGES), conv(x, EDGES))
     conv = layer(combine="sum", value_channels=4, value_bias=True, dropout=0.5)
-    folded = conv.fold_output()
+    folded = nn.fold_output(conv)
     for seed in range(3):
         torch.manual_seed(seed)
         expected = conv(x, EDGES)
@@ -130,7 +131,7 @@ def test_a_folded_bias_is_exact_whatever_rows_add_up_to():
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_value_bias_folds_into_the_bias_of_outputs_that_are_reached(bias):
     conv = layer(combine="sum", value_channels=4, value_bias=True, bias=bias)
-    folded, x = conv.fold_output(fold_bias=True), x_of()
+    folded, x = nn.fold_output(conv, fold_bias=True), x_of()
     assert folded.value_bias is None
     out, expected = folded(x, EDGES), conv(x, EDGES)
     assert_near(out[:6], expected[:6])
@@ -147,7 +148,7 @@ def test_a_value_bias_folds_into_the_bias_of_outputs_that_are_reached(bias):
 def test_a_bias_is_not_folded_where_rows_do_not_sum_to_one(options, match):
     conv = layer(combine="sum", value_channels=4, value_bias=True, **options)
     with pytest.raises(ValueError, match=match):
-        conv.fold_output(fold_bias=True)
+        nn.fold_output(conv, fold_bias=True)
 
 
 @pytest.mark.parametrize("options", OPTIONS[:5], ids=str)
@@ -155,8 +156,8 @@ def test_a_bias_is_not_folded_where_rows_do_not_sum_to_one(options, match):
 def test_every_layer_with_values_folds_and_factors(options, value_bias):
     conv, x = layer(value_bias=value_bias, **options), x_of()
     expected = conv(x, EDGES)
-    assert_near(conv.fold_output()(x, EDGES), expected)
-    factored = conv.factor(6)
+    assert_near(nn.fold_output(conv)(x, EDGES), expected)
+    factored = nn.factor_output(conv, 6)
     assert factored.theta.value.shape == (HEADS, P, 6)
     assert_near(factored(x, EDGES), expected)
 
@@ -164,14 +165,14 @@ def test_every_layer_with_values_folds_and_factors(options, value_bias):
 @pytest.mark.parametrize("value_bias", [False, True])
 def test_factoring_undoes_folding(value_bias):
     conv, x = layer(combine="sum", value_channels=3, value_bias=value_bias), x_of()
-    folded = conv.fold_output()
-    again = folded.factor(3)
+    folded = nn.fold_output(conv)
+    again = nn.factor_output(folded, 3)
     assert again.theta.output.shape == (HEADS, 3, Q)
     assert_near(again(x, EDGES), conv(x, EDGES))
     with pytest.raises(ValueError, match=r"rank >= 3, as ranks of the heads are \[3, 3\]"):
-        folded.factor(2)
+        nn.factor_output(folded, 2)
     with pytest.raises(ValueError, match="rank"):
-        folded.factor(0)
+        nn.factor_output(folded, 0)
 
 
 def test_the_rank_that_is_named_is_that_of_each_head():
@@ -179,33 +180,33 @@ def test_the_rank_that_is_named_is_that_of_each_head():
     with torch.no_grad():
         conv.theta.weight[0] = torch.outer(*(torch.randn(n, dtype=torch.float64) for n in (P, Q)))
     with pytest.raises(ValueError, match=r"ranks of the heads are \[1, 5\]"):
-        conv.factor(4)
-    assert_near(conv.factor(5)(x := x_of(), EDGES), conv(x, EDGES))
+        nn.factor_output(conv, 4)
+    assert_near(nn.factor_output(conv, 5)(x := x_of(), EDGES), conv(x, EDGES))
 
 
 def test_ranks_are_found_in_float32():
     conv = layer(combine="sum", value_channels=3, value_bias=True).float()
     x = x_of().float()
-    assert_near(conv.fold_output().factor(3)(x, EDGES), conv(x, EDGES), 5e-5)
+    assert_near(nn.factor_output(nn.fold_output(conv), 3)(x, EDGES), conv(x, EDGES), 5e-5)
 
 
 def test_multi_head_attention_folds_and_comes_back():
     conv, x = multi_head_attention(8, 2).double(), torch.randn(3, 6, 8, dtype=torch.float64)
     for parameter in conv.parameters():
         torch.nn.init.normal_(parameter)
-    assert_near(conv.fold_output(fold_bias=True)(x), conv(x))
-    assert_near(conv.fold_output().factor(5)(x), conv(x))
+    assert_near(nn.fold_output(conv, fold_bias=True)(x), conv(x))
+    assert_near(nn.factor_output(nn.fold_output(conv), 5)(x), conv(x))
 
 
 def test_folded_layers_share_nothing_with_what_they_came_from():
     conv, x = layer(combine="sum", value_channels=4, value_bias=True), x_of()
-    folded, before = conv.fold_output(), copy.deepcopy(conv)
+    folded, before = nn.fold_output(conv), copy.deepcopy(conv)
     with torch.no_grad():
         for parameter in folded.parameters():
             parameter.zero_()
     assert_near(conv(x, EDGES), before(x, EDGES))
     frozen = layer(combine="sum", value_channels=4, value_bias=True).requires_grad_(False)
-    assert not any(parameter.requires_grad for parameter in frozen.fold_output().parameters())
+    assert not any(parameter.requires_grad for parameter in nn.fold_output(frozen).parameters())
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_folded_layers_share_nothing_with_what_they_came_from():
     ],
 )
 def test_what_cannot_be_folded_is_refused(conv, match):
-    for fold in (conv.fold_output, lambda: conv.factor(4)):
+    for fold in (lambda: nn.fold_output(conv), lambda: nn.factor_output(conv, 4)):
         with pytest.raises(ValueError, match=match):
             fold()
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from pyg_outerconv import nn
 from pyg_outerconv.attention import KeyQuery, Softmax
 from pyg_outerconv.families import (
     GCN,
@@ -279,7 +280,7 @@ def test_a_basis_stands_in_the_place_of_edges(kind):
 @pytest.mark.parametrize("family", [Chebyshev(3), Relation(2), "stack(gcn, identity)"], ids=str)
 def test_over_any_family_gates_are_its_dense_convolutions(kind, family, monkeypatch):
     def dense(conv, arguments, *parts):
-        phi = conv.to_dense(arguments["edge_index"])
+        phi = nn.quadri_tensor(conv, arguments["edge_index"])
         return torch.einsum("mnpq,...mp->...nq", phi, torch.cat(parts, -1)) + conv.bias
 
     cell = cell_of(kind, family)
