@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
 WEIGHTS = {torch.float64: 1e-10, torch.float32: 5e-5}

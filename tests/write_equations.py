@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pyg_outerconv.families.support
 import pyg_outerconv.nn.attention
-import pyg_outerconv.nn.recurrent
 from pyg_outerconv.attention import FEATURE_MAPS, NORMALISERS, SCORES
 from pyg_outerconv.equations import ROWS
 from pyg_outerconv.families import FAMILIES
@@ -21,8 +20,7 @@ from pyg_outerconv.registry import import_files
 
 FILE = Path(__file__).resolve().parents[1] / "EQUATIONS.md"
 
-for folder in (pyg_outerconv.nn.attention, pyg_outerconv.nn.recurrent):
-    import_files(folder.__name__, folder.__path__)
+import_files(pyg_outerconv.nn.attention.__name__, pyg_outerconv.nn.attention.__path__)
 
 # How the heading above a table begins, and what says its row there by `page`.
 NAMED: dict[str, dict[str, type]] = {

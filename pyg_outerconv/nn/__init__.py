@@ -15,14 +15,12 @@ from .dropout import dropout_features
 from .edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from .fixed_basis import FixedBasis
 from .fold_output import factor_output, fold_output
-from .grid_conv import GridConv
-from .grid_pool import GridPool, GridUnpool
+from .grids import GridConv, GridPool, GridUnpool
 from .label_terms import LabelTerms, label_terms
 from .models import AttentionGNN, OuterGNN
 from .outer_conv import OuterConv
 from .recipes import appnp, gdc_conv, mix_hop, sg_conv, ssg_conv
-from .recurrent.cell import unroll
-from .recurrent.gated_cells import ConvGRUCell, ConvLSTMCell
+from .recurrent import ConvGRUCell, ConvLSTMCell, unroll
 from .theta import FORMS, ThetaModule, make_theta
 
 __all__ = [

@@ -36,8 +36,7 @@ from .call import (
     without_absent,
 )
 from .checks import check_channels, check_ends, check_options
-from .outer_conv import OuterConv
-from .root import add_root
+from .outer_conv import OuterConv, add_root
 from .shares import showing_shares, values_of_edges
 from .theta import ThetaModule, view_of
 

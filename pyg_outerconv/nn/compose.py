@@ -18,7 +18,7 @@ from ..signatures import typed
 from ..theta import add_product
 from .call import Call
 from .dense import full_matrices
-from .grid_conv import GridConv
+from .grids import GridConv
 from .outer_conv import OuterConv
 
 _column_sums: WeakKeyDictionary[Basis, dict[Any, Tensor]] = WeakKeyDictionary()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
+import torch
+from torch.nn import Module
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 
@@ -132,3 +135,20 @@ class AttentionGNN(_Model):
         if getattr(self, "_is_conv_to_out", False):
             kwargs.setdefault("combine", "mean")
         return AttentionConv(in_channels, out_channels, dropout=self.dropout.p, **kwargs)
+
+
+@contextmanager
+def evaluating(model: Module) -> Iterator[None]:
+    """A block in which a model is in evaluation mode, and without gradients.
+
+    When the block ends, by an error too, each module has its own mode again: parts of a model that
+    is in training may be in evaluation mode. ``torch.enable_grad()`` inside brings gradients back.
+    """
+    before = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in before:
+            part.training = training

@@ -15,14 +15,14 @@ from ..basis import Basis
 from ..contract import ContractionPath, contraction_path
 from ..contract.plan import check_memory, check_order, solve
 from ..contract.problem import Problem
-from ..errors import RefusedValue
+from ..errors import RefusedType, RefusedValue
 from ..families import Family, parse_family
 from ..families.options import functions_of, nested
-from ..graph import Features
+from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
-from ..theta import ThetaValue, add_bias, scaled
+from ..theta import ThetaValue, add_bias, add_product, scaled
 from . import compiled
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
@@ -37,7 +37,6 @@ from .checks import (
 )
 from .hooks import MessageHooks, Way
 from .messages import FirstOfEqual, convolve_by_messages
-from .root import add_root
 from .theta import ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 
@@ -440,3 +439,46 @@ class OuterConv(MessageHooks):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
+
+
+def add_root(out: Tensor, call: Call, weight: Tensor, own: bool) -> Tensor:
+    """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
+
+    Args:
+        out: Y (*batch, N, Q).
+        call: the features; without any, target n adds row n of W, and indices pick rows.
+        weight: W (P_t, Q).
+        own: whether ``out`` may be changed in place.
+
+    Raises:
+        TypeError: the dtypes of target features and weight differ.
+        ValueError: the weight does not fit the targets.
+    """
+    target, rows = call.target, weight.size(0)
+    if target is None and not call.targets_featureless:
+        return out
+    if target is None:
+        if out.size(-2) != rows:
+            raise RefusedValue(
+                "without features a root weight has a row for each target", rows, out.size(-2)
+            )
+        return out + weight
+    if isinstance(target, Tensor) and not target.is_floating_point():
+        if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < rows:
+            raise RefusedValue(
+                "indices of targets must be rows of the root weight",
+                f"[0, {rows})",
+                f"[{int(target.min())}, {int(target.max())}]",
+            )
+        return out + weight.index_select(0, target)
+    if target.size(-1) != rows:
+        raise RefusedValue(
+            "targets must have a column for each of their channels", rows, target.size(-1)
+        )
+    if target.dtype != weight.dtype and not torch.is_autocast_enabled(target.device.type):
+        raise RefusedType(
+            "targets must have the type of the root weight", weight.dtype, target.dtype
+        )
+    if isinstance(target, SparseMatrix):
+        return out + target.times(weight)
+    return add_product(out, target, weight, own)

@@ -11,7 +11,7 @@ from torch.nn import Module
 
 from ..errors import RefusedType, RefusedValue
 from ..nn import OuterConv
-from ..nn.convert.weights import require_plain
+from ..nn.convert import require_plain
 from ..signatures import typed
 from .accelerate import accelerate, why_left
 from .layer import MARK, OURS, THEIRS, DropIn, become_pygs

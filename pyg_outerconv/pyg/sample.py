@@ -16,7 +16,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..nn.evaluation import evaluating
+from ..nn.models import evaluating
 from .layer import OURS, in_place_of
 
 LEAST, MOST, SECONDS = 5, 200, 2.0

@@ -9,7 +9,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, TransformerConv
 
 from pyg_outerconv import OuterConv, parse_family
 from pyg_outerconv.nn import AttentionConv, label_terms
-from pyg_outerconv.nn.layer import layer_of, structure_of
+from pyg_outerconv.nn.recipes import layer_of, structure_of
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import as_theta, full
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import BatchNorm1d, Dropout, Linear, Sequential
 
-from pyg_outerconv.nn.evaluation import evaluating
+from pyg_outerconv.nn.models import evaluating
 
 
 def partly_frozen() -> Sequential:

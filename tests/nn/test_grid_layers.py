@@ -14,8 +14,8 @@ from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Grid, Pool
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import GridConv, GridPool, GridUnpool, OuterConv
-from pyg_outerconv.nn.convert.torch_layers import from_torch
-from pyg_outerconv.nn.grid_images import GRIDS
+from pyg_outerconv.nn.convert import from_torch
+from pyg_outerconv.nn.grids import GRIDS
 from pyg_outerconv.testing import assert_near, dense_contraction
 from pyg_outerconv.theta import Theta
 

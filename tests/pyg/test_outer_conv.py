@@ -15,7 +15,7 @@ from torch_geometric.nn import (
 )
 
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.pyg import convert, outer_conv
 from pyg_outerconv.testing import assert_near
 

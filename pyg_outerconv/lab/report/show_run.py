@@ -18,7 +18,7 @@ from ...errors import RefusedValue
 from ...families.options import nested
 from ...files import as_path, replace, save_json
 from ...nn import LabelTerms, OuterConv, label_terms
-from ...nn.evaluation import evaluating
+from ...nn.models import evaluating
 from ...plot import check_matplotlib
 from ..data import Source
 from ..pages.pages import render_page

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from ...nn.evaluation import evaluating
+from ...nn.models import evaluating
 
 
 @dataclass(frozen=True)

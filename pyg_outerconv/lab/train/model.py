@@ -21,8 +21,8 @@ from ...families.heads_by_name import HeadsByName
 from ...families.options import nested
 from ...kernels import record, use_backend
 from ...nn import OuterConv
-from ...nn.evaluation import evaluating
-from ...nn.layer import layer_of, structure_of
+from ...nn.models import evaluating
+from ...nn.recipes import layer_of, structure_of
 from ..data import Dataset
 from ..own_code import require_imported
 from .blocks import BlockClassifier, Propagated, Structures

@@ -40,7 +40,7 @@ from ...families import (
 from ...families.multi_head import GAT, GATv2, Transformer
 from ...graph import edge_list_of
 from ...nn import OuterConv
-from ...nn.layer import layer_of
+from ...nn.recipes import layer_of
 from ...pyg.convert import as_ours
 from ...pyg.layer import OURS
 from ...pyg.tie import Source, linear

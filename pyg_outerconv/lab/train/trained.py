@@ -17,7 +17,7 @@ from torch.nn import Module
 
 from ...errors import RefusedValue, refusal
 from ...nn import OuterConv, label_terms
-from ...nn.evaluation import evaluating
+from ...nn.models import evaluating
 from ..data import Dataset, Source
 from .inputs import WholeGraph
 from .metrics import METRICS, accuracy

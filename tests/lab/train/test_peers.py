@@ -14,7 +14,7 @@ from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.peers import begin_as, peer
-from pyg_outerconv.nn.layer import layer_of
+from pyg_outerconv.nn.recipes import layer_of
 from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 

@@ -6,7 +6,7 @@ from against_torch import assert_same, drawn
 
 from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
 CHANNELS, HEADS, LENGTH = 8, 2, 6

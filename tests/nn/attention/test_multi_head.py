@@ -12,7 +12,7 @@ from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.attention import blocks, multi_head
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
 EMBED, HEADS, LENGTH = 12, 3, 7

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
 POOLINGS = [

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from pyg_outerconv.nn.convert.torch_layers import from_torch
+from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 

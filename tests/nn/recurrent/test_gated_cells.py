@@ -25,8 +25,7 @@ from pyg_outerconv.families import (
 from pyg_outerconv.families.support.hops import Hops
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GaussianMixture, unroll
-from pyg_outerconv.nn.grid_conv import our_weight
-from pyg_outerconv.nn.grid_images import as_cells, as_images
+from pyg_outerconv.nn.grids import as_cells, as_images, our_weight
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 N, P, Q = 6, 3, 4

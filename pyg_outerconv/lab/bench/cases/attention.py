@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter, softmax
 from ....families import Relation, SlidingWindow
 from ....kernels import attend
 from ....nn.attention_conv import AttentionConv
-from ....nn.convert.torch_layers import from_torch
+from ....nn.convert import from_torch
 from ....pyg import outer_conv
 from ..case import (
     DGL,

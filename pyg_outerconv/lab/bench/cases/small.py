@@ -17,7 +17,7 @@ from torch_geometric.io import read_tu_data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_mean_pool
 
-from ....nn.layer import layer_of
+from ....nn.recipes import layer_of
 from ...data import data_root
 from ...train.peers import begin_as, peer_of
 from ..case import (
