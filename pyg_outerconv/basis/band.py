@@ -11,8 +11,7 @@ from ..errors import RefusedValue
 from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from ..kernels import attend_all, attend_band
-from ..kernels.band import rows_of_block
-from ..kernels.dense_attention import is_small
+from ..kernels.dense_attention import is_small, rows_of_block
 from ..kernels.index_checks import is_exporting
 from ..signatures import typed
 from .base import Basis

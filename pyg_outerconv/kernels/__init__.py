@@ -9,11 +9,11 @@ from . import backends
 from .additive import additive
 from .attend import attend
 from .backend import BACKENDS, REDUCTIONS, Backend, Request
-from .block_attention import NodeBlocks, attend_blocks, blocks_of
 from .csr import CSR
-from .dense_attention import attend_all, attend_band
+from .dense_attention import attend_all, attend_band, attend_blocks, blocks_of
 from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
+from .pairs_by_edges import NodeBlocks
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .spmm import spmm

@@ -6,17 +6,11 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .absent_pairs import (
-    are_finite,
-    can_look,
-    is_transformed,
-    over_all_pairs,
-    over_all_pairs_below,
-)
-from .attend_entries import attend_kept, fused
+from .absent_pairs import are_finite
+from .attend_entries import fused
 from .csr import CSR
 from .operands import agreeing, check_order, one_value_an_entry, scale_of
-from .pairs_by_edges import is_recorded, mended
+from .pairs_by_edges import over_pairs
 
 
 @typed
@@ -73,16 +67,10 @@ def attend(
             raise RefusedValue("attend needs a bias for each head", query.size(1), bias.size(1))
         bias = bias.expand(-1, query.size(1))
     scale = scale_of(query, scale)
-    if bias is None:
-        return fused(csr, query, key, value, None, scale)
-    ways = (
-        lambda q, k, v, b: fused(csr, q, k, v, b, scale),
-        lambda q, k, v, b: attend_kept(csr, q, k, v, b, scale),
-    )
-    if is_transformed(query, key, value, bias):
-        return over_all_pairs_below(*ways, query, key, value, bias=bias)
-    if is_recorded():
-        return mended(ways[0], query, key, value, bias, csr, None, scale, 0.0)
-    if not can_look(query, key, value, bias) or are_finite(bias):
+    if bias is None or are_finite(bias):
         return fused(csr, query, key, value, bias, scale)
-    return over_all_pairs(*ways, query, key, value, bias=bias)
+
+    def product(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> Tensor:
+        return fused(csr, q, k, v, b, scale)
+
+    return over_pairs(product, csr, query, key, value, bias, None, scale, 0.0)

@@ -71,7 +71,7 @@ def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
 def attention_operands(
     what: str, query: Tensor, key: Tensor, value: Tensor, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values of one dtype, and the mask of sources as (M, H) or None.
+    """Queries, keys and values of one dtype, and the mask of sources as (M, H) or (M, 1), or None.
 
     Raises:
         ValueError: the shapes do not fit.
@@ -103,7 +103,7 @@ def attention_operands(
             f"({key.size(0)},) or ({key.size(0)}, {key.size(1)})",
             tuple(source_mask.shape),
         )
-    return query, key, value, mask.expand(-1, key.size(1))
+    return query, key, value, mask
 
 
 def probability(dropout_p: float) -> float:

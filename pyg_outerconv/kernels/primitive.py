@@ -278,8 +278,16 @@ def is_differentiated() -> bool:
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """Turn autocast off in the block."""
-    on = torch.is_autocast_enabled(device)
+    on = device != "meta" and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else _NOTHING
+
+
+def within_operator() -> AbstractContextManager[object]:
+    """Differentiate in the block, within an operator of torch, which turns autograd off."""
+    off, keys = torch._C._dispatch_tls_local_exclude_set(), torch._C.DispatchKey
+    for key in (keys.AutogradFunctionality, keys.ADInplaceOrView):
+        off = off.remove(key)
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
 
 
 def _function(name: str, **members: Any) -> Any:

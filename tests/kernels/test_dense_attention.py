@@ -140,7 +140,7 @@ def test_windows(size, limits, dilation):
 @pytest.mark.parametrize("limits", [(20, 20), (0, 90), (130, 0), (None, 3), (3, 400)], ids=str)
 @pytest.mark.usefixtures("in_blocks")
 def test_windows_of_many_blocks_and_chunks(limits, elements, monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.kernels.band.CHUNK_ELEMENTS", {"cpu": elements})
+    monkeypatch.setattr("pyg_outerconv.kernels.attention_tiles.CHUNK_ELEMENTS", {"cpu": elements})
     inputs, mask = operands(300, 290), torch.rand(290) < 0.8
     left, right = limits
     visible = band(300, 290, left, right, 4)

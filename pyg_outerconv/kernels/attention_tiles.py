@@ -1,0 +1,362 @@
+"""Softmax attention in tiles: some targets and some sources, with a score for all of their pairs.
+
+Bands, blocks and all pairs are lists of such tiles. One forward and one backward pass serve them,
+torch's fused kernel where it can, and else dense products; no pass holds the scores of all tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .primitive import Primitive, folded, is_differentiated, is_lean, without_autocast
+from .tiles import exact
+
+# The most scores, or numbers of a mask, that are held at a time. On a CPU 1 MiB in float32, which
+# stays in a cache; other devices need more work at a time.
+CHUNK_ELEMENTS = {"cpu": 1 << 18}
+_OF_OTHER_DEVICES = 1 << 24
+
+_FLASH = 1  # torch's number for its fused kernel
+
+
+class Tiles(NamedTuple):
+    """B tiles of T targets and S sources each.
+
+    Attributes:
+        targets: a range of targets, cut into tiles; or (B, T) the targets of each tile.
+        sources: the range of all sources of the tiles, T from one tile to the next; or (B, S).
+        shape: (T, S).
+        hidden: (T, S) booleans, the pairs of each tile that have no edge; or None.
+        missing: (B, S) booleans, true where a source is padding; or None.
+    """
+
+    targets: slice | Tensor
+    sources: slice | Tensor
+    shape: tuple[int, int]
+    hidden: Tensor | None = None
+    missing: Tensor | None = None
+
+    def of_targets(self, x: Tensor) -> Tensor:
+        """(N, H, C) of targets as (B, H, T, C), a view of a range."""
+        return self._cut(x, self.targets, self.shape[0])
+
+    def of_sources(self, x: Tensor) -> Tensor:
+        """(M, H, C) of sources as (B, H, S, C), a view of a range, in which tiles overlap."""
+        return self._cut(x, self.sources, self.shape[1])
+
+    def _cut(self, x: Tensor, at: slice | Tensor, size: int) -> Tensor:
+        if isinstance(at, Tensor):
+            return x.index_select(0, at.flatten()).unflatten(0, at.shape).transpose(1, 2)
+        if at == slice(None):
+            return x.transpose(0, 1).unsqueeze(0)
+        if torch._C._are_functorch_transforms_active():  # where unfold has no rule for a batch
+            place = torch.arange(x.size(0), device=x.device)[at].unfold(0, size, self.shape[0])
+            return self._cut(x, place, size)
+        return x[at].unfold(0, size, self.shape[0]).transpose(2, 3)
+
+
+class Options(NamedTuple):
+    """What all tiles of a call have in common.
+
+    Attributes:
+        scale: the factor of scores.
+        causal: whether target t of a tile attends to its sources 0, …, t alone.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+        seed: that of the shares that are dropped.
+    """
+
+    scale: float
+    causal: bool = False
+    dropout_p: float = 0.0
+    seed: int = 0
+
+
+def attend_tiles(
+    tiles: list[Tiles],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    options: Options,
+    absent: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """The attention of the targets of all tiles, tile by tile: (B_1 T_1 + B_2 T_2 + …, H, V).
+
+    Args:
+        tiles: at least one.
+        query: (N, H, D).
+        key: (M, H, D).
+        value: (M, H, V).
+        options: see :class:`Options`.
+        absent: (M, H) or (M, 1) booleans, true for sources that no target attends to; or None.
+        bias: (1, H or 1, T, S), added to the scores of a single tile, -inf for pairs without an
+            edge; or None. It may require gradients.
+
+    Returns:
+        Zeros for targets without sources.
+    """
+    channels = value.size(2)
+    width = max(query.size(2), channels)
+    if options.scale <= 0.0:
+        # torch scales masked scores: -inf times a scale ≤ 0 is inf or NaN.
+        query, options = query * options.scale, options._replace(scale=1.0)
+    # Fused kernels require equally many channels.
+    query, key, value = (
+        x if x.size(2) == width else F.pad(x, (0, width - x.size(2))) for x in (query, key, value)
+    )
+    outs = []
+    for number, part in enumerate(tiles):
+        gone = None if absent is None else part.of_sources(absent.unsqueeze(-1)).transpose(2, 3)
+        if part.missing is not None:
+            missing = part.missing[:, None, None]
+            gone = missing if gone is None else gone | missing
+        hidden = None if part.hidden is None else part.hidden[None, None]
+        ends = part.of_targets(query), part.of_sources(key), part.of_sources(value)
+        own = options._replace(seed=options.seed + number)
+        outs.append(_attend(*ends, bias, gone, hidden, own).transpose(1, 2).flatten(0, 1))
+    out = outs[0] if len(outs) == 1 else torch.cat(outs)
+    return out if width == channels else out[..., :channels]
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    absent: Tensor | None,
+    hidden: Tensor | None,
+    options: Options,
+) -> Tensor:
+    """(B, H, T, V) of some tiles, see :class:`_Tiles`; torch's operation where others look on."""
+    if torch.compiler.is_compiling() or (options.dropout_p > 0 and not is_lean()):
+        mask, empty = _mask(query, bias, absent, hidden)
+        beside = mask, options.dropout_p, options.causal
+        out = F.scaled_dot_product_attention(query, key, value, *beside, scale=options.scale)
+        return out if empty is None else out.masked_fill(empty, 0.0)
+    return _Tiles.apply(query, key, value, bias, absent, hidden, options)[0]  # type: ignore[no-any-return]
+
+
+class _Tiles(Primitive):
+    """Attention in tiles; a backward pass that is differentiated itself holds all scores.
+
+    Operands are queries (B, H, T, D), keys (B, H, S, D), values (B, H, S, V), a bias (B, H or 1, T,
+    S) or None, and booleans (B, H or 1, 1, S) of absent sources or None. Then come booleans
+    (1, 1, T, S) of hidden pairs or None, and :class:`Options`. The results are (B, H, T, V) and the
+    logarithms of the sums of exponentials, where the fused kernel gives them.
+    """
+
+    operands = 5
+
+    @staticmethod
+    def forward(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        absent: Tensor | None,
+        hidden: Tensor | None,
+        options: Options,
+    ) -> tuple[Tensor, Tensor]:
+        outs, sums, drops = [], [], options.dropout_p > 0
+        with without_autocast(query.device.type):
+            for part in _parts(drops, query, key, value, bias, absent, hidden, options):
+                out, total = (_dropped if drops else _fused)(part, options)
+                outs.append(out if part.empty is None else out.masked_fill(part.empty, 0.0))
+                sums.append(total)
+        return _joined(outs), _joined(sums)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, bias, absent, out, sums = ctx.saved_tensors
+        hidden, options = ctx.rest
+        of_bias = ctx.needs_input_grad[3]
+        holds_scores = options.dropout_p > 0 or of_bias or is_differentiated()
+        found = []
+        with without_autocast(query.device.type):
+            for part in _parts(holds_scores, query, key, value, bias, absent, hidden, options):
+                above = grad[part.at]
+                above = above if part.empty is None else above.masked_fill(part.empty, 0.0)
+                if holds_scores:
+                    *ends, of_score = _gradients(part, options, above)
+                    if of_bias:
+                        ends.append(of_score.sum_to_size(bias.shape).to(bias.dtype))
+                    found.append(tuple(ends))
+                elif sums.numel():
+                    given = out[part.at], sums[part.at]
+                    found.append(_fused_gradients(part, options, above, *given))
+                else:
+                    found.append(_recomputed_gradients(part, options, above))
+        total = [_joined(list(one)) for one in zip(*found, strict=True)]
+        return *total, *(() if of_bias else (None,)), None
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
+        found, options = [], ctx.rest[1]
+        for part in _parts(True, *primals, *ctx.rest):
+            of_query, of_key, of_value = (exact(x[part.at]) for x in tangents[:3])
+            query, key, value = (exact(x) for x in part[1:4])
+            share = part.shares(options)
+            of_score = (of_query @ key.mT + query @ of_key.mT) * options.scale
+            of_score = of_score if tangents[3] is None else of_score + tangents[3][part.at]
+            of_share = _softmax_derivative(share, of_score)
+            found.append((of_share @ value + share @ of_value).to(part.value.dtype))
+        return _joined(found), None
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        operands = folded(info, in_dims, arguments[: cls.operands], 1)
+        out, sums = cls.apply(*operands, *arguments[cls.operands :])
+        return (out.unflatten(1, (-1, info.batch_size)), sums), (2, None)
+
+
+class _Part(NamedTuple):
+    """Some tiles that are computed together.
+
+    Attributes:
+        at: their numbers.
+        query, key, value: as in :class:`_Tiles`.
+        mask: (B or 1, H or 1, T or 1, S), to be added to scores, or None.
+        empty: (B or 1, H or 1, T or 1, 1) booleans, the targets without sources, or None.
+        kept: the factors of shares where some are dropped, or None.
+    """
+
+    at: slice
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    empty: Tensor | None
+    kept: Tensor | None
+
+    def shares(self, options: Options) -> Tensor:
+        """The softmax of scores, (B, H, T, S), zeros for targets without sources."""
+        score = exact(self.query) * options.scale @ exact(self.key).mT
+        score = score if self.mask is None else score + self.mask
+        if options.causal:
+            later = torch.ones(score.shape[-2:], dtype=torch.bool, device=score.device).triu(1)
+            score = score.masked_fill(later, -torch.inf)
+        share = score.softmax(-1)
+        return share if self.empty is None else share.masked_fill(self.empty, 0.0)
+
+
+def _parts(
+    holds_scores: bool,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    absent: Tensor | None,
+    hidden: Tensor | None,
+    options: Options,
+) -> Iterator[_Part]:
+    """Tiles in parts, if their scores are held, or a mask for each tile."""
+    (count, heads, targets, _), step = query.shape, query.size(0)
+    several = heads if holds_scores else 0 if hidden is None or absent is None else absent.size(1)
+    if several and count > 1:
+        most = CHUNK_ELEMENTS.get(query.device.type, _OF_OTHER_DEVICES)
+        step = max(1, most // (several * targets * key.size(2)))
+    generator = None
+    if options.dropout_p > 0:
+        generator = torch.Generator(query.device).manual_seed(options.seed)
+    shared = _mask(query, bias, absent, hidden) if step >= count else None
+    for first in range(0, count, step):
+        at = slice(first, first + step) if step < count else slice(None)
+        own = None if absent is None else absent[at]
+        mask, empty = shared or _mask(query, None if bias is None else bias[at], own, hidden)
+        ends = query[at], key[at], value[at]
+        yield _Part(at, *ends, mask, empty, _kept(ends, options.dropout_p, generator))
+
+
+def _kept(
+    ends: tuple[Tensor, ...], dropout_p: float, generator: torch.Generator | None
+) -> Tensor | None:
+    """Random factors 0 and 1 / (1 - p) of shares, equal in all passes."""
+    if generator is None:
+        return None
+    query, key, _ = ends
+    shape = *query.shape[:3], key.size(2)
+    like: Any = {"dtype": exact(query[:0]).dtype, "device": query.device}
+    drawn = torch.rand(shape, generator=generator, **like)
+    return (drawn >= dropout_p).to(drawn.dtype) / max(1.0 - dropout_p, 1e-38)
+
+
+def _mask(
+    query: Tensor, bias: Tensor | None, absent: Tensor | None, hidden: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to scores, 0 in rows without a source, and which rows these are."""
+    if bias is None and absent is None and hidden is None:
+        return None, None
+    mask = query.new_zeros(()) if bias is None else bias
+    for gone in (hidden, absent):
+        mask = mask if gone is None else torch.where(gone, -torch.inf, mask)
+    empty = (mask == -torch.inf).all(-1, keepdim=True)
+    return mask.masked_fill(empty, 0.0), empty
+
+
+def _joined(found: list[Tensor]) -> Tensor:
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+# The passes of some tiles ------------------------------------------------------------------------
+
+
+def _dropped(part: _Part, options: Options) -> tuple[Tensor, Tensor]:
+    """The sums of values over the shares that are kept."""
+    assert part.kept is not None  # where shares are dropped
+    out = part.shares(options) * part.kept @ exact(part.value)
+    return out.to(part.value.dtype), out.new_empty(0)
+
+
+def _fused(part: _Part, options: Options) -> tuple[Tensor, Tensor]:
+    """torch's attention, and its logarithms of sums of exponentials, or nothing."""
+    query, key, value, mask = part[1:5]
+    arguments = (query, key, value, mask, 0.0, options.causal)
+    by_name = query.device.type == "cpu"
+    if not by_name or torch._fused_sdp_choice(*arguments, scale=options.scale) != _FLASH:
+        out = F.scaled_dot_product_attention(*arguments, scale=options.scale)
+        return out, out.new_empty(0)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # type: ignore[no-any-return]
+        query, key, value, 0.0, options.causal, attn_mask=mask, scale=options.scale
+    )
+
+
+def _fused_gradients(
+    part: _Part, options: Options, grad: Tensor, out: Tensor, sums: Tensor
+) -> tuple[Tensor, ...]:
+    """The gradients in queries, keys and values by torch's kernel on a CPU."""
+    given = grad, *part[1:4], out, sums, 0.0, options.causal
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(  # type: ignore[no-any-return]
+        *given, attn_mask=part.mask, scale=options.scale
+    )
+
+
+def _recomputed_gradients(part: _Part, options: Options, grad: Tensor) -> tuple[Tensor, ...]:
+    """The gradients by torch's backward kernel, after another call of its forward kernel."""
+    with torch.enable_grad():
+        query, key, value = ends = [x.detach().requires_grad_() for x in part[1:4]]
+        beside = part.mask, 0.0, options.causal
+        out = F.scaled_dot_product_attention(query, key, value, *beside, scale=options.scale)
+        return torch.autograd.grad(out, ends, grad)
+
+
+def _gradients(part: _Part, options: Options, grad: Tensor) -> tuple[Tensor, ...]:
+    """The gradients, also of scores, by products that are differentiable themselves."""
+    query, key, value, above = (exact(x) for x in (*part[1:4], grad))
+    share, of_share = part.shares(options), above @ value.mT
+    sent = share
+    if part.kept is not None:
+        sent, of_share = share * part.kept, of_share * part.kept
+    of_score = _softmax_derivative(share, of_share)
+    found = of_score @ key * options.scale, of_score.mT @ query * options.scale, sent.mT @ above
+    return *[x.to(grad.dtype) for x in found], of_score
+
+
+def _softmax_derivative(share: Tensor, along: Tensor) -> Tensor:
+    """Multiply ``along`` (B, H, T, S) with the Jacobian matrix of softmax, which is symmetric."""
+    weighted = share * along
+    return weighted - share * weighted.sum(-1, keepdim=True)
