@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import Composed, Pattern, Repeated
+from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.band import Band
 from pyg_outerconv.basis.eye import Eye, UnitMatrices
@@ -60,6 +61,7 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
     index, here = torch.stack([source, target]), torch.device(device)
     labelled = Pattern.build(index, label, size=(SOURCES, TARGETS), num_labels=LABELS)
     plain = Pattern.build(index, size=(SOURCES, TARGETS))
+    square = Pattern.build(index, size=(SOURCES, SOURCES)).with_values(None)
     x, values, theta = (SOURCES, IN), (len(EDGES),), (LABELS, 1, IN, OUT)
     softmax = Softmax()
     grid = GridShift((Axis(SOURCES, SOURCES - 1, (0, -1)),), ((0,), (1,)), on=here)
@@ -104,6 +106,16 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
         "attention": (
             of_basis(lambda q, k: AttentionBasis(plain.with_values(None), q, k, softmax, 0.5)),
             (x, theta, (TARGETS, LABELS, IN), (SOURCES, LABELS, IN)),
+        ),
+        "additive attention": (
+            lambda x, v, near, far: (
+                AdditiveAttentionBasis(
+                    square, x, (theta := Theta(v, heads="sum")).value, near, far, 0.2
+                ),
+                x,
+                theta,
+            ),
+            (x, theta, (LABELS, OUT), (LABELS, OUT)),
         ),
         "attention of all": (
             of_basis(

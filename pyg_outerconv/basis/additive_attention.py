@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,13 @@ import torch
 from torch import Tensor
 
 from ..kernels import edge_sums
-from ..kernels.attend_ends import MOST_SENT, attend_ends, shares_of_ends
+from ..kernels.attend_ends import (
+    MOST_SENT,
+    attend_by_primitives,
+    attend_ends,
+    can_attend_ends,
+    shares_of_ends,
+)
 from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
@@ -32,6 +39,7 @@ class AdditiveAttentionBasis(Basis):
         slope: the negative slope of the leaky ReLU.
     """
 
+    is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
     over: EdgeBasis
@@ -48,6 +56,9 @@ class AdditiveAttentionBasis(Basis):
     @property
     def size(self) -> tuple[int, int]:
         return self.over.size
+
+    def shape_class(self) -> Hashable:
+        return tuple(self.value.shape), self.over.shape_class()
 
     @property
     def device(self) -> torch.device:
@@ -67,6 +78,8 @@ class AdditiveAttentionBasis(Basis):
         """A_hᵀ X V_h for each head: (N, H, D)."""
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
         given = self.x, self.value, self.of_source, self.of_target
+        if not can_attend_ends(*given):
+            return attend_by_primitives(*given, pattern.by_target, self.slope)
         if torch.compiler.is_compiling():
             return attend_ends(*given, pattern.by_target, self.slope)
         most = min(edge_sums.MOST, MOST_SENT)

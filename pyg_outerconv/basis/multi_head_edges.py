@@ -65,11 +65,6 @@ class MultiHeadEdges(PatternBasis):
         return self.num_labels * self._any.size(-1)
 
     @property
-    def is_listed(self) -> bool:
-        """Whether values are stored in the input order of the edges."""
-        return self._listed is not None
-
-    @property
     def _any(self) -> Tensor:
         """The values, in sorted or in input order."""
         found = self._in_some_order

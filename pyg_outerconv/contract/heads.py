@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..basis.base import Basis
-from ..basis.multi_head_edges import MultiHeadEdges
 from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
 from ..graph.sparse_matrix import Features, SparseMatrix
@@ -47,21 +45,6 @@ def check_type(x: Tensor, weight: Tensor) -> None:
         return
     if not torch.is_autocast_enabled(x.device.type):
         raise RefusedType("x must have the dtype of theta", weight.dtype, x.dtype)
-
-
-def sum_few(basis: Basis, x: Features, theta: Theta, made: Tensor | None) -> Tensor | None:
-    """Y (N, *batch, Q) of heads on a graph so small that its edges are not sorted, else None.
-
-    No order is chosen: edges are gathered and scattered. ``basis`` has the shares of all heads, and
-    ``made`` (M, *batch, H, V) is the values, if the caller has them already. None, too, if the
-    features are not dense or do not fit.
-    """
-    if not isinstance(basis, MultiHeadEdges) or not basis.is_listed or not isinstance(x, Tensor):
-        return None
-    fits = x.is_floating_point() and x.size(-1) == theta.inner.size(2)
-    if not fits or torch.is_autocast_enabled(x.device.type):
-        return None
-    return theta.collect(basis.times(values_of(theta, x) if made is None else made))
 
 
 # Values and outputs of a problem ------------------------------------------------------------------

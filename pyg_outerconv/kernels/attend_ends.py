@@ -323,25 +323,26 @@ def _gradients_by_primitives(
         inputs = [tensor.view_as(tensor) for tensor in inputs]
         asked = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
         x, value, of_source, of_target = inputs
-        out = _attend_by_primitives(x, value, of_source, of_target, entries, slope)
+        out = attend_by_primitives(x, value, of_source, of_target, entries, slope)
         found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))
     return [next(found) if is_wanted else None for is_wanted in wanted]
 
 
-def _attend_by_primitives(
+def attend_by_primitives(
     x: Tensor,
     value: Tensor,
     of_source: Tensor,
     of_target: Tensor,
-    entries: Listed | HeadCopies,
+    entries: Listed | HeadCopies | CSR,
     slope: float,
 ) -> Tensor:
-    """The result of :func:`attend_ends`, by other primitives."""
+    """The result of :func:`attend_ends`, by other primitives, which serve any dtype and device."""
     values, at_source, at_target = _ends(x, value, of_source, of_target)
     if isinstance(entries, Listed):
         share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
         return entries.sums(share, values)
-    return spmm(entries.csr, _shares(entries.csr, at_source, at_target, slope), values)
+    csr = entries.csr if isinstance(entries, HeadCopies) else entries
+    return spmm(csr, _shares(csr, at_source, at_target, slope), values)
 
 
 def shares_of_ends(

@@ -14,15 +14,12 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import EdgeFeatures, Normaliser, Score, make_normaliser, make_score
 from ..basis import Basis
-from ..basis.additive_attention import AdditiveAttentionBasis
-from ..contract.heads import sum_few
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Attention, Family, Hops, parse_family
 from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
-from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, scaled
 from . import compiled
@@ -31,7 +28,6 @@ from .call import (
     Call,
     check_devices,
     checked_mask,
-    nodes_first,
     values_of_present,
     without_absent,
 )
@@ -314,29 +310,6 @@ class AttentionConv(OuterConv):
         if alignment is not None and self._family.align is None:
             raise RefusedValue("an alignment reads what comes as alignment=", "align=T", "no align")
         return replace(content, present=source_mask, alignment=alignment, values=values)
-
-    def _contract(
-        self,
-        basis: Basis,
-        x: Features,
-        theta: ThetaValue,
-        bias: OptTensor = None,
-        values: OptTensor = None,
-        here: Mode | None = None,
-    ) -> Tensor:
-        """Y; for attention whose sums are known, or on few edges, without choosing an order."""
-        if isinstance(basis, AdditiveAttentionBasis):
-            assert isinstance(theta, Theta)  # additive attention is made from values
-            out = theta.collect(basis.sums())
-            return out if bias is None else add_bias(out, bias, own=True)
-        free = self.order is None and self.max_memory is None
-        sums = self.reduce == self.label_reduce == "sum"
-        if free and sums and isinstance(theta, Theta) and theta.heads is not None:
-            found = sum_few(basis, nodes_first(x), theta, values)
-            if found is not None:
-                found = found if bias is None else add_bias(found, bias, own=True)
-                return found if found.dim() == 2 else found.movedim(0, -2)
-        return super()._contract(basis, x, theta, bias, values, here)
 
     @property
     def _needs_sums_alone(self) -> bool:

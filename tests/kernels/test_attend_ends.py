@@ -1,13 +1,17 @@
 """Graph attention in one primitive: what its definition gives, in any order of edges."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from scores import leaf
 
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
+from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.kernels import edge_sums, head_copies
 from pyg_outerconv.testing import assert_near
+from pyg_outerconv.theta import Theta
 
 NODES, P = 7, 5
 # Parallel edges, loops, and nodes 5 and 6, which nothing reaches.
@@ -154,3 +158,16 @@ def test_batched_gradients_of_one_vector_for_both_ends(way):
     )
     for one, grad in zip(batched[0], unit, strict=True):
         assert_near(one, torch.autograd.grad(out, vector, grad, retain_graph=True)[0])
+
+
+def test_contractions_take_the_values_of_the_basis_or_any_others(way):
+    given = drawn()
+    basis, (share, sums) = basis_of(given), by_definition(*given)
+    own = Theta(given[1].unsqueeze(1), heads="concat")
+    basis = replace(basis, value=own.value)
+    assert contraction_path(basis, given[0], own).chosen == ["attend_ends"]
+    assert_near(contract(basis, given[0], own), sums.flatten(1), 1e-10)
+    x, theta = drawn()[0], Theta(leaf(3, 1, P, 2), heads="sum")
+    expected = torch.einsum("hmn,mp,hpq->nq", share, x, theta.value)
+    assert_near(contract(basis, x, theta), expected, 1e-10)
+    assert_near(contract(basis, given[0], theta.full()), contract(basis, given[0], theta), 1e-10)

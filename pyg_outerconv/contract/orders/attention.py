@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ...basis.additive_attention import AdditiveAttentionBasis
 from ...basis.attention_basis import AttentionBasis
 from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import MultiHeadEdges, by_head, by_label, same_dtype
@@ -192,6 +193,39 @@ class AttendPropagateFirst(Attend):
     name = "attend_propagate_first"
     values_first = False
     propagates = True
+
+
+class AttendEnds(Order):
+    """Values, scores of one number for each end, and sums of values by ``attend_ends``.
+
+    These are values of the features and by the matrices that the scores are made of, as in a layer
+    of GAT; any others take the shares of edges, and a sparse product for each head.
+    """
+
+    name = "attend_ends"
+    solves = (AdditiveAttentionBasis,)
+    transforms = True
+
+    def cost(self, problem: Problem) -> Cost:
+        """N·P·H·(V + 2) dense, and E·H·V gathered; twice as much in the backward pass."""
+        basis = problem.of(AdditiveAttentionBasis)
+        heads, rows, width = basis.value.shape
+        nodes, entries = float(basis.size[0] * heads), float(basis.over.num_edges * heads)
+        line = width * problem.itemsize
+        size = entries * problem.itemsize
+        work = Operations(
+            2.0 * nodes * rows * (width + 2),
+            gathers=((entries * line, nodes * line),),
+            moves=((PASSES * size, size),),
+            calls=4,
+        )
+        return Cost.of(work, 2.0 * any(problem.gradients), 4.0 * size)
+
+    def run(self, problem: Problem) -> Tensor:
+        basis, theta = problem.of(AdditiveAttentionBasis), problem.of_heads
+        if theta is not None and basis.x is problem.x and basis.value is theta.value:
+            return theta.collect(basis.sums())
+        return collect_values(problem, basis.shares().times(values(problem)))
 
 
 # Dense blocks ------------------------------------------------------------------------------------
