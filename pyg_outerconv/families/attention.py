@@ -27,7 +27,7 @@ from ..graph.structure import Content, Structure
 from ..kernels.edge_sums import are_few
 from ..memo import Memo
 from .content_family import (
-    ContentFamily,
+    Heads,
     check_heads,
     kept_symmetries,
     place_of_queries,
@@ -52,7 +52,7 @@ from .support.support import cached_support
     option="`Stack(Grid(…), Attention(…))` in an `OuterConv`",
 )
 @dataclass(frozen=True)
-class Attention(ContentFamily):
+class Attention(Heads):
     r"""Matrices computed from the features of the nodes.
 
     .. math:: A_h = f\left(X \Lambda_h X^{\top} T\right)
@@ -150,8 +150,8 @@ class Attention(ContentFamily):
             raise RefusedType("an alignment makes queries", "a Family or a module", repr(align))
 
     @property
-    def num_bases(self) -> int:
-        """K = H, the number of heads."""
+    def heads(self) -> int:  # type: ignore[override]
+        """H."""
         return self.score.heads
 
     @property
@@ -173,25 +173,10 @@ class Attention(ContentFamily):
         return bool(self.terms) or "pos" in self.score.reads_beside
 
     @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """The kind of structure that the support reads."""
-        return self.support.reads
-
-    @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
         """The features; and what scores, terms, the support and the alignment read."""
-        read = {"x", *self.score.reads_beside, *(("pos",) if self.terms else ())}
-        return tuple(sorted(read.union(self._read_by(self.support, self.align))))
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether targets are the nodes of the structure."""
-        return self.support.keeps_nodes and self.align is None
-
-    @property
-    def add_self_loops(self) -> bool:  # type: ignore[override]
-        """Whether the support adds self-loops."""
-        return bool(self.support.add_self_loops)
+        read = {*self.score.reads_beside, *(("pos",) if self.terms else ())}
+        return tuple(sorted(read.union(super().reads_beside)))
 
     def set_self_loops(self, add: bool) -> Attention:
         """The same recipe with or without added self-loops in the support."""

@@ -247,6 +247,43 @@ class ContentFamily(Family):
         return content, queries(self.align, structure, content)
 
 
+class Heads(ContentFamily):
+    """Matrices A_h of H heads, on the edges of a support.
+
+    Attributes:
+        heads: H, which is K.
+        support: the edges.
+    """
+
+    heads: int
+    support: Family
+
+    @property
+    def num_bases(self) -> int:
+        """K = H, the number of heads."""
+        return self.heads
+
+    @property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """The kind of structure that the support reads."""
+        return self.support.reads
+
+    @property
+    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The features; and what the support and the alignment read."""
+        return tuple(sorted({"x", *self._read_by(self.support, self.align)}))
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether targets are the nodes of the structure."""
+        return self.support.keeps_nodes and self.align is None
+
+    @property
+    def add_self_loops(self) -> bool:  # type: ignore[override]
+        """Whether the support adds self-loops."""
+        return bool(self.support.add_self_loops)
+
+
 def kept_symmetries(support: Family, align: Family | torch.nn.Module | None) -> tuple[str, ...]:
     """Permutation-equivariance, if the support and the alignment have it."""
     name, parts = "permutation-equivariant", [support] if align is None else [support, align]

@@ -19,11 +19,9 @@ from ..equations import row
 from ..errors import RefusedValue
 from ..graph.positions import graphs_of
 from ..graph.structure import Structure
-from .content_family import ContentFamily, check_heads, kept_symmetries, structure_of_queries
+from .content_family import Heads, check_heads, kept_symmetries, structure_of_queries
 from .family import Family
 from .support.bands import Complete
-
-_ALL_PAIRS = Complete()
 
 
 @row(
@@ -39,7 +37,7 @@ _ALL_PAIRS = Complete()
     option="`LinearAttention(…, causal=True)`",
 )
 @dataclass(frozen=True)
-class LinearAttention(ContentFamily):
+class LinearAttention(Heads):
     r"""All pairs of sources and targets, weighted by a product of features.
 
     .. math::
@@ -80,7 +78,7 @@ class LinearAttention(ContentFamily):
     """
 
     equation = "A_h[m, n] = <phi(X_m W_k), phi(Q_n W_q)> / its sum over m"
-    reads = Structure
+    support = Complete()
 
     heads: int
     channels: int
@@ -111,19 +109,9 @@ class LinearAttention(ContentFamily):
         return tuple(f"head {head} of linear attention" for head in range(self.heads))
 
     @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether targets are the nodes of the structure."""
-        return self.align is None
-
-    @property
-    def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The features, and what the alignment reads."""
-        return ("x", *self._read_by(self.align))
-
-    @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
         """Permutation-equivariant, unless causal or the alignment is not."""
-        return () if self.causal else kept_symmetries(_ALL_PAIRS, self.align)
+        return () if self.causal else kept_symmetries(self.support, self.align)
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The product of features as a basis.
@@ -133,7 +121,7 @@ class LinearAttention(ContentFamily):
         """
         content, asked = self.content_of(structure)
         options = self.align, content, asked, self.causal
-        structure = structure_of_queries(structure, _ALL_PAIRS, *options)
+        structure = structure_of_queries(structure, self.support, *options)
         key, query, exponents = self.score.features(content.source, asked, bool(self.normalised))
         key = present_keys(key, content.present, exponents)
         if (key.size(0), query.size(0)) != structure.size:

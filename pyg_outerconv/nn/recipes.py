@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from ..attention import make_normaliser
 from ..errors import RefusedValue
 from ..families import Diffusion, Family, Walk, parse_family
-from ..families.heads_by_name import HeadsByName
+from ..families.multi_head import HeadsByName
 from ..signatures import typed
 from .attention_conv import AttentionConv
 from .outer_conv import OuterConv
@@ -166,7 +166,7 @@ def layer_of(
         in_channels,
         out_channels,
         recipe.heads,
-        support=recipe.edges,
+        support=recipe.support,
         score=score,
         normalise=make_normaliser(recipe.normaliser, dropout=recipe.dropout),
         combine=recipe.combine,
@@ -189,7 +189,7 @@ def structure_of(family: Family, data: Data) -> Any:
     if not family.makes_use_of("x"):
         return family.basis_of(data)
     if isinstance(family, HeadsByName) and family.combine != "sum":
-        return family.edges.basis_of(data)
+        return family.support.basis_of(data)
     return family.structure_in(data)
 
 

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from ...basis import Basis
 from ...errors import RefusedValue, unknown
 from ...families import Cluster, Family, parse_family
-from ...families.heads_by_name import HeadsByName
+from ...families.multi_head import HeadsByName
 from ...families.options import nested
 from ...kernels import record, use_backend
 from ...nn import OuterConv

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from ...basis import Basis
 from ...errors import RefusedValue
 from ...families import Family, parse_family
-from ...families.heads_by_name import HeadsByName
+from ...families.multi_head import HeadsByName
 from ...graph import Graph
 from ...scale import (
     Blocks,
@@ -98,7 +98,7 @@ def sampled(
 ) -> Sampled:
     """The inputs that ``settings.batches`` names."""
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
-        family = family.edges
+        family = family.support
     edges = family.structure_in(data)
     if x is None or not isinstance(edges, Graph) or not isinstance(structure, Basis):
         raise RefusedValue(
@@ -185,5 +185,5 @@ def _carried(
     graph: MappedGraph, family: Family, log: Callable[[str], None] | None = None
 ) -> Carried:
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
-        family = family.edges
+        family = family.support
     return carried_by(graph, family, log)
