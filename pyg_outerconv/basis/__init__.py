@@ -5,19 +5,17 @@ must define, and which it may override.
 """
 
 from ..registry import import_files
+from .algebra import Mixed, Scaled, Selected, Stacked, Transposed
 from .band import Band
 from .base import Basis
-from .compound import Stacked
 from .edge_sets import drop_edges
 from .edges import EdgeBasis
 from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
 from .eye import Eye, UnitMatrices
-from .label_maps import Mixed, Scaled, Selected
 from .multi_head_edges import MultiHeadEdges
-from .node_maps import Restricted, Transposed
 from .pattern import Pattern
 from .polynomial import CHEBYSHEV, MONOMIAL, Polynomial, Recurrence
-from .products import Composed, Kronecker, Repeated
+from .products import Composed, Kronecker, Repeated, Restricted
 from .same_block import SameBlock
 
 __all__ = [

@@ -6,48 +6,38 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..errors import RefusedValue
+from ..errors import RefusedType, RefusedValue
+from ..graph.choice import Labels, Nodes, check_nodes
 from ..theta import Theta
-from .operations import Operations
 from .registry import make, register
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .algebra import Mixed, Scaled, Selected, Stacked
+    from .edge_sets import Reordered
     from .edges import EdgeBasis
-    from .eye import Eye
-    from .label_maps import Scaled, Selected
     from .multi_head_edges import MultiHeadEdges
-    from .polynomial import Polynomial
+    from .products import Composed, Kronecker
 
 TensorMap = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 Leaf = tuple["Basis", Theta]
 
-
-class Sender(Protocol):
-    """Message passing over a basis; each method returns what targets receive, (N, *batch, Q)."""
-
-    def along(self, edges: EdgeBasis) -> Tensor:
-        """One message for each edge."""
-        ...
-
-    def step_by_step(self, polynomial: Polynomial) -> Tensor:
-        """One message for each edge of the operator and each power from 1 on."""
-        ...
-
-    def to_itself(self, eye: Eye) -> Tensor:
-        """Each node receives its own transformed features, without messages."""
-        ...
+MOST_LAYERS = 100_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Basis(Operations, ABC):
+class Basis(ABC):
     """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
 
     An explicit basis (:class:`EdgeBasis`) stores edges and values. A lazy basis stores a rule, and
@@ -55,9 +45,10 @@ class Basis(Operations, ABC):
     return bases. Each basis is registered with torch's ``pytree``, so that it can be an input of an
     exported graph; see :mod:`pyg_outerconv.basis.registry`.
 
-    A new kind is a frozen dataclass that defines :attr:`num_bases`, :attr:`size`, :attr:`device`,
-    :attr:`dtype` and :meth:`edges`. The other methods are computed by its edges; a kind overrides
-    those that it can compute faster.
+    A new kind is a frozen dataclass that defines :attr:`num_bases`, :attr:`size` and :meth:`edges`.
+    Where it is, of which dtype, and whether it learns follow from its fields, which also are what
+    is moved and cast. All else is computed by its edges, or by :meth:`simpler`; a kind overrides
+    what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
@@ -78,7 +69,7 @@ class Basis(Operations, ABC):
         super().__init_subclass__(**kwargs)
         register(cls)
 
-    # Properties -----------------------------------------------------------------------------
+    # What a kind says ------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -90,20 +81,146 @@ class Basis(Operations, ABC):
     def size(self) -> tuple[int, int]:
         """Numbers of sources and targets, (M, N)."""
 
-    @property
     @abstractmethod
-    def device(self) -> torch.device:
-        """The device of its tensors."""
+    def edges(self) -> EdgeBasis:
+        """The explicit form: edges sorted by target, then label."""
+
+    def propagate(self, x: Tensor) -> Tensor:
+        """H_k = A_kᵀ X for X (M, *batch, P): (N, K, *batch, P)."""
+        return self.simpler().propagate(x)
+
+    def transpose(self) -> Basis:
+        """A_kᵀ for every k, of size (N, M), computed when it is used."""
+        return make("transpose", self)
+
+    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
+        """Split Σ_k A_k ⊗ Θ_k into leaves, which orders can solve, moving label mixtures into Θ.
+
+        Args:
+            theta: Θ, with one matrix for each of the K labels.
+            aggr: the reduction over the inputs of each label. For 'max' and 'min', scales go into
+                values instead of Θ, because a negative scale exchanges the two. Heads become edges
+                for all but 'sum'.
+
+        Returns:
+            Pairs (leaf, Θ of the leaf). The sum over leaves of Σ_k A_k ⊗ Θ_k is that of this basis.
+        """
+        if self.is_leaf and (aggr == "sum" or not self.has_heads):
+            return [(self, theta)]
+        return self.simpler().absorb(theta, aggr)
+
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """Some labels as a basis in which no others occur; None if Θ of the others is zero then."""
+        return None
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
+        """A_k[sources, targets] for distinct indices, not both None."""
+        return make("restrict", self, sources, targets)
+
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
+
+        That there is no such edge is not checked. Powers and products then are those of the blocks,
+        so a rule remains a rule.
+        """
+        return self.restricted(nodes, nodes)
+
+    def simpler(self) -> Basis:
+        """A basis of the same matrices, by which methods are computed that a kind has not."""
+        return self.edges()
+
+    # What follows from the fields -------------------------------------------------------------
+
+    def _contents(self) -> list[Any]:
+        """Its fields, and the items of those that are tuples of bases."""
+        found: list[Any] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple) and value and isinstance(value[0], Basis):
+                found += value
+            else:
+                found.append(value)
+        return found
 
     @property
-    @abstractmethod
+    def device(self) -> torch.device:
+        """The device of its tensors: that of the first field on one, else that of its edges."""
+        for part in self._contents():
+            if isinstance(part, Basis | Tensor):
+                return part.device
+            if isinstance(part, torch.device):
+                return part
+        return self.edges().device
+
+    @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of its values; None if all values are ones, which fit any dtype."""
+        for part in self._contents():
+            if isinstance(part, Basis):
+                dtype = part.dtype  # asked once, of a tree of parts
+                if dtype is not None:
+                    return dtype
+            elif isinstance(part, Tensor) and part.is_floating_point():
+                return part.dtype
+        return None
 
     @property
     def learns(self) -> bool:
         """Whether any of its values requires gradients."""
+        for part in self._contents():
+            if part.learns if isinstance(part, Basis) else getattr(part, "requires_grad", False):
+                return True
         return False
+
+    @property
+    def batch(self) -> Shape:
+        """The batch dimensions of the values; empty if all items of a batch share the values."""
+        return ()
+
+    def item(self, *index: int) -> Basis:
+        """The basis of one item of the batch."""
+        return self
+
+    def hidden(self) -> Basis | None:
+        """The basis itself or a part of it that hides its edges; None if no part does."""
+        return self if self.hides_edges else None
+
+    def with_fields(self, change: Callable[[Any], Any]) -> Self:
+        """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
+        changes = {}
+        for field in fields(self):
+            old = getattr(self, field.name)
+            of_bases = isinstance(old, tuple) and any(isinstance(part, Basis) for part in old)
+            new = tuple(change(part) for part in old) if of_bases else change(old)
+            same = all(map(operator.is_, new, old)) if of_bases else new is old
+            if field.init and not same:
+                changes[field.name] = new
+        return replace(self, **changes) if changes else self
+
+    def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
+        """The basis with ``index_map`` applied to index tensors, ``value_map`` to values.
+
+        It is the basis itself if they change nothing.
+        """
+
+        def moved(part: Any) -> Any:
+            if isinstance(part, Basis):
+                return part.map(index_map, value_map)
+            if isinstance(part, Tensor):
+                return value_map(part) if part.is_floating_point() else index_map(part)
+            if isinstance(part, torch.device):
+                there = index_map(torch.empty(0, device=part)).device
+                return part if there == part else there
+            if isinstance(part, torch.dtype):
+                return value_map(torch.empty(0, dtype=part)).dtype
+            return part
+
+        return self.with_fields(moved)
+
+    def _head(self) -> str:
+        return f"bases={self.num_bases}, size={self.size}"
+
+    # What a plan and a picture ask -------------------------------------------------------------
 
     def shape_class(self) -> Hashable:
         """Cache key for the choice of an order: equal for bases of one kind and similar size.
@@ -127,22 +244,9 @@ class Basis(Operations, ABC):
         return False
 
     @property
-    def batch(self) -> Shape:
-        """The batch dimensions of the values; empty if all items of a batch share the values."""
-        return ()
-
-    def item(self, *index: int) -> Basis:
-        """The basis of one item of the batch."""
-        return self
-
-    @property
     def names(self) -> list[str]:
         """The names of its labels in pictures."""
         return [f"k = {k}" for k in range(self.num_bases)]
-
-    def hidden(self) -> Basis | None:
-        """The basis itself or a part of it that hides its edges; None if no part does."""
-        return self if self.hides_edges else None
 
     def grids(self) -> tuple[Shape, Shape] | None:
         """(input shape, output shape) if its nodes are the cells of full grids; else None."""
@@ -150,16 +254,8 @@ class Basis(Operations, ABC):
 
     # Other forms ----------------------------------------------------------------------------
 
-    @abstractmethod
-    def edges(self) -> EdgeBasis:
-        """The explicit form: edges sorted by target, then label."""
-
     def whole(self) -> Basis:
         """The edges, or a rule that can count its edges."""
-        return self.edges()
-
-    def simpler(self) -> Basis:
-        """A basis of the same matrices, by which methods are computed that a kind has not."""
         return self.edges()
 
     def shares(self) -> MultiHeadEdges | None:
@@ -211,18 +307,6 @@ class Basis(Operations, ABC):
         """The transpose computed now; :meth:`transpose` may return a lazy one."""
         return self.edges().transposed_edges()
 
-    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
-        """A_k[sources, targets] for distinct indices, not both None."""
-        return make("restrict", self, sources, targets)
-
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
-
-        That there is no such edge is not checked. Powers and products then are those of the blocks,
-        so a rule remains a rule.
-        """
-        return self.restricted(nodes, nodes)
-
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
 
@@ -234,94 +318,221 @@ class Basis(Operations, ABC):
         """(N,) the source of each target, if each has exactly one and it is cheap to find."""
         return None
 
-    # Products -------------------------------------------------------------------------------
+    # Algebra --------------------------------------------------------------------------------
 
-    def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X for X (M, *batch, P): (N, K, *batch, P)."""
-        return self.simpler().propagate(x)
+    @property
+    def T(self) -> Basis:  # noqa: N802
+        """The transposed basis; see :meth:`transpose`."""
+        return self.transpose()
 
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products that :meth:`propagate` computes for an X of this shape.
+    def scale(self, factor: float | Tensor) -> Scaled:
+        """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may require gradients."""
+        return make("scale", self, factor)
 
-        Args:
-            shape: the shape of X.
-            learns: whether X requires gradients.
-
-        Returns:
-            For each product the basis, the shape of the other factor, and whether that factor
-            requires gradients.
-        """
-        return [(self, shape, learns)] if self.is_leaf else self.simpler().products(shape, learns)
-
-    def send(self, sender: Sender) -> Tensor:
-        """What targets receive by message passing, (N, *batch, Q); see :class:`Sender`."""
-        return sender.along(self.edges())
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """Split Σ_k A_k ⊗ Θ_k into leaves, which orders can solve, moving label mixtures into Θ.
+    def select(self, labels: Labels) -> Selected:
+        """The matrices of the given labels, in the given order; labels may be repeated.
 
         Args:
-            theta: Θ, with one matrix for each of the K labels.
-            aggr: the reduction over the inputs of each label. For 'max' and 'min', scales go into
-                values instead of Θ, because a negative scale exchanges the two. Heads become edges
-                for all but 'sum'.
+            labels: one label, or a slice, list, tuple, range or vector of them, where negative ones
+                count from the end; or a mask, a list or vector of K booleans.
 
-        Returns:
-            Pairs (leaf, Θ of the leaf). The sum over leaves of Σ_k A_k ⊗ Θ_k is that of this basis.
+        Raises:
+            TypeError: ``labels`` has none of these forms.
+            ValueError: a mask has another length, or the labels are not a vector.
+            IndexError: a label is out of range.
         """
-        if self.is_leaf and (aggr == "sum" or not self.has_heads):
-            return [(self, theta)]
-        return self.simpler().absorb(theta, aggr)
+        return make("select", self, labels)
 
-    def picked(self, labels: Sequence[int]) -> Basis | None:
-        """The matrices of some labels as a basis in which no others occur; None if it has none."""
-        return None
+    def stack(self, *others: Basis) -> Stacked:
+        """The matrices of this basis followed by those of ``others``; all of the same size."""
+        return make("stack", (self, *others))
 
-    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
-        """:meth:`absorb` for a selection of labels, if it has no :meth:`picked` ones.
+    def mix(self, matrix: Tensor) -> Mixed:
+        """B_j = Σ_k C[j, k] A_k for a ``matrix`` C (J, K), which may require gradients.
 
-        Θ_k is added at the k-th selected label: of heads, whose edges are the same, and of one.
+        Raises:
+            TypeError: ``matrix`` is not a floating point tensor.
+            ValueError: it does not have K columns.
         """
-        label = torch.tensor(selected.labels, device=theta.device)
-        return self.absorb(theta.gathered(label, self.num_bases), aggr)
+        return make("mix", self, matrix)
 
-    def absorb_scaled(self, scaled: Scaled, theta: Theta, aggr: str) -> list[Leaf]:
-        """:meth:`absorb` for scaled matrices under 'max' or 'min': the values are scaled, not Θ."""
-        return [(scaled.edges(), theta)]
+    def compose(self, other: Basis) -> Composed:
+        """A_i B_j under label i·K₂ + j: this basis, then ``other``; see :class:`Composed`.
 
-    # Fields ---------------------------------------------------------------------------------
-
-    def with_fields(self, change: Callable[[Any], Any]) -> Self:
-        """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
-        changes = {}
-        for field in fields(self):
-            old = getattr(self, field.name)
-            of_bases = isinstance(old, tuple) and any(isinstance(part, Basis) for part in old)
-            new = tuple(change(part) for part in old) if of_bases else change(old)
-            same = all(map(operator.is_, new, old)) if of_bases else new is old
-            if field.init and not same:
-                changes[field.name] = new
-        return replace(self, **changes) if changes else self
-
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
-        """The basis with ``index_map`` applied to index tensors, ``value_map`` to values.
-
-        It is the basis itself if they change nothing.
+        Raises:
+            TypeError: the dtypes differ.
+            ValueError: N of this basis is not M of ``other``.
         """
+        return make("compose", self, other)
 
-        def moved(part: Any) -> Any:
-            if isinstance(part, Basis):
-                return part.map(index_map, value_map)
-            if isinstance(part, Tensor):
-                return value_map(part) if part.is_floating_point() else index_map(part)
-            if isinstance(part, torch.device):
-                there = index_map(torch.empty(0, device=part)).device
-                return part if there == part else there
-            if isinstance(part, torch.dtype):
-                return value_map(torch.empty(0, dtype=part)).dtype
-            return part
+    def kron(self, other: Basis) -> Kronecker:
+        """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
 
-        return self.with_fields(moved)
+        Raises:
+            TypeError: the dtypes differ.
+        """
+        return make("kron", self, other)
 
-    def _head(self) -> str:
-        return f"bases={self.num_bases}, size={self.size}"
+    def restrict(self, sources: Nodes = None, targets: Nodes = None) -> Basis:
+        """A_k[sources, targets]: the given rows and columns, in the given order.
+
+        Args:
+            sources: distinct indices or a mask (M,); all if None.
+            targets: distinct indices or a mask (N,); all if None.
+
+        Raises:
+            TypeError: an argument is neither indices nor a mask.
+            ValueError: an index is repeated, or a mask has another length.
+            IndexError: an index is out of range.
+        """
+        rows = check_nodes("sources", sources, self.size[0], self.device)
+        columns = check_nodes("targets", targets, self.size[1], self.device)
+        return self if rows is None and columns is None else self.restricted(rows, columns)
+
+    def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
+        """The sources, ascending, that reach some targets by edges of any label, even of value 0.
+
+        Sets of nodes are followed back through products and powers, factor by factor.
+
+        Args:
+            targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
+                of a cell), a mask (N,), or None for all.
+            reach: the number of layers over this basis; more than one needs M = N, rows and columns
+                being the same nodes. The computation stops early once the set of sources repeats;
+                if it takes more than 100,000 layers to repeat, a greater reach is refused.
+
+        Raises:
+            TypeError: ``targets`` is neither an index, indices nor a mask, or ``reach`` is not an
+                integer.
+            ValueError: an index is repeated, or ``reach`` is out of range or needs M = N.
+            IndexError: a target is out of range.
+        """
+        if not isinstance(reach, Integral) or isinstance(reach, bool):
+            raise RefusedType("reach is a number of layers", "an integer", repr(reach))
+        is_one = isinstance(targets, int) and not isinstance(targets, bool)
+        nodes: Any = [targets] if is_one else targets
+        chosen = check_nodes("targets", nodes, self.size[1], self.device)
+        if reach < 0 or (reach != 1 and self.size[0] != self.size[1]):
+            raise RefusedValue(
+                "several layers need a basis on one set of nodes",
+                "reach = 1, or M = N and reach >= 0",
+                f"reach={reach}, size {self.size}",
+            )
+        seen = torch.zeros(self.size[1], dtype=torch.bool, device=self.device)
+        seen[slice(None) if chosen is None else chosen] = True
+        return _layers_back(self, seen, reach).nonzero().view(-1)
+
+    def reorder(self) -> Reordered:
+        """Renumber the nodes so that neighbours are close; see :func:`.edge_sets.reorder`.
+
+        Raises:
+            ValueError: M ≠ N.
+        """
+        return make("reorder", self)
+
+    # Pictures -------------------------------------------------------------------------------
+
+    def plot(
+        self, kind: str = "matrices", path: str | Path | None = None, **options: Any
+    ) -> Figure:
+        """Draw the basis as a matplotlib figure; nothing is shown on a screen.
+
+        - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
+          ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
+        - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
+          that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
+          ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
+          grids; cells without nodes are dark.
+        - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
+          ``channels`` (P, Q) and ``seed`` of a random one.
+        - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
+          number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
+          ``layout``, ``seed``.
+        - ``'graph'``: a panel for each A_k, all in one layout: lines and arrows with the colour
+          and the width of their value. Options ``labels``, ``titles``, ``max_panels``, ``layout``
+          (``'spring'`` or ``'circle'``), ``seed``, ``classes`` (N,) for colours of nodes, and
+          ``around``, nodes around which a part is drawn, as it is of more than 100 nodes.
+
+        Args:
+            kind: one of the above.
+            path: a PNG or SVG file to write, by its extension.
+            **options: options of the kind, listed above.
+
+        Raises:
+            ValueError: matplotlib is not installed, an option is unknown or out of range, the
+                picture would have too many entries to be legible, or the file cannot be written.
+            IndexError: a label or a cell is out of range.
+        """
+        from ..plot import check_matplotlib
+
+        check_matplotlib()
+        from ..plot.basis import draw
+
+        return draw(self, kind, path, options)
+
+    # Moving and casting ----------------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Basis:
+        """Move and/or cast, as ``Tensor.to``; indices keep their integer dtype.
+
+        Raises:
+            TypeError: the dtype is not floating point.
+        """
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise RefusedType(f"a basis holds floating point values: got {dtype}")
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor if device is None else tensor.to(device, non_blocking=non_blocking)
+
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(device or tensor.device, dtype or tensor.dtype, non_blocking)
+
+        return self.map(move, cast)
+
+    def cpu(self) -> Basis:
+        """The basis on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | None = None) -> Basis:
+        """The basis on a CUDA device."""
+        return self.to(torch.device("cuda", device) if device is not None else "cuda")
+
+    def half(self) -> Basis:
+        """Values in float16."""
+        return self.to(torch.float16)
+
+    def float(self) -> Basis:
+        """Values in float32."""
+        return self.to(torch.float32)
+
+    def double(self) -> Basis:
+        """Values in float64."""
+        return self.to(torch.float64)
+
+    def detach(self) -> Basis:
+        """The basis with detached values."""
+        return self.map(lambda index: index, lambda value: value.detach())
+
+
+def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
+    """The set ``seen`` (N,) followed back by ``reach`` layers, in few steps once sets repeat.
+
+    From the first repetition on the sets are periodic (period 1 if constant). Repetitions are found
+    by comparison with one earlier set (Brent, *An improved Monte Carlo factorization algorithm*,
+    1980).
+    """
+    step, mark, marked, repeats = 0, seen, 0, False
+    while step < reach:
+        if step == MOST_LAYERS and not repeats:
+            raise RefusedValue(
+                f"the sets of sources do not repeat within {MOST_LAYERS} layers",
+                f"reach <= {MOST_LAYERS}",
+                reach,
+            )
+        seen, step = basis.reached(seen, range(basis.num_bases)), step + 1
+        if not repeats and torch.equal(seen, mark):
+            repeats, reach = True, step + (reach - step) % (step - marked)
+        elif step >= 2 * marked:
+            mark, marked = seen, step
+    return seen

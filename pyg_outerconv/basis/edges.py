@@ -18,14 +18,10 @@ from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
 from ..kernels.spmm import reduce_rows
 from ..signatures import check_type, is_integer
-from ..theta import Theta
-from .base import Basis, Leaf, TensorMap
+from .base import Basis, TensorMap
 from .pattern import Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
-
-if TYPE_CHECKING:
-    from .label_maps import Selected
 
 
 class PatternBasis(Basis):
@@ -183,7 +179,6 @@ class EdgeBasis(PatternBasis):
         return self.pattern.label
 
     def edges(self) -> EdgeBasis:
-        """The basis itself."""
         return self
 
     def with_values(self, value: Tensor | None) -> EdgeBasis:
@@ -324,10 +319,6 @@ class EdgeBasis(PatternBasis):
             order = self.pattern.order.long()
             value = in_order.new_empty(in_order.shape).index_copy(0, order, in_order)
         return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
-
-    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
-        """The edges of the selected labels as a leaf, with Θ unchanged."""
-        return [(selected.edges(), theta)]
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
         pattern = self.pattern.map(index_map)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..memo import cached_property
 from ..signatures import typed
-from .base import Basis, Sender, Shape
+from .base import Basis
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
@@ -40,14 +40,6 @@ class Eye(Basis):
     def shape_class(self) -> tuple[int, int]:
         return self.shape
 
-    @property
-    def device(self) -> torch.device:
-        return self.on
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        return None
-
     @cached_property
     def _pattern(self) -> Pattern:
         with torch.inference_mode(False):  # the cached pattern must serve training too
@@ -60,17 +52,14 @@ class Eye(Basis):
         return EdgeBasis(self._pattern)
 
     def mean(self, dtype: torch.dtype | None = None) -> Eye:
-        """The basis itself: every target has at most one edge."""
-        return self
+        return self  # every target has at most one edge
 
     @property
     def is_identity(self) -> bool:
-        """True: the only matrix is an identity."""
         return True
 
     def with_edges(self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
-        """The basis itself: it contains no edge sets."""
-        return self
+        return self  # it contains no edge sets
 
     def diagonal_block(self, nodes: Tensor) -> Basis:
         """The identity of these nodes; of a wide one, the rows and columns."""
@@ -79,15 +68,12 @@ class Eye(Basis):
         return Eye((nodes.numel(), nodes.numel()), self.on)
 
     def transpose(self) -> Eye:
-        """The identity of size (N, M)."""
         return Eye(self.shape[::-1], self.on)
 
     def transposed(self) -> Eye:
-        """The identity of size (N, M)."""
         return self.transpose()
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``: what is seen itself."""
         out = seen.new_zeros(self.size[transposed])
         shared = min(self.size) if labels else 0
         out[:shared] = seen[:shared]
@@ -101,14 +87,6 @@ class Eye(Basis):
         kept = x[: self.size[1]].unsqueeze(1)
         missing = self.size[1] - kept.size(0)
         return F.pad(kept, (0, 0) * (kept.dim() - 1) + (0, missing)) if missing else kept
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """An empty list: :meth:`propagate` computes no product."""
-        return []
-
-    def send(self, sender: Sender) -> Tensor:
-        """Message passing: each node keeps its own features."""
-        return sender.to_itself(self)
 
     def __repr__(self) -> str:
         return f"Eye(size={self.shape})"
@@ -137,31 +115,19 @@ class UnitMatrices(ImplicitEdges):
 
     @property
     def num_bases(self) -> int:
-        """Number of labels, M·N."""
         return self.shape[0] * self.shape[1]
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets: ``shape``, exchanged if transposed."""
         return self.shape[::-1] if self.is_transposed else self.shape
 
     @property
     def num_edges(self) -> int:
-        """Number of edges M·N, one for each label."""
-        return self.num_bases
+        return self.num_bases  # one for each label
 
-    @property
-    def num_source_pairs(self) -> int:
-        """Number of distinct pairs (source, label), M·N."""
-        return self.num_bases
-
-    @property
-    def num_target_pairs(self) -> int:
-        """Number of distinct pairs (target, label), M·N."""
-        return self.num_bases
+    num_source_pairs = num_target_pairs = num_edges
 
     def make_edges(self) -> EdgeBasis:
-        """Make the edges: one for each source and target, with a label of its own."""
         label = torch.arange(self.num_bases, device=self.on)
         columns = max(self.shape[1], 1)
         index = torch.stack([label // columns, label % columns])
@@ -175,8 +141,7 @@ class UnitMatrices(ImplicitEdges):
         return EdgeBasis(pattern)
 
     def mean(self, dtype: torch.dtype | None = None) -> UnitMatrices:
-        """The basis itself: no target has two edges of one label."""
-        return self
+        return self  # no target has two edges of one label
 
     def __repr__(self) -> str:
         return f"UnitMatrices(size={self.size}{', transposed' if self.is_transposed else ''})"

@@ -63,11 +63,9 @@ class ImplicitEdges(Basis):
 
     @property
     def has_edges(self) -> bool:
-        """Whether the edges have been made."""
         return "_edges" in vars(self)
 
     def edges(self) -> EdgeBasis:
-        """The edges, made at the first call."""
         return self._edges
 
     def propagate_rows(self, x: Tensor, aggr: str = "sum", few: int | None = None) -> Tensor:
@@ -83,27 +81,19 @@ class ImplicitEdges(Basis):
         return None if self.num_bases == 1 else self.edges().select(labels)
 
     @property
-    def device(self) -> torch.device:
-        return self.on
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        return None
+    def dtype(self) -> None:
+        """None: all values are ones."""
 
     def transpose(self) -> Self:
-        """The transposed matrices, as a rule."""
         return replace(self, is_transposed=not self.is_transposed)
 
     def transposed(self) -> Self:
-        """The transpose, which is never lazy here."""
         return self.transpose()
 
     def whole(self) -> Self:
-        """The rule itself, which can count its edges."""
         return self
 
     def taken(self) -> range | Tensor | None:
-        """(N,) the single source of each target, if any: as its edges say."""
         return None if self.num_bases > 1 else self.edges().taken()
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:

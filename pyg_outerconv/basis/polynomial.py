@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import check_type, typed
-from ..theta import Theta
-from .base import Basis, Leaf, Sender
-from .compound import Stacked
+from .algebra import Selected, Stacked
+from .base import Basis
 from .edge_products import combine, compose_edges, identity_edges
 from .edges import EdgeBasis
-
-if TYPE_CHECKING:
-    from .label_maps import Selected
 
 Step = Callable[[Tensor, float], Tensor]
 """A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
@@ -106,20 +102,6 @@ class Polynomial(Basis):
     def shape_class(self) -> Hashable:
         return self.recurrence, self.num_terms, self.kept, self.operator.shape_class()
 
-    @property
-    def device(self) -> torch.device:
-        return self.operator.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype of the operator's values."""
-        return self.operator.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether the operator's values require gradients."""
-        return self.operator.learns
-
     def powers(self) -> list[EdgeBasis]:
         """The edges of p_k(A) for each label, by sparse products."""
         dtype = self.dtype or torch.get_default_dtype()
@@ -139,7 +121,6 @@ class Polynomial(Basis):
         return Stacked(tuple(self.powers())).edges()
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """Dense matrices of all labels, by the same recurrence."""
         operator = self.operator.to_dense(dtype)[0]
         rule, terms = self.recurrence, [torch.eye(*self.size).to(operator)]
         for k in range(1, self.num_terms):
@@ -150,22 +131,16 @@ class Polynomial(Basis):
     def with_edges(
         self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
     ) -> Polynomial:
-        """``change`` applied to every edge set: those of the operator."""
         return replace(self, operator=change(self.operator))
 
     def diagonal_block(self, nodes: Tensor) -> Polynomial:
-        """A_k[nodes, nodes] of components: the polynomials of the operator's block."""
         return replace(self, operator=self.operator.restricted(nodes, nodes))
 
     def transposed(self) -> Polynomial:
-        """The same polynomials of the transposed operator."""
         return replace(self, operator=self.operator.transposed_edges())
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``.
-
-        Computed step by step; a term of the recurrence also has the edges of the one it subtracts.
-        """
+        """Step by step; a term of the recurrence also has the edges of the one it subtracts."""
         out, terms = torch.zeros_like(seen), [seen]
         labels = [self.labels[label] for label in labels]
         for k in range(max(labels, default=-1) + 1):
@@ -203,22 +178,16 @@ class Polynomial(Basis):
                 yield here
 
     def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X: by the recurrence."""
         return torch.stack(list(self.terms(x, self.step(x.dtype))), dim=1)
 
-    def send(self, sender: Sender) -> Tensor:
-        """Message passing: along the operator's edges, by the recurrence."""
-        return sender.step_by_step(self)
-
-    def absorb_selected(self, selected: Selected, theta: Theta, aggr: str) -> list[Leaf]:
-        """The polynomials up to the highest selected one, with Θ of the selected ones alone."""
-        chosen = [self.labels[label] for label in selected.labels]
-        kept = sorted(set(chosen))
-        base = replace(self, num_terms=kept[-1] + 1, kept=tuple(kept))
-        if chosen != kept:
-            place = torch.tensor([kept.index(k) for k in chosen], device=theta.device)
-            theta = theta.gathered(place, len(kept))
-        return base.absorb(theta, aggr)
+    def picked(self, labels: Sequence[int]) -> Basis | None:
+        """The polynomials up to the highest selected one; None if all labels are."""
+        terms = [self.labels[label] for label in labels]
+        kept = sorted(set(terms))
+        if len(kept) == self.num_bases:
+            return None
+        few = replace(self, num_terms=kept[-1] + 1, kept=tuple(kept))
+        return few if terms == kept else Selected.kept(few, [kept.index(k) for k in terms])
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"

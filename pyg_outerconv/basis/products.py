@@ -1,8 +1,8 @@
-"""Products of two bases, stored as the two factors, and disjoint copies of a basis."""
+"""Products of two bases, stored as the two factors; disjoint copies; some rows and columns."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import ClassVar
@@ -11,13 +11,17 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType
+from ..kernels.lasting import lasting
+from ..memo import cached_property
 from ..signatures import typed
+from .algebra import Compound, Derived, Stacked
 from .base import Basis, Shape
-from .compound import Compound, Derived, Stacked
 from .edge_products import check_product, compose_edges, kronecker_edges
 from .edges import EdgeBasis
 from .pattern import Pattern
 from .registry import makes
+
+LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,18 +97,12 @@ class Composed(BinaryProduct):
         return compose_edges(self.first.edges(), self.second.edges())
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) as products of the dense factors."""
         dtype = self.dtype or dtype
         a, b = self.first.to_dense(dtype), self.second.to_dense(dtype)
         return torch.einsum("iml,jln->ijmn", a, b).flatten(0, 1)
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Refused, because the edges of a product are known only after computing them.
-
-        Raises:
-            ValueError: always; call ``edges().mean()``.
-        """
-        return Basis.mean(self, dtype)
+        return Basis.mean(self, dtype)  # which is refused
 
     def transpose(self) -> Basis:
         """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with their labels exchanged."""
@@ -114,26 +112,25 @@ class Composed(BinaryProduct):
             return transposed
         return transposed.select([j * count + i for i in range(count) for j in range(other)])
 
-    def picked(self, labels: Sequence[int]) -> Basis:
-        """Products of selected labels of both factors, in the order of ``labels``."""
+    def _groups(self, labels: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+        """Labels of both factors whose products are the given labels, in their order."""
         pairs = [divmod(label, self.second.num_bases) for label in labels]
         runs = [(i, [j for _, j in run]) for i, run in groupby(pairs, lambda pair: pair[0])]
-        products = []
         for seconds, same in groupby(runs, lambda run: run[1]):
-            firsts = [i for i, _ in same]
-            products.append(Composed(self.first.select(firsts), self.second.select(seconds)))
-        return products[0] if len(products) == 1 else Stacked(tuple(products))
+            yield [i for i, _ in same], seconds
 
-    @property
-    def shares_nodes(self) -> bool:
-        """Whether the matrices are square, so that inner nodes may be numbered as outer ones."""
-        return self.first.size[0] == self.first.size[1]
+    def picked(self, labels: Sequence[int]) -> Basis:
+        """Products of selected labels of both factors, in the order of ``labels``."""
+        products = [
+            Composed(self.first.select(firsts), self.second.select(seconds))
+            for firsts, seconds in self._groups(labels)
+        ]
+        return products[0] if len(products) == 1 else Stacked(tuple(products))
 
     def factors(self) -> list[Basis]:
         return [*self.first.factors(), *self.second.factors()]
 
     def grids(self) -> tuple[Shape, Shape] | None:
-        """The input grid of the first factor and the output grid of the second."""
         first, second = self.first.grids(), self.second.grids()
         return None if first is None or second is None else (first[0], second[1])
 
@@ -145,58 +142,24 @@ class Composed(BinaryProduct):
             second if targets is None else second.restricted(None, targets),
         )
 
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        """A_k[nodes, nodes] of components: the products of blocks, where both have these nodes."""
-        square = all(part.size[0] == part.size[1] for part in (self.first, self.second))
-        if not square:
-            return self.restricted(nodes, nodes)
-        return Composed(self.first.diagonal_block(nodes), self.second.diagonal_block(nodes))
-
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``.
-
-        Labels of the first that occur with the same labels of the second are handled together.
-        """
-        partners: dict[int, tuple[int, ...]] = {}
-        for label in labels:
-            first, second = divmod(label, self.second.num_bases)
-            partners[first] = (*partners.get(first, ()), second)
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for first, seconds in partners.items():
-            groups.setdefault(seconds, []).append(first)
         out = seen.new_zeros(self.size[transposed])
-        for seconds, firsts in groups.items():
-            if transposed:
-                between = self.first.reached(seen, firsts, transposed)
-                out = out | self.second.reached(between, seconds, transposed)
-            else:
-                between = self.second.reached(seen, seconds, transposed)
-                out = out | self.first.reached(between, firsts, transposed)
+        for firsts, seconds in self._groups(sorted(set(labels))):
+            steps = [(self.first, firsts), (self.second, seconds)]
+            there = seen
+            for factor, own in steps if transposed else reversed(steps):
+                there = factor.reached(there, own, transposed)
+            out = out | there
         return out
 
     def propagate(self, x: Tensor) -> Tensor:
-        """H_k = A_kᵀ X: along one factor, then along the other."""
         h = self.second.propagate(self.first.propagate(x))  # (N, K₂, K₁, *batch, P)
         return h.transpose(1, 2).flatten(1, 2)
-
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: those of both factors."""
-        between = (self.first.size[1], self.first.num_bases, *shape[1:])
-        then = self.second.products(between, learns or self.first.learns)
-        return [*self.first.products(shape, learns), *then]
-
-
-LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
 
 
 @makes("compose")
 def composed(first: Basis, second: Basis) -> Composed:
-    """Compose two bases; long chains are rebalanced, since products and labels are associative.
-
-    Raises:
-        TypeError: the factors are not bases of one dtype.
-        ValueError: their sizes do not fit.
-    """
+    """Compose two bases; a long chain becomes a balanced tree, which has the same labels."""
     are_bases = isinstance(first, Basis) and isinstance(second, Basis)
     if not are_bases or max(first.nesting, second.nesting) < LONG:
         return Composed(first, second)
@@ -227,22 +190,12 @@ class Kronecker(BinaryProduct):
         TypeError: they are not bases of one type.
     """
 
-    levels: ClassVar[int] = 2  # as many as chain() has
+    levels: ClassVar[int] = 2  # as many as its composition has
 
     @property
     def size(self) -> tuple[int, int]:
-        """(M₁·M₂, N₁·N₂)."""
         a, b = self.first.size, self.second.size
         return a[0] * b[0], a[1] * b[1]
-
-    @property
-    def shares_nodes(self) -> bool:
-        """False: nodes are pairs of those of the factors."""
-        return False
-
-    def picked(self, labels: Sequence[int]) -> Basis:
-        """The selected labels of the composition."""
-        return self.simpler().picked(labels)
 
     def simpler(self) -> Composed:
         """The composition (A ⊗ I)(I ⊗ B): along one axis, then along the other."""
@@ -252,11 +205,9 @@ class Kronecker(BinaryProduct):
         )
 
     def edges(self) -> EdgeBasis:
-        """One edge for each pair of an edge of A and an edge of B."""
         return kronecker_edges(self.first.edges(), self.second.edges())
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) from the dense factors."""
         dtype = self.dtype or dtype
         a, b = self.first.to_dense(dtype), self.second.to_dense(dtype)
         product = torch.einsum("imn,jab->ijmanb", a, b)
@@ -284,40 +235,28 @@ class Repeated(Derived):
     after: int = 1
 
     def picked(self, labels: Sequence[int]) -> Basis:
-        """Copies of the selected labels of the base."""
         return replace(self, base=self.base.select(labels))
-
-    @property
-    def shares_nodes(self) -> bool:
-        """False: each copy has nodes of its own."""
-        return False
 
     def shape_class(self) -> Hashable:
         return self.before, self.after, super().shape_class()
 
     @property
     def size(self) -> tuple[int, int]:
-        """Numbers of sources and targets of all copies."""
         copies = self.before * self.after
         return self.base.size[0] * copies, self.base.size[1] * copies
 
     def edges(self) -> EdgeBasis:
-        """The edges of all copies."""
-        before, after = (
-            EdgeBasis(Pattern.build(torch.arange(n, device=self.device).expand(2, -1), size=(n, n)))
-            for n in (self.before, self.after)
-        )
+        nodes = (torch.arange(n, device=self.device) for n in (self.before, self.after))
+        before, after = (_selection_matrix(n, n.numel()) for n in nodes)
         return kronecker_edges(kronecker_edges(before, self.base.edges()), after)
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) of all copies."""
         dense = self.base.to_dense(self.dtype or dtype)
         left, right = (torch.eye(n).to(dense) for n in (self.before, self.after))
         product = torch.einsum("ab,kmn,cd->kamcbnd", left, dense, right)
         return product.reshape(self.num_bases, *self.size)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``: copy by copy."""
         here, there = self.base.size[not transposed], self.base.size[transposed]
         copies = seen.view(self.before, here, self.after).transpose(1, 2).flatten(0, 1)
         out = seen.new_zeros(copies.size(0), there)
@@ -331,10 +270,91 @@ class Repeated(Derived):
         h = self.base.propagate(copies)  # (N, K, before, after, *batch, P)
         return h.permute(2, 0, 3, 1, *range(4, h.dim())).flatten(0, 2)
 
-    def products(self, shape: Shape, learns: bool) -> list[tuple[Basis, Shape, bool]]:
-        """The sparse products in :meth:`propagate`: those of a batch with an item for each copy."""
-        copies = (self.base.size[0], self.before, self.after, *shape[1:])
-        return self.base.products(copies, learns)
-
     def __repr__(self) -> str:
         return f"Repeated({self.before} x {self.base!r} x {self.after})"
+
+
+# Rows and columns ---------------------------------------------------------------------------------
+
+
+@typed
+@makes("restrict")
+@dataclass(frozen=True, eq=False, repr=False)
+class Restricted(Derived):
+    """A_k[sources, targets] for a rule that cannot itself be restricted.
+
+    Attributes:
+        base: the basis of size (M, N).
+        sources: (M',) distinct indices, or None for all.
+        targets: (N',) distinct indices, or None for all.
+    """
+
+    levels: ClassVar[int] = 2  # as many as its product has
+
+    sources: Tensor | None
+    targets: Tensor | None
+
+    @property
+    def shares_nodes(self) -> bool:
+        """False: even if the base has no more nodes, they have other numbers."""
+        return False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        rows, columns = self.base.size
+        return (
+            rows if self.sources is None else self.sources.numel(),
+            columns if self.targets is None else self.targets.numel(),
+        )
+
+    @cached_property
+    def product(self) -> Basis:
+        """The composition S A_k T, with selection matrices S (M', M) and T (N, N')."""
+        out, (rows, columns) = self.base, self.base.size
+        if self.sources is not None:
+            out = Composed(_selection_matrix(self.sources, rows).transposed_edges(), out)
+        if self.targets is None:
+            return out
+        return Composed(out, _selection_matrix(self.targets, columns))
+
+    def simpler(self) -> Basis:
+        return self.product
+
+    def edges(self) -> EdgeBasis:
+        return self.base.edges().restricted(self.sources, self.targets)
+
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        dense = self.base.to_dense(dtype)
+        dense = dense if self.sources is None else dense.index_select(1, self.sources)
+        return dense if self.targets is None else dense.index_select(2, self.targets)
+
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
+        self.base.mean(dtype)  # raises if edges are hidden
+        return self.edges().mean(dtype)
+
+    def transpose(self) -> Basis:
+        return Restricted(self.base.transpose(), self.targets, self.sources)
+
+    def grids(self) -> None:
+        """None: the nodes are not all cells of a grid."""
+
+    def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Restricted:
+        """A_k[sources, targets]: fewer rows and columns of the same base."""
+        ends = _within(self.sources, sources), _within(self.targets, targets)
+        return Restricted(self.base, *ends)
+
+    def __repr__(self) -> str:
+        return f"Restricted(size={self.size}, {self.base!r})"
+
+
+def _within(outer: Tensor | None, inner: Tensor | None) -> Tensor | None:
+    if outer is None or inner is None:
+        return inner if outer is None else outer
+    return outer.index_select(0, inner)
+
+
+def _selection_matrix(nodes: Tensor, count: int) -> EdgeBasis:
+    """The (count, n) matrix with a one at ``[nodes[i], i]`` for each i."""
+    places = torch.arange(nodes.numel(), device=nodes.device)
+    with lasting(nodes):
+        return EdgeBasis(Pattern.build(torch.stack([nodes, places]), size=(count, nodes.numel())))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..basis.algebra import Stacked
 from ..basis.base import Basis
-from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import sorted_pairs
 from ..basis.products import composed

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..basis.algebra import Stacked
 from ..basis.base import Basis
-from ..basis.compound import Stacked
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph.structure import Structure, common_kind

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
+from ..basis.algebra import Selected, Stacked
 from ..basis.base import Basis
-from ..basis.compound import Stacked
 from ..basis.edge_products import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from ..basis.edges import EdgeBasis, edge_basis
 from ..basis.eye import Eye
-from ..basis.label_maps import Selected
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph

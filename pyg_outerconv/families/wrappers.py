@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..basis.algebra import Stacked
 from ..basis.base import Basis
-from ..basis.compound import Stacked
 from ..basis.edges import EdgeBasis
 from ..errors import RefusedType
 from ..graph.graph import Graph

@@ -58,12 +58,15 @@ def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
         check_inputs(problem)
     if problem.basis.batch:
         return _from_items(conv, problem)
-    return problem.basis.send(Messages(conv, problem))
+    basis, messages = problem.basis, Messages(conv, problem)
+    if isinstance(basis, Polynomial):
+        return messages.step_by_step(basis)
+    return messages.to_itself(basis) if isinstance(basis, Eye) else messages.along(basis.edges())
 
 
 @dataclass(frozen=True)
 class Messages:
-    """A :class:`~pyg_outerconv.basis.base.Sender` by ``conv.propagate``."""
+    """What targets receive by ``conv.propagate``, (N, *batch, Q)."""
 
     conv: OuterConv
     problem: Problem

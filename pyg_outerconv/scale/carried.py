@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..basis import Basis
-from ..basis.compound import Compound
+from ..basis.algebra import Compound
 from ..basis.edge_sets import differ_in_edges, edge_sets, with_edge_sets
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges

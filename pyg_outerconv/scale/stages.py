@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.compound import Stacked
-from ..basis.label_maps import LabelMap
+from ..basis.algebra import LabelMap, Stacked
 from ..basis.polynomial import Polynomial
 from ..basis.products import Composed
 from .chunks import MOST_EDGES, chunks, reaching, rows_of

@@ -22,6 +22,7 @@ from pyg_outerconv.basis import (
 from pyg_outerconv.basis.edge_sets import drop_edges
 from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.contract import contract
+from pyg_outerconv.contract.orders.products import sparse_products
 from pyg_outerconv.families import Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.messages import convolve_by_messages
@@ -125,7 +126,7 @@ def test_features_are_propagated_as_by_matrices(name):
 @every_kind
 def test_every_product_of_propagation_is_told(name):
     basis = kinds()[name]
-    for part, shape, learns in basis.products((basis.size[0], 2), False):
+    for part, shape, learns in sparse_products(basis, (basis.size[0], 2), False):
         assert part.size[0] == shape[0]
         assert not learns or basis.learns
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Composed, Pattern, Polynomial, Scaled, Selected, Stacked
-from pyg_outerconv.basis.compound import DEEPEST, MOST_PIECES
+from pyg_outerconv.basis.algebra import DEEPEST, MOST_PIECES
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Directed, Family, Stack, parse_family
 from pyg_outerconv.testing import assert_near

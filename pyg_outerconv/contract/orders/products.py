@@ -8,7 +8,9 @@ from math import prod
 import torch
 from torch import Tensor
 
+from ...basis.algebra import LabelMap, Stacked
 from ...basis.base import Basis
+from ...basis.eye import Eye
 from ...basis.products import Composed, Repeated
 from ...errors import RefusedValue
 from ...graph.sparse_matrix import Features
@@ -204,10 +206,35 @@ def _stand_in(shape: tuple[int, ...], like: Tensor, learns: bool) -> Tensor:
         return one.expand(shape)
 
 
+Product = tuple[Basis, tuple[int, ...], bool]
+"""A basis, the shape of what it is multiplied with, and whether that requires gradients."""
+
+
+def sparse_products(basis: Basis, shape: tuple[int, ...], learns: bool) -> list[Product]:
+    """What ``basis.propagate`` multiplies for X of a shape; ``learns``: X requires gradients."""
+    if isinstance(basis, Eye):
+        return []
+    if isinstance(basis, Stacked):
+        return [one for part in basis.parts for one in sparse_products(part, shape, learns)]
+    if isinstance(basis, LabelMap):
+        return sparse_products(basis.base, shape, learns)
+    if isinstance(basis, Repeated):
+        copies = basis.before, basis.after
+        return sparse_products(basis.base, (basis.base.size[0], *copies, *shape[1:]), learns)
+    if isinstance(basis, Composed):
+        first, second = basis.parts
+        between = (first.size[1], first.num_bases, *shape[1:])
+        then = sparse_products(second, between, learns or first.learns)
+        return [*sparse_products(first, shape, learns), *then]
+    if basis.is_leaf:
+        return [(basis, shape, learns)]
+    return sparse_products(basis.simpler(), shape, learns)
+
+
 def _propagating(basis: Basis, x: Tensor) -> Cost:
     """The cost of ``basis.propagate(x)``: that of contractions with Q = 0."""
     total = Cost.of()
-    for leaf, shape, learns in basis.products(tuple(x.shape), x.requires_grad):
+    for leaf, shape, learns in sparse_products(basis, tuple(x.shape), x.requires_grad):
         nothing = as_theta(_stand_in((leaf.num_bases, 1, shape[-1], 0), x, False))
         problem, reasons = Problem(leaf, _stand_in(shape, x, learns), nothing), []
         for order in filter(lambda order: order.propagates, orders_of(type(leaf))):
