@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import to_torch_csr_tensor
 
 from ...errors import RefusedValue, unknown
 
@@ -41,8 +39,6 @@ DENSE_FORMS = (DENSE, KRONECKER, TORCH)
 # Results of two ways to do the same agree to this, relative to the largest entry.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
 QUICK_SHARE = 0.2
-
-_MODULES = {SCATTER: "torch_scatter", DGL: "dgl"}
 
 Point = float | int | str | None
 Step = Callable[[], Any]
@@ -217,77 +213,6 @@ def select(wanted: Iterable[str], cases: dict[str, Case]) -> list[Case]:
         if name not in cases and name not in groups:
             raise RefusedValue(unknown("benchmark", name, {*cases, *groups}))
     return [found for found in cases.values() if not names or {found.name, found.group} & {*names}]
-
-
-def layer_contender(
-    name: str,
-    forward: Callable[[], Tensor],
-    x: Tensor,
-    parameters: Iterable[Tensor],
-    direction: Tensor,
-    own: bool = False,
-) -> Contender:
-    """A layer: its forward pass without gradient, and with the gradients of x and parameters.
-
-    Args:
-        name: of the contender.
-        forward: Y of x and the parameters.
-        x: (M, P) that requires a gradient.
-        parameters: further tensors whose gradients a training step needs.
-        direction: (N, Q) the gradient of Y.
-        own: see :class:`Contender`.
-    """
-    wanted = [x, *parameters]
-
-    def training() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(forward(), wanted, direction)
-
-    def check() -> tuple[Tensor, Tensor]:
-        out = forward()
-        return out.detach(), torch.autograd.grad(out, x, direction)[0]
-
-    return Contender(name, {FORWARD: torch.no_grad()(forward), TRAINING: training}, check, own)
-
-
-def of_layer(
-    name: str, layer: Any, x: Tensor, direction: Tensor, *given: Any, own: bool = False
-) -> Contender:
-    """:func:`layer_contender` of a module, which is called with x and what is given."""
-    return layer_contender(name, lambda: layer(x, *given), x, layer.parameters(), direction, own)
-
-
-def compiled(
-    context: Context,
-    absent: dict[str, str],
-    step: Callable[..., Tensor],
-    arguments: tuple[Tensor, ...],
-    x: Tensor,
-    parameters: Iterable[Tensor],
-    direction: Tensor,
-) -> list[Contender]:
-    """PyG's layer under ``torch.compile``; in a quick run none, the reason put into ``absent``."""
-    if context.quick:
-        absent[PYG_COMPILED] = "left out of a quick run, which compiling would take most of"
-        return []
-    torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
-    fused = torch.compile(step)
-    return [layer_contender(PYG_COMPILED, lambda: fused(*arguments), x, parameters, direction)]
-
-
-def load_peer(name: str, absent: dict[str, str]) -> Any:
-    """The module of a peer, or None with the reason put into ``absent``."""
-    try:
-        return importlib.import_module(_MODULES[name])
-    except Exception as error:  # an extension built for another torch fails in its own ways
-        missing = isinstance(error, ModuleNotFoundError) and error.name == _MODULES[name]
-        absent[name] = "not installed" if missing else f"{type(error).__name__}: {error}"
-        return None
-
-
-def adjacency(edge_index: Tensor, weight: Tensor | None, nodes: int) -> Tensor:
-    """The transposed matrix of some edges as torch CSR, which PyG's layers take as ``adj_t``."""
-    matrix: Tensor = to_torch_csr_tensor(edge_index.flip(0), weight, size=(nodes, nodes))
-    return matrix
 
 
 def synchronizer(device: str) -> Step:

@@ -8,22 +8,6 @@ import torch
 from torch import Tensor
 from torch_geometric.datasets import KarateClub
 
-from .case import Context
-
-
-def inputs_on_random_graph(
-    context: Context, nodes: int, p: int, q: int, degree: int = 12
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Edges (2, E), x (N, P) that requires a gradient, and the gradient (N, Q) of Y.
-
-    ``nodes`` is their number at full scale, ``degree`` the mean number of edges into each.
-    """
-    generator = context.generator()
-    nodes = context.size(nodes, at_least=8)
-    edge_index = random_graph(nodes, degree * nodes, generator).to(context.device)
-    x, direction = (context.randn(nodes, width, generator=generator) for width in (p, q))
-    return edge_index, x.requires_grad_(), direction
-
 
 def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
     """(2, E) distinct directed edges without self-loops, uniformly random, in no order."""

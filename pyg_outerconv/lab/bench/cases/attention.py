@@ -12,31 +12,17 @@ from torch_geometric.utils import scatter, softmax
 
 from ....families import Relation, SlidingWindow
 from ....kernels import attend
-from ....nn.attention_conv import AttentionConv
 from ....nn.convert import from_torch
 from ....pyg import outer_conv
-from ..case import (
-    DGL,
-    OURS,
-    PYG,
-    PYG_CSR,
-    SCATTER,
-    TORCH,
-    Contender,
-    Context,
-    Setup,
-    case,
-    compiled,
-    layer_contender,
-    load_peer,
-    of_layer,
-)
-from ..graphs import inputs_on_random_graph, random_graph
+from ..case import DGL, OURS, PYG, PYG_CSR, SCATTER, TORCH, Context, Setup, case
+from ..graphs import random_graph
 from ..roofline import attention
+from ..sides import Sides
 from ..targets import faster, smaller, under
 
 HEADS, CHANNELS = 4, 16
 MASKED = "dense, masked"
+_OF_PYG = "PyG's own softmax and scatter are what torch-scatter offers"
 
 
 @case(
@@ -46,96 +32,67 @@ MASKED = "dense, masked"
     targets=(faster(PYG, 5), smaller(PYG, 4)),
     memory=(OURS, PYG),
 )
-def attention_on_edges(
-    context: Context, nodes: int = 100_000, heads: int = 4, channels: int = 16
-) -> Setup:
+def attention_on_edges(context: Context, nodes: int = 100_000) -> Setup:
     """``attend``, and gather, softmax and scatter as PyG's TransformerConv does it."""
     generator = context.generator()
     nodes = context.size(nodes, at_least=8)
     edge_index = random_graph(nodes, 12 * nodes, generator).to(context.device)
-    query, key, value = (
-        context.randn(nodes, heads, channels, generator=generator).requires_grad_()
-        for _ in range(3)
+    query, key, value, direction = (
+        context.randn(nodes, HEADS, CHANNELS, generator=generator) for _ in range(4)
     )
-    direction = context.randn(nodes, heads, channels, generator=generator)
-    basis = Relation(1, None).basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    csr = basis.edges().pattern.by_target
+    key, value = key.requires_grad_(), value.requires_grad_()
+    absent = {PYG_CSR: "TransformerConv takes no torch.sparse matrix", SCATTER: _OF_PYG}
+    sides = Sides(context, query, direction, edge_index, absent)
+    csr = sides.basis(Relation(1, None)).edges().pattern.by_target
     source, target = edge_index
 
-    def by_attend() -> Tensor:
-        return attend(csr, query, key, value)
-
     def by_gathering() -> Tensor:
-        score = (query[target] * key[source]).sum(-1) / math.sqrt(channels)
+        score = (query[target] * key[source]).sum(-1) / math.sqrt(CHANNELS)
         weight = softmax(score, target, num_nodes=nodes)
         messages = value[source] * weight.unsqueeze(-1)
         out: Tensor = scatter(messages, target, dim=0, dim_size=nodes, reduce="sum")
         return out
 
-    absent = {
-        PYG_CSR: "TransformerConv takes no torch.sparse matrix",
-        SCATTER: "PyG's own softmax and scatter are what torch-scatter offers",
-    }
-    contenders = [
-        layer_contender(OURS, by_attend, query, [key, value], direction),
-        layer_contender(PYG, by_gathering, query, [key, value], direction),
-        *compiled(context, absent, by_gathering, (), query, [key, value], direction),
-        *_by_dgl(edge_index, query, key, value, direction, absent),
-    ]
-    sizes = {
-        "nodes": nodes,
-        "edges": edge_index.size(1),
-        "heads": heads,
-        "channels of a head": channels,
-    }
-    work = attention(nodes, edge_index.size(1), heads * channels, context.item_size)
-    return Setup(contenders, sizes, absent, work)
+    sides.add(OURS, lambda: attend(csr, query, key, value), [key, value])
+    sides.add(PYG, by_gathering, [key, value])
+    sides.compiled(by_gathering, of=[key, value])
+    _by_dgl(sides, key, value)
+    work = attention(nodes, sides.edges, HEADS * CHANNELS, context.item_size)
+    return sides.setup({"heads": HEADS, "channels of a head": CHANNELS}, work)
 
 
-def _by_dgl(
-    edge_index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    direction: Tensor,
-    absent: dict[str, str],
-) -> list[Contender]:
+def _by_dgl(sides: Sides, key: Tensor, value: Tensor) -> None:
     """DGL's sampled product, edge softmax and weighted sum, its formats made beforehand."""
-    module = load_peer(DGL, absent)
+    module = sides.library(DGL)
     if module is None:
-        return []
-    graph = module.graph((edge_index[0], edge_index[1]), num_nodes=query.size(0))
+        return
+    graph = module.graph(tuple(sides.edge_index), num_nodes=sides.nodes)
     graph.create_formats_()
 
     def forward() -> Tensor:
-        score = module.ops.u_dot_v(graph, key, query) / math.sqrt(key.size(-1))
+        score = module.ops.u_dot_v(graph, key, sides.x) / math.sqrt(key.size(-1))
         weight = module.nn.functional.edge_softmax(graph, score)
         out: Tensor = module.ops.u_mul_e_sum(graph, value, weight)
         return out
 
-    return [layer_contender(DGL, forward, query, [key, value], direction)]
+    sides.add(DGL, forward, [key, value])
 
 
 def attention_layer(context: Context, kind: type, nodes: int = 100_000) -> Setup:
     """A layer with all its projections, ours and PyG's."""
-    width = HEADS * CHANNELS
-    edge_index, x, direction = inputs_on_random_graph(context, nodes, width, width)
-    nodes = x.size(0)
-    theirs = kind(width, CHANNELS, heads=HEADS).to(context.device, context.dtype)
-    ours = outer_conv(theirs)
     absent = {
         PYG_CSR: "layers of attention take no torch.sparse matrix",
-        SCATTER: "PyG's own softmax and scatter are what torch-scatter offers",
+        SCATTER: _OF_PYG,
         DGL: "its primitives are measured by attention-100k",
     }
-    contenders = [
-        of_layer(OURS, ours, x, direction, edge_index),
-        of_layer(PYG, theirs, x, direction, edge_index),
-        *compiled(context, absent, theirs, (x, edge_index), x, theirs.parameters(), direction),
-    ]
-    edges = edge_index.size(1)
-    sizes = {"nodes": nodes, "edges": edges, "heads": HEADS, "channels of a head": CHANNELS}
-    return Setup(contenders, sizes, absent, attention(nodes, edges, width, context.item_size))
+    width = HEADS * CHANNELS
+    sides = Sides.on_random_graph(context, nodes, width, width, absent)
+    theirs = sides.placed(kind(width, CHANNELS, heads=HEADS))
+    sides.layer(OURS, outer_conv(theirs), sides.edge_index)
+    sides.layer(PYG, theirs, sides.edge_index)
+    sides.compiled(theirs, sides.x, sides.edge_index, of=theirs.parameters())
+    work = attention(sides.nodes, sides.edges, width, context.item_size)
+    return sides.setup({"heads": HEADS, "channels of a head": CHANNELS}, work)
 
 
 for _name, _kind, _what in (
@@ -153,6 +110,9 @@ for _name, _kind, _what in (
     )(attention_layer)
 
 
+# Sequences ----------------------------------------------------------------------------------------
+
+
 @case(
     "attention-full",
     "sequence",
@@ -160,26 +120,14 @@ for _name, _kind, _what in (
     targets=(faster(TORCH, 0.9),),
     memory=(OURS, TORCH),
 )
-def all_places(context: Context, length: int = 1024, batch: int = 4, channels: int = 256) -> Setup:
+def all_places(context: Context, length: int = 1024) -> Setup:
     """Torch's MultiheadAttention and ours with its weights."""
-    generator = context.generator()
-    length = context.size(length, at_least=8)
-    x = context.randn(batch, length, channels, generator=generator).requires_grad_()
-    direction = context.randn(batch, length, channels, generator=generator)
-    theirs = torch.nn.MultiheadAttention(channels, 8, batch_first=True)
-    theirs = theirs.to(context.device, context.dtype)
-    ours = from_torch(theirs)
-
-    def torchs() -> Tensor:
-        out: Tensor = theirs(x, x, x, need_weights=False)[0]
-        return out
-
-    contenders = [
-        of_layer(OURS, ours, x, direction),
-        layer_contender(TORCH, torchs, x, theirs.parameters(), direction),
-    ]
-    sizes = {"length": length, "batch": batch, "channels": channels, "heads": 8}
-    return Setup(contenders, sizes)
+    sides, theirs = _sequences(context, (4, context.size(length, at_least=8), 256))
+    x = sides.x
+    sides.layer(OURS, from_torch(theirs))
+    sides.add(TORCH, lambda: theirs(x, x, x, need_weights=False)[0], theirs.parameters())
+    batch, length, channels = x.shape
+    return sides.setup({"length": length, "batch": batch, "channels": channels, "heads": 8})
 
 
 @case(
@@ -189,30 +137,26 @@ def all_places(context: Context, length: int = 1024, batch: int = 4, channels: i
     targets=(faster(MASKED, 20), smaller(MASKED, 20)),
     memory=(OURS, MASKED),
 )
-def window(
-    context: Context, length: int = 16_384, reach: int = 64, channels: int = 64, heads: int = 8
-) -> Setup:
+def window(context: Context, length: int = 16_384, reach: int = 64) -> Setup:
     """The layer over a sliding window, and the same projections with torch's dense attention."""
     length = context.size(length, at_least=8)
-    theirs, ours, x, direction = _windowed(context, length, reach, channels, heads)
+    sides, theirs = _sequences(context, (length, 64))
     place = torch.arange(length, device=context.device)
     seen = (place[:, None] - place).abs() <= reach
 
     def masked() -> Tensor:
-        projected = F.linear(x, theirs.in_proj_weight, theirs.in_proj_bias)
+        projected = F.linear(sides.x, theirs.in_proj_weight, theirs.in_proj_bias)
         # torch's fused kernel wants a batch.
-        query, key, value = projected.unflatten(-1, (3, 1, heads, -1)).permute(1, 2, 3, 0, 4)
+        query, key, value = projected.unflatten(-1, (3, 1, 8, -1)).permute(1, 2, 3, 0, 4)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
         out = out.squeeze(0).movedim(0, 1).flatten(1)
         return F.linear(out, theirs.out_proj.weight, theirs.out_proj.bias)
 
-    contenders = [
-        of_layer(OURS, ours, x, direction),
-        layer_contender(MASKED, masked, x, theirs.parameters(), direction),
-    ]
+    sides.layer(OURS, from_torch(theirs, support=SlidingWindow(reach)))
+    sides.add(MASKED, masked, theirs.parameters())
     edges = int(seen.sum())
-    sizes = {"length": length, "reach on each side": reach, "edges": edges, "heads": heads}
-    return Setup(contenders, sizes, work=attention(length, edges, channels, context.item_size))
+    sizes = {"length": length, "reach on each side": reach, "edges": edges, "heads": 8}
+    return sides.setup(sizes, attention(length, edges, 64, context.item_size))
 
 
 @case(
@@ -222,21 +166,18 @@ def window(
     targets=(under(6),),
     memory=(OURS,),
 )
-def long_sequence(context: Context, length: int = 65_536) -> Setup:
+def long_sequence(context: Context, length: int = 65_536, reach: int = 64) -> Setup:
     """The layer over a sliding window, alone."""
-    length = context.size(length, at_least=8)
-    _, ours, x, direction = _windowed(context, length, 64, 64, 8)
-    contender = of_layer(OURS, ours, x, direction)
-    return Setup([contender], {"length": length, "reach on each side": 64, "heads": 8})
+    sides, theirs = _sequences(context, (context.size(length, at_least=8), 64))
+    sides.layer(OURS, from_torch(theirs, support=SlidingWindow(reach)))
+    return sides.setup({"length": sides.nodes, "reach on each side": reach, "heads": 8})
 
 
-def _windowed(
-    context: Context, length: int, reach: int, channels: int, heads: int
-) -> tuple[torch.nn.MultiheadAttention, AttentionConv, Tensor, Tensor]:
-    """Torch's layer, ours over a window with its weights, one sequence, and a gradient of Y."""
+def _sequences(
+    context: Context, shape: tuple[int, ...]
+) -> tuple[Sides, torch.nn.MultiheadAttention]:
+    """Sequences of that shape, and torch's layer of eight heads, whose weights ours gets."""
     generator = context.generator()
-    x = context.randn(length, channels, generator=generator).requires_grad_()
-    direction = context.randn(length, channels, generator=generator)
-    theirs = torch.nn.MultiheadAttention(channels, heads, batch_first=True)
-    theirs = theirs.to(context.device, context.dtype)
-    return theirs, from_torch(theirs, support=SlidingWindow(reach)), x, direction
+    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
+    sides = Sides(context, x, direction)
+    return sides, sides.placed(torch.nn.MultiheadAttention(shape[-1], 8, batch_first=True))

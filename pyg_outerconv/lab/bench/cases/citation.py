@@ -60,21 +60,9 @@ def _no_dropout(x: Any, share: float, training: bool) -> Any:
     return x
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a graph is made of where the real one is not here."""
-
-    nodes: int
-    edges: int
-    features: int
-    density: float
-    classes: int
-
-
-COUNTS = {
-    "Cora": Counts(2708, 10556, 1433, 0.0127, 7),
-    "CiteSeer": Counts(3327, 9104, 3703, 0.0086, 6),
-}
+# What a graph is made of where the real one is not here: nodes, edges, features, the share of these
+# that is not zero, classes.
+COUNTS = {"Cora": (2708, 10556, 1433, 0.0127, 7), "CiteSeer": (3327, 9104, 3703, 0.0086, 6)}
 
 
 @dataclass(frozen=True)
@@ -94,13 +82,12 @@ def citation_graph(context: Context, name: str) -> Graph:
         found = data.load(name, context.root).data
         parts = (found.train_mask, found.val_mask, found.test_mask)
         return Graph(found.x.float(), found.edge_index, found.y, parts, "real")
-    counts, generator = COUNTS[name], context.generator()
-    nodes, width = (
-        context.size(count, 16, quick=False) for count in (counts.nodes, counts.features)
-    )
-    x = (torch.rand(nodes, width, generator=generator) < counts.density).float()
-    edge_index = random_graph(nodes, context.size(counts.edges, 16, quick=False), generator)
-    y = torch.randint(counts.classes, (nodes,), generator=generator)
+    nodes, edges, width, density, classes = COUNTS[name]
+    nodes, edges, width = (context.size(count, 16, quick=False) for count in (nodes, edges, width))
+    generator = context.generator()
+    x = (torch.rand(nodes, width, generator=generator) < density).float()
+    edge_index = random_graph(nodes, edges, generator)
+    y = torch.randint(classes, (nodes,), generator=generator)
     order = torch.randperm(nodes, generator=generator)
     bounds = (0, nodes // 20, nodes // 4, nodes)
     masks = tuple(
@@ -192,8 +179,7 @@ def training(context: Context, graph_name: str) -> Setup:
         tuple(mask.to(context.device) for mask in graph.masks),
         graph.origin,
     )
-    nodes, width = graph.x.shape
-    classes = COUNTS[graph_name].classes
+    (nodes, width), classes = graph.x.shape, COUNTS[graph_name][-1]
     basis = GCN().basis(graph.edge_index, size=(nodes, nodes), dtype=context.dtype)
     matrix = graph.x.to_sparse_csr()
     sparse = SparseFeatures.of(matrix)

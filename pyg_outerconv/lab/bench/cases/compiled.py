@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,8 +11,9 @@ from torch.nn import Module, ModuleList
 from torch_geometric import nn as theirs
 
 from .... import pyg as ours
-from ..case import OURS, PYG, PYG_COMPILED, Contender, Context, Setup, case, of_layer
+from ..case import OURS, PYG, PYG_COMPILED, Context, Setup, case
 from ..graphs import uniform_types
+from ..sides import Sides
 from ..targets import faster
 from .small import HEADS, RELATIONS
 
@@ -22,26 +22,18 @@ CHANNELS = 64
 EAGER = "outerconv, not compiled"
 SIZES = {"small": (500, 2_500), "middle": (5_000, 50_000), "large": (20_000, 200_000)}
 
-Make = Callable[[Any], Module]
-LAYERS: dict[str, tuple[str, Make]] = {
-    "gcn": ("GCN", lambda library: library.GCNConv(CHANNELS, CHANNELS)),
-    "sage": ("GraphSAGE (mean and root)", lambda library: library.SAGEConv(CHANNELS, CHANNELS)),
-    "gat": (
-        f"GAT of {HEADS} heads",
-        lambda library: library.GATConv(CHANNELS, CHANNELS // HEADS, HEADS),
-    ),
-    "gatv2": (
-        f"GATv2 of {HEADS} heads",
-        lambda library: library.GATv2Conv(CHANNELS, CHANNELS // HEADS, HEADS),
-    ),
+# The layer in words, its class in both libraries, and its arguments.
+LAYERS: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    "gcn": ("GCN", "GCNConv", (CHANNELS, CHANNELS)),
+    "sage": ("GraphSAGE (mean and root)", "SAGEConv", (CHANNELS, CHANNELS)),
+    "gat": (f"GAT of {HEADS} heads", "GATConv", (CHANNELS, CHANNELS // HEADS, HEADS)),
+    "gatv2": (f"GATv2 of {HEADS} heads", "GATv2Conv", (CHANNELS, CHANNELS // HEADS, HEADS)),
     "transformer": (
         f"TransformerConv of {HEADS} heads",
-        lambda library: library.TransformerConv(CHANNELS, CHANNELS // HEADS, HEADS),
+        "TransformerConv",
+        (CHANNELS, CHANNELS // HEADS, HEADS),
     ),
-    "rgcn": (
-        f"R-GCN of {RELATIONS} relations",
-        lambda library: library.RGCNConv(CHANNELS, CHANNELS, RELATIONS),
-    ),
+    "rgcn": (f"R-GCN of {RELATIONS} relations", "RGCNConv", (CHANNELS, CHANNELS, RELATIONS)),
 }
 
 
@@ -62,12 +54,6 @@ class TwoLayers(Module):
         return out
 
 
-def model(library: Any, make: Make, context: Context) -> TwoLayers:
-    """The same weights for each library."""
-    torch.manual_seed(context.seed)
-    return TwoLayers([make(library), make(library)]).to(context.device, context.dtype)
-
-
 def two_layers(context: Context, layer: str, size: str) -> Setup:
     """Ours compiled, ours as it is, and PyG's compiled; a quick run compiles nothing."""
     generator, (nodes, edges) = context.generator(), SIZES[size]
@@ -77,24 +63,23 @@ def two_layers(context: Context, layer: str, size: str) -> Setup:
     if layer == "rgcn":
         given = edge_index, uniform_types(edges, RELATIONS, generator).to(context.device)
     x, direction = (context.randn(nodes, CHANNELS, generator=generator) for _ in range(2))
-    x.requires_grad_()
-    absent = {}
+    sides, (_, kind, arguments) = Sides(context, x, direction, edge_index), LAYERS[layer]
     running = {OURS: (ours, True), EAGER: (ours, False), PYG_COMPILED: (theirs, True)}
     if context.quick:
-        absent[PYG_COMPILED] = "left out of a quick run, which compiling would take most of"
+        sides.absent[PYG_COMPILED] = "left out of a quick run, which compiling would take most of"
         running[PYG] = running.pop(PYG_COMPILED)
     else:
         torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
-    contenders: list[Contender] = []
     for name, (library, compiles) in running.items():
-        found = model(library, LAYERS[layer][1], context)
-        step = torch.compile(found) if compiles and not context.quick else found
-        contenders.append(of_layer(name, step, x, direction, *given, own=library is ours))
-    sizes = {"nodes": nodes, "edges": edges, "channels": CHANNELS}
-    return Setup(contenders, sizes, absent)
+        torch.manual_seed(context.seed)  # the same weights for each library
+        model = TwoLayers([getattr(library, kind)(*arguments) for _ in range(2)])
+        found = sides.placed(model)
+        step: Any = torch.compile(found) if compiles and not context.quick else found
+        sides.layer(name, step, *given, own=library is ours)
+    return sides.setup({"channels": CHANNELS})
 
 
-for _layer, (_what, _) in LAYERS.items():
+for _layer, (_what, *_) in LAYERS.items():
     for _size in SIZES:
         case(
             f"compiled-{_layer}-{_size}",

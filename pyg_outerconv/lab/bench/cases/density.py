@@ -8,20 +8,9 @@ from torch import Tensor
 from ....basis import Pattern
 from ....families import Relation
 from ....nn import OuterConv
-from ..case import (
-    DENSE,
-    KRONECKER,
-    OURS,
-    SPARSE,
-    Contender,
-    Context,
-    Point,
-    Setup,
-    case,
-    layer_contender,
-    of_layer,
-)
-from ..roofline import convolution, relation_rows
+from ..case import DENSE, KRONECKER, OURS, SPARSE, Context, Point, Setup, case
+from ..roofline import relation_rows
+from ..sides import Sides
 
 QUICK = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FULL = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -58,58 +47,42 @@ def over_density(
     value = torch.rand(keys.numel(), generator=generator).to(context.device, context.dtype)
     basis = pattern.with_values(value)
     shape = (nodes, channels) if batch == 1 else (batch, nodes, channels)
-    x = context.randn(*shape, generator=generator).requires_grad_()
-    direction = context.randn(*shape, generator=generator)
-    conv = OuterConv(channels, channels, Relation(labels, None), bias=False)
-    conv = conv.to(context.device, context.dtype)
+    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
+    sides = Sides(context, x, direction)
     # What a layer does by itself may be dense too, where its cost model says so.
-    sparse = OuterConv(
-        channels, channels, Relation(labels, None), bias=False, order="transform_first"
-    ).to(context.device, context.dtype)
-    sparse.load_state_dict(conv.state_dict())
-    contenders = [
-        of_layer(OURS, conv, x, direction, basis),
-        of_layer(SPARSE, sparse, x, direction, basis, own=True),
-    ]
-    absent: dict[str, str] = {}
-    contenders += _dense(basis.to_dense(), conv, x, direction, absent)
-    rows = batch * (nodes if labels == 1 else relation_rows(basis))
-    work = convolution(
-        (batch * nodes, batch * nodes, channels, channels),
-        labels * channels**2,
-        batch * keys.numel(),
-        rows,
-        context.item_size,
+    conv, sparse = (
+        sides.placed(OuterConv(channels, channels, Relation(labels, None), bias=False, order=order))
+        for order in (None, "transform_first")
     )
+    sparse.load_state_dict(conv.state_dict())
+    sides.layer(OURS, conv, basis)
+    sides.layer(SPARSE, sparse, basis, own=True)
+    _dense(sides, basis.to_dense(), conv)
+    rows = nodes if labels == 1 else relation_rows(basis)
+    work = sides.work(labels * channels**2, keys.numel(), rows) if batch == 1 else {}
     sizes = {"nodes": nodes, "edges": keys.numel(), "channels": channels, "labels": labels}
-    return Setup(contenders, {**sizes, "batch": batch}, absent, work if batch == 1 else {})
+    return sides.setup({**sizes, "batch": batch}, work)
 
 
-def _dense(
-    matrices: Tensor, conv: OuterConv, x: Tensor, direction: Tensor, absent: dict[str, str]
-) -> list[Contender]:
+def _dense(sides: Sides, matrices: Tensor, conv: OuterConv) -> None:
     """Dense products with A (K, M, N), and with the quadri-tensor Σ_k A_k ⊗ Θ_k."""
     labels, sources, targets = matrices.shape
     wide = matrices.permute(2, 0, 1).reshape(targets, labels * sources).contiguous()
 
     def by_einsum() -> Tensor:
         theta = conv.theta()[:, 0]
-        transformed = torch.einsum("...mp,kpq->...kmq", x, theta).flatten(-3, -2)
-        return wide @ transformed
+        return wide @ torch.einsum("...mp,kpq->...kmq", sides.x, theta).flatten(-3, -2)
 
     def by_quadri_tensor() -> Tensor:
         phi = torch.einsum("kmn,kpq->mpnq", matrices, conv.theta()[:, 0])
-        out = x.flatten(-2) @ phi.flatten(2).flatten(0, 1)
+        out = sides.x.flatten(-2) @ phi.flatten(2).flatten(0, 1)
         return out.unflatten(-1, (targets, -1))
 
-    found = [layer_contender(DENSE, by_einsum, x, conv.parameters(), direction, own=True)]
-    if sources * x.size(-1) * targets * direction.size(-1) <= LARGEST_QUADRI_TENSOR:
-        found.append(
-            layer_contender(KRONECKER, by_quadri_tensor, x, conv.parameters(), direction, own=True)
-        )
+    sides.add(DENSE, by_einsum, conv.parameters(), own=True)
+    if sources * sides.x.size(-1) * targets * sides.direction.size(-1) <= LARGEST_QUADRI_TENSOR:
+        sides.add(KRONECKER, by_quadri_tensor, conv.parameters(), own=True)
     else:
-        absent[KRONECKER] = f"more than {LARGEST_QUADRI_TENSOR} entries"
-    return found
+        sides.absent[KRONECKER] = f"more than {LARGEST_QUADRI_TENSOR} entries"
 
 
 for _name, _quick, _sizes in (

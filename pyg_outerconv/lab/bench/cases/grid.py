@@ -11,18 +11,9 @@ from torch import Tensor, nn
 from ....families import Grid
 from ....graph import Cells
 from ....nn import GridConv
-from ..case import (
-    OURS,
-    PREPARATION,
-    TORCH,
-    Contender,
-    Context,
-    Point,
-    Setup,
-    case,
-    of_layer,
-)
-from ..roofline import convolution, relation_rows
+from ..case import OURS, PREPARATION, TORCH, Contender, Context, Point, Setup, case
+from ..roofline import relation_rows
+from ..sides import Sides
 from ..targets import ahead_up_to, faster, within
 
 ACTIVE = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -51,14 +42,12 @@ def full_grid(context: Context) -> Setup:
     generator, side = context.generator(), context.size(64, at_least=8, quick=False)
     ours, theirs = _layers(context)
     shape = (BATCH, CHANNELS, side, side)
-    x = context.randn(*shape, generator=generator).requires_grad_()
-    direction = context.randn(*shape, generator=generator)
-    contenders = [
-        of_layer(OURS, ours, x, direction),
-        of_layer(TORCH, theirs, x, direction),
-    ]
+    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
+    sides = Sides(context, x, direction)
+    sides.layer(OURS, ours)
+    sides.layer(TORCH, theirs)
     sizes = {"cells": side * side, "batch": BATCH, "channels": CHANNELS}
-    return Setup(contenders, {**sizes, "chosen": ours.contraction_path(x).chosen[0]})
+    return sides.setup({**sizes, "chosen": ours.contraction_path(x).chosen[0]})
 
 
 @case(
@@ -79,30 +68,20 @@ def active_cells(context: Context, point: Point) -> Setup:
     mask = mask.to(context.device)
     basis = ours.family.basis(Cells.of_mask(mask, batched=True))
     cells = basis.size[0]
-    x = context.randn(cells, CHANNELS, generator=generator).requires_grad_()
-    direction = context.randn(cells, CHANNELS, generator=generator)
-    full = _on_grid(x.detach(), mask).requires_grad_()
-    dense = of_layer(TORCH, theirs, full, _on_grid(direction, mask))
+    x, direction = (context.randn(cells, CHANNELS, generator=generator) for _ in range(2))
+    dense = Sides(context, _on_grid(x, mask), _on_grid(direction, mask)).layer(TORCH, theirs)
 
     def check() -> Sequence[Tensor]:
         assert dense.check is not None
         return [images.movedim(1, -1)[mask] for images in dense.check()]
 
-    contenders = [
-        of_layer(OURS, ours, x, direction, basis),
-        replace(dense, check=check),
-    ]
+    sides = Sides(context, x, direction)
+    sides.layer(OURS, ours, basis)
+    sides.contenders.append(replace(dense, check=check))
     edges = basis.edges().num_edges
-    work = convolution(
-        (cells, cells, CHANNELS, CHANNELS),
-        9 * CHANNELS**2,
-        edges,
-        relation_rows(basis),
-        context.item_size,
-        valued=False,
-    )
+    work = sides.work(9 * CHANNELS**2, edges, relation_rows(basis), valued=False)
     chosen = ours.contraction_path(x, basis).chosen[0]
-    return Setup(contenders, {"cells": cells, "edges": edges, "chosen": chosen}, work=work)
+    return sides.setup({"cells": cells, "edges": edges, "chosen": chosen}, work)
 
 
 def _on_grid(rows: Tensor, mask: Tensor) -> Tensor:

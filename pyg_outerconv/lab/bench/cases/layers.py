@@ -1,7 +1,8 @@
-"""Single layers on a random graph: GCN, Chebyshev, walks; and two linear layers composed."""
+"""Single layers on a graph: GCN, Chebyshev, walks, compositions; and what preparing one costs."""
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -10,31 +11,31 @@ from torch import Tensor
 from torch_geometric.nn import ChebConv, GCNConv, TAGConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from ....families import GCN, Chebyshev, Walk
+from ....basis import Basis, EdgeBasis
+from ....families import GCN, Chebyshev, Relation, Walk
 from ....nn import OuterConv, compose
 from ...train.peers import begin_as
 from ..case import (
     CHAINED,
     DGL,
+    FORWARD,
     OURS,
+    PREPARATION,
     PYG,
     PYG_COMPILED,
     PYG_CSR,
     SCATTER,
+    TRAINING,
     Contender,
     Context,
     Setup,
-    adjacency,
     case,
-    compiled,
-    layer_contender,
-    load_peer,
-    of_layer,
 )
-from ..graphs import inputs_on_random_graph
-from ..roofline import convolution
-from ..targets import faster
+from ..graphs import grid_graph, random_graph, shuffled, uniform_types
+from ..sides import Sides
+from ..targets import faster, pays_within
 
+NODES, CHANNELS = 100_000, 64
 _NO_FORM = "has no layer for this convolution that takes prepared edges"
 _CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
 
@@ -46,87 +47,53 @@ _CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
     targets=(faster(PYG, 6), faster(PYG_COMPILED, 4), faster(PYG_CSR, 2)),
     memory=(OURS, PYG),
 )
-def gcn_layer(context: Context, nodes: int = 100_000, channels: int = 64) -> Setup:
+def gcn_layer(context: Context) -> Setup:
     """OuterConv, PyG's GCNConv in three ways, the same by torch-scatter, and DGL's GraphConv."""
-    edge_index, x, direction = inputs_on_random_graph(context, nodes, channels, channels)
-    nodes = x.size(0)
-    conv = OuterConv(channels, channels, GCN()).to(context.device, context.dtype)
-    basis = GCN().basis(edge_index, size=(nodes, nodes), dtype=context.dtype).to(context.device)
-    kept = GCNConv(channels, channels, cached=True).to(context.device, context.dtype)
-    edges, weight = gcn_norm(edge_index, None, nodes, dtype=context.dtype)
-    bare = GCNConv(channels, channels, normalize=False).to(context.device, context.dtype)
-    matrix = adjacency(edges, weight, nodes)
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
+    conv, basis = sides.placed(OuterConv(CHANNELS, CHANNELS, GCN())), sides.basis(GCN())
+    kept = sides.placed(GCNConv(CHANNELS, CHANNELS, cached=True))
+    bare = sides.placed(GCNConv(CHANNELS, CHANNELS, normalize=False))
+    edges, weight = gcn_norm(sides.edge_index, None, sides.nodes, dtype=context.dtype)
     for peer in (kept, bare):
         begin_as(peer, conv)
-    absent: dict[str, str] = {}
-    shared = bare.lin.weight.detach().t().clone().requires_grad_(), bare.bias
-    contenders = [
-        of_layer(OURS, conv, x, direction, basis),
-        of_layer(PYG, kept, x, direction, edge_index),
-        of_layer(PYG_CSR, bare, x, direction, matrix),
-        *compiled(context, absent, bare, (x, edges, weight), x, bare.parameters(), direction),
-        *_by_scatter(edges, weight, x, *shared, direction, absent),
-        *_by_dgl(edges, weight, x, *shared, direction, absent),
-    ]
-    work = convolution(
-        (nodes, nodes, channels, channels),
-        channels**2,
-        basis.edges().num_edges,
-        nodes,
-        context.item_size,
-    )
-    sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels}
-    return Setup(contenders, sizes, absent, work)
+    theta, bias = bare.lin.weight.detach().t().clone().requires_grad_(), bare.bias
+    sides.layer(OURS, conv, basis)
+    sides.layer(PYG, kept, sides.edge_index)
+    sides.layer(PYG_CSR, bare, sides.matrix(edges, weight))
+    sides.compiled(bare, sides.x, edges, weight, of=bare.parameters())
+    _by_scatter(sides, edges, weight, theta, bias)
+    _by_dgl(sides, edges, weight, theta, bias)
+    work = sides.work(CHANNELS**2, basis.edges().num_edges, sides.nodes)
+    return sides.setup({"channels": CHANNELS}, work)
 
 
-def _by_scatter(
-    edges: Tensor,
-    weight: Tensor,
-    x: Tensor,
-    theta: Tensor,
-    bias: Tensor,
-    direction: Tensor,
-    absent: dict[str, str],
-) -> list[Contender]:
+def _by_scatter(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias: Tensor) -> None:
     """Gather, multiply, and reduce segments of edges that are sorted by target beforehand."""
-    module = load_peer(SCATTER, absent)
+    module = sides.library(SCATTER)
     if module is None:
-        return []
+        return
     target, order = edges[1].sort(stable=True)
     source, value = edges[0][order], weight[order].view(-1, 1)
-    pointer = torch.zeros(x.size(0) + 1, dtype=torch.long, device=edges.device)
-    pointer[1:] = torch.bincount(target, minlength=x.size(0)).cumsum(0)
+    pointer = torch.zeros(sides.nodes + 1, dtype=torch.long, device=edges.device)
+    pointer[1:] = torch.bincount(target, minlength=sides.nodes).cumsum(0)
 
     def forward() -> Tensor:
-        messages = (x @ theta).index_select(0, source) * value
+        messages = (sides.x @ theta).index_select(0, source) * value
         out: Tensor = module.segment_csr(messages, pointer, reduce="sum") + bias
         return out
 
-    return [layer_contender(SCATTER, forward, x, [theta, bias], direction)]
+    sides.add(SCATTER, forward, [theta, bias])
 
 
-def _by_dgl(
-    edges: Tensor,
-    weight: Tensor,
-    x: Tensor,
-    theta: Tensor,
-    bias: Tensor,
-    direction: Tensor,
-    absent: dict[str, str],
-) -> list[Contender]:
+def _by_dgl(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias: Tensor) -> None:
     """DGL's GraphConv on the normalised edges, its formats made beforehand."""
-    module = load_peer(DGL, absent)
+    module = sides.library(DGL)
     if module is None:
-        return []
-    graph = module.graph((edges[0], edges[1]), num_nodes=x.size(0))
+        return
+    graph = module.graph((edges[0], edges[1]), num_nodes=sides.nodes)
     graph.create_formats_()
-    conv = module.nn.GraphConv(x.size(1), direction.size(1), norm="none", weight=False, bias=False)
-
-    def forward() -> Tensor:
-        out: Tensor = conv(graph, x @ theta, edge_weight=weight) + bias
-        return out
-
-    return [layer_contender(DGL, forward, x, [theta, bias], direction)]
+    conv = module.nn.GraphConv(*theta.shape, norm="none", weight=False, bias=False)
+    sides.add(DGL, lambda: conv(graph, sides.x @ theta, edge_weight=weight) + bias, [theta, bias])
 
 
 @case(
@@ -137,35 +104,25 @@ def _by_dgl(
     memory=(OURS, PYG),
     terms=5,
 )
-def chebyshev(context: Context, terms: int, nodes: int = 100_000, channels: int = 64) -> Setup:
+def chebyshev(context: Context, terms: int) -> Setup:
     """OuterConv and PyG's ChebConv."""
-    edge_index, x, direction = inputs_on_random_graph(context, nodes, channels, channels)
-    nodes = x.size(0)
+    absent = {PYG_CSR: "ChebConv takes no sparse matrix", SCATTER: _NO_FORM, DGL: _NO_FORM}
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
     family = Chebyshev(terms, lambda_max=2.0)
-    conv = OuterConv(channels, channels, family).to(context.device, context.dtype)
-    basis = family.basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    theirs = ChebConv(channels, channels, K=terms).to(context.device, context.dtype)
+    conv = sides.placed(OuterConv(CHANNELS, CHANNELS, family))
+    theirs = sides.placed(ChebConv(CHANNELS, CHANNELS, K=terms))
     begin_as(theirs, conv)
+    largest = torch.tensor(2.0).to(sides.x)
     prepared = theirs.__norm__(
-        edge_index, nodes, None, "sym", torch.tensor(2.0).to(x), dtype=context.dtype
+        sides.edge_index, sides.nodes, None, "sym", largest, dtype=context.dtype
     )
     theirs.__norm__ = lambda *_, **__: prepared  # ChebConv has no cache of its own
-    absent = {PYG_CSR: "ChebConv takes no sparse matrix", SCATTER: _NO_FORM, DGL: _NO_FORM}
-    contenders = [
-        of_layer(OURS, conv, x, direction, basis),
-        of_layer(PYG, theirs, x, direction, edge_index),
-        *compiled(context, absent, theirs, (x, edge_index), x, theirs.parameters(), direction),
-    ]
-    work = convolution(
-        (nodes, nodes, channels, channels),
-        terms * channels**2,
-        edge_index.size(1) + nodes,
-        terms * nodes,
-        context.item_size,
-        products=terms - 1,
-    )
-    sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels, "terms": terms}
-    return Setup(contenders, sizes, absent, work)
+    sides.layer(OURS, conv, sides.basis(family))
+    sides.layer(PYG, theirs, sides.edge_index)
+    sides.compiled(theirs, sides.x, sides.edge_index, of=theirs.parameters())
+    rows = terms * sides.nodes
+    work = sides.work(terms * CHANNELS**2, sides.edges + sides.nodes, rows, products=terms - 1)
+    return sides.setup({"channels": CHANNELS, "terms": terms}, work)
 
 
 @case(
@@ -175,56 +132,41 @@ def chebyshev(context: Context, terms: int, nodes: int = 100_000, channels: int 
     targets=(faster(PYG, 6),),
     length=3,
 )
-def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64) -> Setup:
+def walk(context: Context, length: int) -> Setup:
     """OuterConv and two of PyG's TAGConv, one on reversed edges; transition matrices prepared."""
-    edge_index, x, direction = inputs_on_random_graph(context, nodes, channels, channels)
-    nodes = x.size(0)
+    absent = {SCATTER: _NO_FORM, DGL: _NO_FORM}
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
     family = Walk(length, direction="both")
-    conv = OuterConv(channels, channels, family).to(context.device, context.dtype)
-    basis = family.basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    ways = []
-    for way in ("forward", "backward"):
-        step = Walk(1, powers=(1,), direction=way)
-        edges = step.basis(edge_index, size=(nodes, nodes), dtype=context.dtype).edges()
-        ways.append((edges.index.long(), edges.values()))
-    matrices = [adjacency(index, value, nodes) for index, value in ways]
-    pair: Any = torch.nn.ModuleList(
-        TAGConv(channels, channels, K=length, normalize=False, bias=False) for _ in ways
-    ).to(context.device, context.dtype)
+    conv = sides.placed(OuterConv(CHANNELS, CHANNELS, family))
+    steps = [
+        sides.basis(Walk(1, powers=(1,), direction=way)).edges() for way in ("forward", "backward")
+    ]
+    ways = [(step.index.long(), step.values()) for step in steps]
+    pair: Any = sides.placed(
+        torch.nn.ModuleList(
+            TAGConv(CHANNELS, CHANNELS, K=length, normalize=False, bias=False) for _ in ways
+        )
+    )
     lins = [lin for tag in pair for lin in tag.lins]
     with torch.no_grad():
         for lin, theta in zip(lins, conv.theta()[:, 0], strict=True):
             lin.weight.copy_(theta.t())
-    bias = torch.zeros(channels, device=x.device, dtype=x.dtype, requires_grad=True)
+    bias = torch.zeros_like(sides.direction[0], requires_grad=True)
     parameters = [*pair.parameters(), bias]
 
-    def by_edges() -> Tensor:
-        there, back = (tag(x, *way) for tag, way in zip(pair, ways, strict=True))
+    def both(*given: tuple[Any, ...]) -> Tensor:
+        there, back = (tag(sides.x, *way) for tag, way in zip(pair, given, strict=True))
         out: Tensor = there + back + bias
         return out
 
-    def by_matrices() -> Tensor:
-        there, back = (tag(x, matrix) for tag, matrix in zip(pair, matrices, strict=True))
-        out: Tensor = there + back + bias
-        return out
-
-    absent = {SCATTER: _NO_FORM, DGL: _NO_FORM}
-    contenders = [
-        of_layer(OURS, conv, x, direction, basis),
-        layer_contender(PYG, by_edges, x, parameters, direction),
-        layer_contender(PYG_CSR, by_matrices, x, parameters, direction),
-        *compiled(context, absent, by_edges, (), x, parameters, direction),
-    ]
-    work = convolution(
-        (nodes, nodes, channels, channels),
-        2 * (length + 1) * channels**2,
-        edge_index.size(1),
-        2 * (length + 1) * nodes,
-        context.item_size,
-        products=2 * length,
-    )
-    sizes = {"nodes": nodes, "edges": edge_index.size(1), "channels": channels, "length": length}
-    return Setup(contenders, sizes, absent, work)
+    matrices = [(sides.matrix(*way),) for way in ways]
+    sides.layer(OURS, conv, sides.basis(family))
+    sides.add(PYG, lambda: both(*ways), parameters)
+    sides.add(PYG_CSR, lambda: both(*matrices), parameters)
+    sides.compiled(lambda: both(*ways), of=parameters)
+    terms = 2 * (length + 1)
+    work = sides.work(terms * CHANNELS**2, sides.edges, terms * sides.nodes, products=2 * length)
+    return sides.setup({"channels": CHANNELS, "length": length}, work)
 
 
 @case(
@@ -245,47 +187,117 @@ def walk(context: Context, length: int, nodes: int = 100_000, channels: int = 64
     "two linear GCN layers of 500, 16 and 7 channels, composed and in a chain",
     channels=(500, 16, 7),
 )
-def composition(context: Context, channels: tuple[int, int, int], nodes: int = 100_000) -> Setup:
+def composition(context: Context, channels: tuple[int, int, int]) -> Setup:
     """The composition of two OuterConv, both in a chain, and two of PyG's GCNConv in two ways."""
-    edge_index, x, direction = inputs_on_random_graph(
-        context, nodes, channels[0], channels[2], degree=10
-    )
-    nodes = x.size(0)
-    ends = list(pairwise(channels))
-    layers = [OuterConv(*pair, GCN()).to(context.device, context.dtype) for pair in ends]
-    both = compose(*layers)
-    basis = GCN().basis(edge_index, size=(nodes, nodes), dtype=context.dtype)
-    product = basis.compose(basis)
-    peers = [GCNConv(*pair, normalize=False).to(context.device, context.dtype) for pair in ends]
-    for peer, conv in zip(peers, layers, strict=True):
-        begin_as(peer, conv)
-    edges, weight = gcn_norm(edge_index, None, nodes, dtype=context.dtype)
-    matrix = adjacency(edges, weight, nodes)
-
-    def chain(pair: list[Any], *structure: Any) -> Tensor:
-        out: Tensor = pair[1](pair[0](x, *structure), *structure)
-        return out
-
-    ours = [parameter for conv in layers for parameter in conv.parameters()]
-    theirs = [parameter for peer in peers for parameter in peer.parameters()]
-    contenders = [
-        of_layer(OURS, both, x, direction, product),
-        layer_contender(CHAINED, lambda: chain(layers, basis), x, ours, direction, own=True),
-        layer_contender(PYG, lambda: chain(peers, edges, weight), x, theirs, direction),
-        layer_contender(PYG_CSR, lambda: chain(peers, matrix), x, theirs, direction),
-    ]
-    work = convolution(
-        (nodes, nodes, channels[0], channels[2]),
-        channels[0] * channels[2],
-        basis.edges().num_edges,
-        nodes,
-        context.item_size,
-        products=2,
-    )
-    sizes: dict[str, int | str] = {
-        "nodes": nodes,
-        "edges": edge_index.size(1),
-        "channels": " to ".join(map(str, channels)),
-    }
     absent = {PYG_COMPILED: _CHAIN, SCATTER: _CHAIN, DGL: _CHAIN}
-    return Setup(contenders, sizes, absent, work)
+    p, _, q = channels
+    sides = Sides.on_random_graph(context, NODES, p, q, absent, degree=10)
+    ends = list(pairwise(channels))
+    ours = [sides.placed(OuterConv(*pair, GCN())) for pair in ends]
+    theirs = [sides.placed(GCNConv(*pair, normalize=False)) for pair in ends]
+    for peer, conv in zip(theirs, ours, strict=True):
+        begin_as(peer, conv)
+    basis = sides.basis(GCN())
+    edges, weight = gcn_norm(sides.edge_index, None, sides.nodes, dtype=context.dtype)
+    matrix = sides.matrix(edges, weight)
+    sides.layer(OURS, compose(*ours), basis.compose(basis))
+    for name, layers, structure in (
+        (CHAINED, ours, (basis,)),
+        (PYG, theirs, (edges, weight)),
+        (PYG_CSR, theirs, (matrix,)),
+    ):
+        chain = Chain(*layers)
+        sides.layer(name, chain, *structure, own=name == CHAINED)
+    work = sides.work(p * q, basis.edges().num_edges, sides.nodes, products=2)
+    return sides.setup({"channels": " to ".join(map(str, channels))}, work)
+
+
+class Chain(torch.nn.Sequential):
+    """Layers one after the other, each called with what is given beside the features."""
+
+    def forward(self, x: Tensor, *structure: Any) -> Tensor:
+        """(N, Q) of (N, P)."""
+        for layer in self:
+            x = layer(x, *structure)
+        return x
+
+
+# Preparation, and what a better order of the nodes is worth ---------------------------------------
+
+
+def prepared(basis: Basis) -> Basis:
+    """A basis with all that a layer's forward and backward passes need of its edges."""
+    return basis.with_edges(_sorted)
+
+
+def _sorted(edges: EdgeBasis) -> EdgeBasis:
+    # Both are made when first used, and kept: as rows of targets, as rows of (target, label).
+    _ = edges.pattern.by_target, edges.pattern.by_target_label
+    return edges
+
+
+@case(
+    "prepare-gcn",
+    "preparation",
+    "GCN: normalising, sorting and both CSR directions from raw edges, against a training step",
+    targets=(pays_within(PYG, 2),),
+)
+def preparing_gcn(context: Context) -> Setup:
+    """The basis from raw edges, a step with it, and a step of PyG's GCNConv(cached=True)."""
+    absent = dict.fromkeys((PYG_CSR, PYG_COMPILED, SCATTER, DGL), "measured in gcn-100k")
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
+    conv = sides.placed(OuterConv(CHANNELS, CHANNELS, GCN()))
+    theirs = sides.placed(GCNConv(CHANNELS, CHANNELS, cached=True))
+    begin_as(theirs, conv)
+    ours = sides.layer(OURS, conv, sides.basis(GCN()))
+    steps = {PREPARATION: lambda: prepared(sides.basis(GCN())), **ours.steps}
+    sides.contenders = [Contender(OURS, steps, ours.check)]
+    sides.layer(PYG, theirs, sides.edge_index)
+    return sides.setup({"channels": CHANNELS})
+
+
+@case(
+    "prepare-relation",
+    "preparation",
+    "R-GCN, 40 labels: sorting and both CSR directions from raw edges",
+    labels=40,
+)
+def preparing_relation(context: Context, labels: int) -> Setup:
+    """The basis from raw edges and types."""
+    generator, nodes = context.generator(), context.size(NODES, at_least=8)
+    edge_index = random_graph(nodes, 12 * nodes, generator)
+    types = uniform_types(edge_index.size(1), labels, generator).to(context.device)
+    edge_index, family = edge_index.to(context.device), Relation(labels, None)
+
+    def prepare() -> Basis:
+        return prepared(family.basis(edge_index, edge_type=types, size=(nodes, nodes)))
+
+    sizes = {"nodes": nodes, "edges": edge_index.size(1), "labels": labels}
+    return Setup([Contender(OURS, {PREPARATION: prepare})], sizes)
+
+
+AS_GIVEN = "in the order given"
+
+
+@case(
+    "reorder",
+    "preparation",
+    "GCN layer on a grid whose nodes were renamed at random, before and after basis.reorder()",
+    targets=(faster(AS_GIVEN, 1.0, FORWARD), faster(AS_GIVEN, 1.0, TRAINING)),
+)
+def reordering(context: Context) -> Setup:
+    """The layer on both bases, and what finding the order costs."""
+    generator = context.generator()
+    side = max(4, math.isqrt(context.size(4 * NODES)))
+    edge_index = shuffled(grid_graph(side), side * side, generator).to(context.device)
+    x, direction = (context.randn(side * side, CHANNELS, generator=generator) for _ in range(2))
+    given = Sides(context, x, direction, edge_index)
+    conv, basis = given.placed(OuterConv(CHANNELS, CHANNELS, GCN())), given.basis(GCN())
+    reordered, order, place = basis.reorder()
+    made = Sides(context, x.detach()[order], direction[order]).layer(OURS, conv, reordered)
+    check = made.check
+    assert check is not None  # a layer has one
+    steps = {PREPARATION: basis.reorder, **made.steps}
+    given.contenders = [Contender(OURS, steps, lambda: [part[place] for part in check()])]
+    given.layer(AS_GIVEN, conv, basis, own=True)
+    return given.setup({"channels": CHANNELS})

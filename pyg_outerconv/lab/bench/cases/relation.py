@@ -26,13 +26,10 @@ from ..case import (
     Context,
     Setup,
     case,
-    compiled,
-    layer_contender,
-    load_peer,
-    of_layer,
 )
 from ..graphs import random_graph, uniform_types, zipf_types
-from ..roofline import convolution, relation_rows
+from ..roofline import relation_rows
+from ..sides import Sides
 from ..targets import faster, smaller
 
 FB15K_NODES, FB15K_EDGES, FB15K_RELATIONS = 14_541, 272_115, 237
@@ -100,7 +97,7 @@ def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setu
     nodes = context.size(nodes, at_least=8)
     edge_index = random_graph(nodes, 12 * nodes, generator)
     types = uniform_types(edge_index.size(1), labels, generator)
-    return _layers(context, edge_index, types, nodes, labels, "random")
+    return _layers(context, (edge_index, types, nodes, labels, "random"))
 
 
 @case(
@@ -120,68 +117,45 @@ def on_random_graph(context: Context, labels: int, nodes: int = 100_000) -> Setu
 )
 def on_fb15k(context: Context, bases: int | None = None) -> Setup:
     """Real triples where they are, else a graph of the same counts."""
-    edge_index, types, nodes, labels, origin = fb15k_237(context)
-    return _layers(context, edge_index, types, nodes, labels, origin, bases)
+    return _layers(context, fb15k_237(context), bases)
 
 
 def _layers(
     context: Context,
-    edge_index: Tensor,
-    types: Tensor,
-    nodes: int,
-    labels: int,
-    origin: str,
+    graph: tuple[Tensor, Tensor, int, int, str],
     bases: int | None = None,
     channels: int = 64,
 ) -> Setup:
+    edge_index, types, nodes, labels, origin = graph
     generator = context.generator()
-    x = context.randn(nodes, channels, generator=generator).requires_grad_()
-    direction = context.randn(nodes, channels, generator=generator)
-    edge_index, types = edge_index.to(context.device), types.to(context.device)
-
-    family = Relation(labels, None)
-    form = "full" if bases is None else f"basis-decomposed(num_bases={bases})"
-    conv = OuterConv(channels, channels, family, theta=form, root_weight=True)
-    conv = conv.to(context.device, context.dtype)
-    basis = family.basis(edge_index, edge_type=types, size=(nodes, nodes), dtype=context.dtype)
-    theirs = RGCNConv(channels, channels, labels, num_bases=bases, aggr="add")
-    theirs = theirs.to(context.device, context.dtype)
-    begin_as(theirs, conv)
+    x, direction = (context.randn(nodes, channels, generator=generator) for _ in range(2))
     absent = {
         PYG_CSR: "RGCNConv takes no torch.sparse matrix",
         SCATTER: "a loop over relations with its own scatter is what PyG does",
     }
-    contenders = [
-        of_layer(OURS, conv, x, direction, basis),
-        of_layer(PYG, theirs, x, direction, edge_index, types),
-    ]
+    sides = Sides(context, x, direction, edge_index.to(context.device), absent)
+    types, family = types.to(context.device), Relation(labels, None)
+    form = "full" if bases is None else f"basis-decomposed(num_bases={bases})"
+    conv = sides.placed(OuterConv(channels, channels, family, theta=form, root_weight=True))
+    theirs = sides.placed(RGCNConv(channels, channels, labels, num_bases=bases, aggr="add"))
+    begin_as(theirs, conv)
+    basis = sides.basis(family, edge_type=types)
+    sides.layer(OURS, conv, basis)
+    sides.layer(PYG, theirs, sides.edge_index, types)
     if labels > MOST_UNROLLED:
-        absent[PYG_COMPILED] = f"torch.compile would unroll RGCNConv's loop over {labels} labels"
+        reason = f"torch.compile would unroll RGCNConv's loop over {labels} labels"
+        sides.absent[PYG_COMPILED] = reason
     else:
-        given = x, edge_index, types
-        contenders += compiled(context, absent, theirs, given, x, theirs.parameters(), direction)
-    contenders += _by_dgl(conv, edge_index, types, x, direction, absent)
+        sides.compiled(theirs, sides.x, sides.edge_index, types, of=theirs.parameters())
+    _by_dgl(sides, conv, types)
     rows = relation_rows(basis)
-    dense_rows = nodes + (rows if bases is None else min(rows, nodes * bases))
     if bases is None:
-        contenders.append(_products_alone(context, rows, nodes, labels, channels))
-    work = convolution(
-        (nodes, nodes, channels, channels),
-        sum(parameter.numel() for parameter in conv.parameters()),
-        edge_index.size(1),
-        dense_rows,
-        context.item_size,
-        valued=False,
-    )
-    sizes: dict[str, float | int | str] = {
-        "nodes": nodes,
-        "edges": edge_index.size(1),
-        "labels": labels,
-        "channels": channels,
-        "rows of products": rows,
-        "graph": origin,
-    }
-    return Setup(contenders, sizes, absent, work)
+        sides.contenders.append(_products_alone(context, rows, nodes, labels, channels))
+    count = sum(parameter.numel() for parameter in conv.parameters())
+    dense_rows = nodes + (rows if bases is None else min(rows, nodes * bases))
+    work = sides.work(count, sides.edges, dense_rows, valued=False)
+    sizes = {"labels": labels, "channels": channels, "rows of products": rows}
+    return sides.setup({**sizes, "graph": origin}, work)
 
 
 def _products_alone(
@@ -208,37 +182,23 @@ def _products_alone(
     return Contender(FLOOR, {FORWARD: forward, TRAINING: training})
 
 
-def _by_dgl(
-    conv: OuterConv,
-    edge_index: Tensor,
-    types: Tensor,
-    x: Tensor,
-    direction: Tensor,
-    absent: dict[str, str],
-) -> list[Contender]:
+def _by_dgl(sides: Sides, conv: OuterConv, types: Tensor) -> None:
     """DGL's RelGraphConv, its edges sorted by type beforehand."""
-    module = load_peer(DGL, absent)
+    module = sides.library(DGL)
     if module is None:
-        return []
+        return
     ours = dict(conv.named_parameters())
-    labels, bases = conv.family.num_bases, None
-    if "theta.comp" in ours:
-        bases = ours["theta.comp"].size(1)
+    bases = ours["theta.comp"].size(1) if "theta.comp" in ours else None
     order = types.argsort(stable=True)
-    graph = module.graph(tuple(edge_index[:, order]), num_nodes=x.size(0))
+    graph = module.graph(tuple(sides.edge_index[:, order]), num_nodes=sides.nodes)
     graph.create_formats_()
-    layer = module.nn.RelGraphConv(
-        x.size(1), direction.size(1), labels, None if bases is None else "basis", bases
-    ).to(x.device, x.dtype)
+    ends = sides.x.size(1), sides.direction.size(1)
+    kind = None if bases is None else "basis"
+    layer = sides.placed(module.nn.RelGraphConv(*ends, conv.family.num_bases, kind, bases))
     with torch.no_grad():
         layer.linear_r.W.copy_(ours["theta.weight"])
         if bases is not None:
             layer.linear_r.coeff.copy_(ours["theta.comp"])
         layer.loop_weight.copy_(ours["root.weight"][0])
     sorted_types = types[order]
-
-    def forward() -> Tensor:
-        out: Tensor = layer(graph, x, sorted_types, presorted=True)
-        return out
-
-    return [layer_contender(DGL, forward, x, layer.parameters(), direction)]
+    sides.add(DGL, lambda: layer(graph, sides.x, sorted_types, presorted=True), layer.parameters())
