@@ -23,8 +23,7 @@ from torch_geometric.utils import k_hop_subgraph
 from pyg_outerconv.families import Relation
 from pyg_outerconv.lab.data import load
 from pyg_outerconv.lab.train import make_split, resolve
-from pyg_outerconv.lab.train.features import features, kept_features
-from pyg_outerconv.lab.train.inputs import WholeGraph
+from pyg_outerconv.lab.train.inputs import WholeGraph, features, kept_features
 from pyg_outerconv.lab.train.loop import SeedRun, train
 from pyg_outerconv.lab.train.model import OURS, PEER, Contender
 from pyg_outerconv.lab.train.results import summarise, table

@@ -12,8 +12,8 @@ import torch
 
 from pyg_outerconv import files
 from pyg_outerconv.lab.train import Interrupted, experiment
+from pyg_outerconv.lab.train.folder import LOCK, RunFolder
 from pyg_outerconv.lab.train.loop import SeedRun
-from pyg_outerconv.lab.train.run_folder import LOCK, RunFolder
 
 
 def results(folder: Path) -> list[dict[str, Any]]:

@@ -17,8 +17,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pyg_outerconv.lab.bench.report import read_json
-from pyg_outerconv.lab.bench.tables import markdown_table, targets_table
+from pyg_outerconv.lab.bench.report import markdown_table, read_json, targets_table
 
 HERE = Path(__file__).resolve().parent
 TABLE = re.compile(r"<!-- ([\w-]+), ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)

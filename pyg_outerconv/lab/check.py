@@ -88,11 +88,7 @@ class Cell:
 
 
 def check(device: str) -> int:
-    """Run ``outerconv check`` on a device, print its table, return the exit code.
-
-    Raises:
-        ValueError: there is no such device here.
-    """
+    """Run ``outerconv check`` on a device, print its table, return the exit code."""
     device = _device(device)
     machine = _machine(device)
     print(f"{machine}\n")

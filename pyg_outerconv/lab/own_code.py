@@ -23,10 +23,6 @@ def import_own(names: Sequence[str]) -> None:
 
     Args:
         names: each a module, found as Python finds it or in the current folder, or a file ``….py``.
-
-    Raises:
-        ValueError: there is no such module or file, its code raises an error, or a family, score or
-            normaliser of another module has the name of one that it defines.
     """
     for name in names:
         if name in _imported:
@@ -50,11 +46,7 @@ def imported() -> str:
 
 
 def flags_for(names: str) -> list[str]:
-    """The words of a command line that import these modules.
-
-    Args:
-        names: see :func:`imported`.
-    """
+    """The words of a command line that import these modules."""
     return [word for name in names.split(",") if name for word in ("--import", name)]
 
 
@@ -62,12 +54,6 @@ def require_imported(names: str) -> None:
     """Refuse to go on without the modules that a run was made with.
 
     A run folder says their names, and code is imported from nowhere but by the user's word.
-
-    Args:
-        names: see :func:`imported`.
-
-    Raises:
-        ValueError: one of them is not imported; a file of the same name elsewhere will do.
     """
     known = {Path(name).name for name in _imported}
     lacking = [name for name in names.split(",") if name and Path(name).name not in known]

@@ -148,11 +148,7 @@ def _picture_options(
 
 
 def numbers(text: str, flag: str, between: str) -> tuple[int, ...]:
-    """Integers with a separator, such as ``8x10`` or ``-1,0``.
-
-    Raises:
-        ValueError: the text is not of this form.
-    """
+    """Integers with a separator, such as ``8x10`` or ``-1,0``."""
     number = r"-?\d{1,18}"
     if not re.fullmatch(f"{number}({between}{number})*", text.strip(), flags=re.ASCII):
         example = between.join(("8", "10"))

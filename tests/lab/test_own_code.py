@@ -1,9 +1,6 @@
 """Families and scores of one's own, by --import."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ QUICK = ["--epochs", "3", "--seeds", "1", "--hidden", "4"]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with nothing_stays():
         yield
@@ -28,9 +25,7 @@ def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     "family", ["stack(into_hubs(2), gcn)", "multi_head(2, score=minus-distance)"]
 )
 @pytest.mark.parametrize("name", ["mine_hubs.py", "mine_hubs"])
-def test_a_run_with_own_code_trains_resumes_and_predicts(
-    family: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_own_code_trains_resumes_and_predicts(family, name, capsys):
     Path("mine_hubs.py").write_text(CODE)
     train = ["train", "KarateClub", "--family", family, *QUICK, "--out", "run"]
     assert main(train) == 2
@@ -48,7 +43,7 @@ def test_a_run_with_own_code_trains_resumes_and_predicts(
     assert main(["train", "--resume", "--out", "run", "--import", name]) == 0
 
 
-def test_own_families_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_families_are_listed_and_drawn(capsys):
     Path("mine_hubs.py").write_text(CODE)
     assert main(["families", "--import", "mine_hubs.py"]) == 0
     assert "into_hubs" in capsys.readouterr().out
@@ -80,9 +75,7 @@ def test_own_families_are_listed_and_drawn(capsys: pytest.CaptureFixture[str]) -
         ("", "json.py", "json is imported already"),
     ],
 )
-def test_what_cannot_be_imported_is_refused(
-    code: str | None, name: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_imported_is_refused(code, name, told, capsys):
     families, scores = dict(FAMILIES), dict(SCORES)
     if code is not None:
         Path(name if name.endswith(".py") else f"{name}.py").write_text(code)

@@ -24,7 +24,7 @@ import pyg_outerconv
 from pyg_outerconv.families import GCN
 from pyg_outerconv.lab.bench import page as of_benchmarks
 from pyg_outerconv.lab.bench.case import FORWARD
-from pyg_outerconv.lab.search import plots as of_searches
+from pyg_outerconv.lab.search import page as of_searches
 from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion

@@ -4,8 +4,3 @@
 
 A new case is one function below ``@case(...)`` in a file of ``cases/``.
 """
-
-from .case import CASES, Case, Contender, Context, Setup, Work
-from .cases import register_all
-
-__all__ = ["CASES", "Case", "Contender", "Context", "Setup", "Work", "register_all"]

@@ -16,9 +16,8 @@ from tqdm import tqdm
 
 from ...errors import RefusedValue
 from ...files import as_path
-from ..train.lock import next_folder
+from ..train.folder import next_folder, versions
 from ..train.model import check_device
-from ..train.records import versions
 from .case import OURS, Case, Context
 from .page import make_page
 from .report import (
@@ -28,12 +27,15 @@ from .report import (
     make_report,
     merge,
     read_json,
+    say_comparison,
+    say_ratios,
+    say_record,
+    say_summary,
     write_json,
     write_text,
 )
 from .roofline import measure_roofline
 from .run import Plan, run_cases
-from .tables import say_comparison, say_ratios, say_record, say_summary
 from .targets import say_crossover
 
 if TYPE_CHECKING:
@@ -43,12 +45,7 @@ _OF_THE_WHOLE = ("out", "compare", "processes")
 
 
 class Campaign:
-    """One run of ``outerconv bench``.
-
-    Raises:
-        ValueError: the folder has something in it, the device is not here, or the report to
-            compare with is not a report. Nothing is measured in that case.
-    """
+    """One run of ``outerconv bench``."""
 
     def __init__(self, options: Options, cases: Sequence[Case]) -> None:
         self.cases = cases
@@ -157,11 +154,7 @@ class Campaign:
 
 
 def new_folder(out: str | None) -> Path:
-    """A new or empty folder for the results.
-
-    Raises:
-        ValueError: it has something in it, or cannot be made.
-    """
+    """A new or empty folder for the results."""
     path = as_path(out, "--out") if out else next_folder(Path("runs"), "bench")
     try:
         occupied = path.is_dir() and any(path.iterdir())
@@ -198,14 +191,6 @@ def run_processes(
     """The report of each process, one after the other; each has a folder ``process-<number>``.
 
     Peak memory is measured by the first one alone.
-
-    Args:
-        options: of the command line.
-        folder: of the whole run.
-        told: a line after each process.
-
-    Raises:
-        ValueError: a process broke off before it wrote a report.
     """
     reports = []
     for number in range(1, options.processes + 1):

@@ -176,15 +176,12 @@ _OF_A_CASE = ("axis", "points", "targets", "memory", "quick")
 def case(name: str, group: str, description: str, **options: Any) -> Callable[[SetUp], SetUp]:
     """Register a case; the function below sets up one point of it.
 
+    Several cases may stand above one function.
+
     Args:
         name, group, description: see :class:`Case`.
         options: ``axis``, ``points``, ``targets``, ``memory`` and ``quick`` of :class:`Case`; all
             others are given to the function, beside the context, and the point if there is an axis.
-
-    Several cases may stand above one function.
-
-    Raises:
-        ValueError: the name is taken.
     """
     of_case = {key: options.pop(key) for key in _OF_A_CASE if key in options}
 

@@ -7,48 +7,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import RefusedValue, unknown
+from ...errors import RefusedValue
+from ..train.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from .case import Case
 
-TYPES = ("float32", "float64", "float16", "bfloat16")
 QUICK_REPEATS, REPEATS = 3, 9
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of ``outerconv bench``; see ``outerconv bench --help``.
+    """The options of ``outerconv bench``, which are made from these fields."""
 
-    Raises:
-        ValueError: a value is out of range.
-    """
-
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    out: str | None = None
-    compare: str | None = None
-    repeats: int | None = None
-    processes: int = 1
-    scale: float = 1.0
-    threads: int | None = None
-    device: str = "cpu"
-    dtype: str = "float32"
-    seed: int = 0
-    no_memory: bool = False
-    root: str | None = None
+    quick: bool = setting(False, "Smaller graphs and fewer repeats: two minutes", said="")
+    only: tuple[str, ...] = setting(
+        (), "A case, or a group of cases, that --list shows", metavar="CASE"
+    )
+    out: str | None = setting(None, "A new or empty folder", said="runs/bench-<number>")
+    compare: str | None = setting(None, "bench.json of an earlier run", metavar="OLD_JSON")
+    repeats: int | None = setting(
+        None, "Samples of each step", at_least=1, said=f"{REPEATS}, with --quick {QUICK_REPEATS}"
+    )
+    processes: int = setting(
+        1,
+        "Measure in this number of processes, one after the other; report median and range over "
+        "them",
+        at_least=1,
+    )
+    scale: float = setting(1.0, "Multiply the sizes of graphs", above=0, at_most=1)
+    threads: int | None = setting(
+        None, "Threads of torch", at_least=1, said="as many as torch chooses"
+    )
+    device: str = setting("cpu", "Device: auto, cpu, cuda, cuda:1 or mps")
+    dtype: str = setting(
+        "float32",
+        "Type of features and parameters",
+        words=("float32", "float64", "float16", "bfloat16"),
+    )
+    seed: int = setting(0, "Seed of graphs and parameters", at_least=0, below=2**63)
+    no_memory: bool = setting(False, "Do not measure peak memory", said="")
+    root: str | None = setting(None, "Folder of the data, for cases on real graphs")
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "processes", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RefusedValue(f"--{name} must be positive", ">= 1", value)
-        if not 0 < self.scale <= 1:
-            raise RefusedValue("--scale must be a share", "(0, 1]", self.scale)
-        if self.dtype not in TYPES:
-            raise RefusedValue(unknown("dtype", self.dtype, TYPES))
-        if not 0 <= self.seed < 2**63:
-            raise RefusedValue("--seed must be a seed", "[0, 2^63)", self.seed)
+        check_settings(self)
 
     @property
     def samples(self) -> int:
@@ -83,11 +85,7 @@ def measure_cases(options: Options) -> int:
 
 
 def chosen_cases(options: Options) -> list[Case]:
-    """The cases that ``--only`` names, else all, or those of a quick run.
-
-    Raises:
-        ValueError: a name is unknown, or a module of the extra ``bench`` is not installed.
-    """
+    """The cases that ``--only`` names, else all, or those of a quick run."""
     check_extras()
     from .case import CASES, select
     from .cases import register_all
@@ -100,11 +98,7 @@ def chosen_cases(options: Options) -> list[Case]:
 
 
 def check_extras(names: Sequence[str] = EXTRAS) -> None:
-    """Refuse to run where a module of the extra ``bench`` is not installed.
-
-    Raises:
-        ValueError: naming what is missing, and the extra.
-    """
+    """Refuse to run where a module of the extra ``bench`` is not installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise RefusedValue(

@@ -65,11 +65,7 @@ def peak_on_cuda(step: Step, device: str) -> Peak:
 
 
 def peak_in_child(request: dict[str, Any]) -> Peak:
-    """Have a process of its own measure one step, see :func:`answer`.
-
-    Raises:
-        ProbeFailed: the process broke off, for lack of memory maybe.
-    """
+    """Have a process of its own measure one step, see :func:`answer`."""
     done = subprocess.run(
         [sys.executable, "-m", "pyg_outerconv.lab.bench.memory", json.dumps(request)],
         capture_output=True,

@@ -9,10 +9,9 @@ from typing import Any
 from matplotlib import rc_context
 
 from ...plot.canvas import new_figure
-from ..pages.pages import COLOURS, INK, as_svg, render_page, svg_style
+from ..pages import COLOURS, INK, as_svg, render_page, svg_style
 from .case import FORWARD, OURS, TRAINING
-from .report import failures, say_place
-from .tables import say_seconds, say_size, summary_rows, timing_rows
+from .report import failures, say_place, say_seconds, say_size, summary_rows, timing_rows
 from .targets import chosen_key, fitted_exponent, say_crossover
 
 Records = Sequence[dict[str, Any]]

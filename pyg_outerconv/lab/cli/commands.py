@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..bench.command import Options
 from ..search.plan import SHARED, Plan
 from ..train.settings import Settings
 from .options import IMPORTS, OWN_GRAPH, ROOT, Decorator, Sectioned, option, settings_of
@@ -76,15 +77,6 @@ def predict(**options: Any) -> int:
     section="Search",
     help="PyG's layers that are tuned with the same budget, with commas: mlp, gcn, gat, sage, "
     "dir-gcn; or none. Default: mlp,gcn,gat, and dir-gcn on a directed graph.",
-)
-@option(
-    "--term",
-    "terms",
-    multiple=True,
-    metavar="FAMILY",
-    section="Search",
-    help="A family that may be in a basis beside what the search draws by itself, such as "
-    '"diffusion(ppr, alpha=0.1)", or one of --import; may be repeated.',
 )
 @settings_of(Plan)
 @settings_of(Settings, SHARED)
@@ -247,41 +239,17 @@ def _numbers(nodes: tuple[str, ...]) -> tuple[int, ...]:
 
 
 @click.command()
-@option("--quick", is_flag=True, help="Smaller graphs and fewer repeats: two minutes.")
-@option(
-    "--only",
-    multiple=True,
-    metavar="CASE",
-    help="A case, or a group of cases, that --list shows; may be repeated.",
-)
+@settings_of(Options)
 @option("--list", "only_list", is_flag=True, help="Only list the cases.")
-@option("--out", help="A new or empty folder; default runs/bench-<number>.")
-@option("--compare", metavar="OLD_JSON", help="bench.json of an earlier run.")
-@option("--repeats", type=int, help="Samples of each step; default 9, with --quick 3.")
-@option(
-    "--processes",
-    type=int,
-    default=1,
-    help="Measure in this number of processes, one after the other; report median and "
-    "range over them.",
-)
-@option("--scale", type=float, default=1.0, help="Multiply the sizes of graphs; default 1.")
-@option("--threads", type=int, help="Threads of torch; default: as many as torch chooses.")
-@option("--device", default="cpu", help="auto, cpu, cuda, cuda:1 or mps; default cpu.")
-@option(
-    "--dtype", default="float32", help="float32, float64, float16 or bfloat16; default float32."
-)
-@option("--seed", type=int, default=0, help="Seed of graphs and parameters.")
-@option("--no-memory", is_flag=True, help="Do not measure peak memory.")
-@option("--root", help="Folder of the data, for cases on real graphs.")
 def bench(only_list: bool, **options: Any) -> int:
     """Compare the times of layers with those of dense forms and of other libraries.
 
     Writes bench.json and one HTML page, bench.html.
     """
-    from ..bench.command import Options, list_cases, measure_cases
+    from ..bench.command import list_cases, measure_cases
 
-    return (list_cases if only_list else measure_cases)(Options(**options))
+    given = {name: value for name, value in options.items() if value is not None}
+    return (list_cases if only_list else measure_cases)(Options(**given))
 
 
 @click.command()

@@ -78,8 +78,12 @@ def settings_of(kind: type, names: Sequence[str] = ()) -> Decorator:
             elif one.type == "bool":
                 details["is_flag"] = True
             else:
-                details["type"] = {"int": int, "float": float}.get(str(one.type), str)
+                words = str(one.type).replace("tuple[", "").split()
+                details["type"] = {"int": int, "float": float}.get(words[0].rstrip(","), str)
                 details["metavar"] = one.metadata["metavar"]
+            if str(one.type).startswith("tuple"):
+                details["multiple"] = True
+                details["help"] = f"{details['help'][:-1]}; may be repeated."
             made[one.name] = option(flag, one.name, default=None, **details)
     return together(*(made[name] for name in names or made))
 

@@ -31,8 +31,7 @@ from ...files import (
 )
 from ...scale.mapped import MappedGraph
 from .graph import MASKS, fingerprint, make_undirected
-from .raw import read_one
-from .reader import download, read_raw
+from .raw import download, read_one, read_raw
 from .registry import DataUnavailable, Entry, entry, shipped
 from .source import Source
 

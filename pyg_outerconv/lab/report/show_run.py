@@ -16,17 +16,26 @@ from torch import Tensor
 from ...basis import Basis
 from ...errors import RefusedValue
 from ...families.options import nested
-from ...files import as_path, replace, save_json
-from ...nn import LabelTerms, OuterConv, label_terms
+from ...files import as_path
+from ...nn import LabelTerms, OuterConv
 from ...nn.models import evaluating
 from ...plot import check_matplotlib
 from ..data import Source
-from ..pages.pages import render_page
+from ..pages import render_page
 from ..train import Trained, load_trained
-from ..train.metrics import METRICS
+from ..train.folder import CONFIG, write_files
 from ..train.model import on_backend
-from ..train.results import code, draw_curves, markdown_table, percent, plain, points, share
-from ..train.run_folder import CONFIG
+from ..train.results import (
+    METRICS,
+    code,
+    draw_curves,
+    markdown_table,
+    percent,
+    plain,
+    points,
+    share,
+)
+from ..train.trained import watching
 
 FOLDER = "show"  # below the run folder
 NEIGHBOURS = 8  # of the node that is looked at by default, about
@@ -81,8 +90,11 @@ def show_run(
     instead = "curves.png of the run, outerconv compare or predict"
     trained.dataset.require_memory("a page of a run", instead)
     look = look_at(trained, nodes, labels, layout or "spring", seed or 0)
-    _write(folder, look)
-    for name in (*look.pictures, "show.json", "README.md"):
+    text = page(look.facts, list(look.pictures))
+    files: dict[str, Any] = {**look.pictures, "show.json": look.facts}
+    files["README.md"] = text.encode()
+    write_files(folder, files)
+    for name in files:
         print(shlex.quote(str(folder / name)))
     return 0
 
@@ -254,21 +266,6 @@ def _add_neighbourhoods(
             )
 
 
-def _write(folder: Path, look: Look) -> None:
-    """Write every file as a whole, the page last."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, picture in look.pictures.items():
-            replace(folder / name, picture)
-        save_json(folder / "show.json", look.facts)
-        replace(folder / "README.md", page(look.facts, list(look.pictures)).encode())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RefusedValue(
-            "--out must be a folder that can be written", str(folder), reason
-        ) from error
-
-
 def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
     """The page of what :func:`look_at` found.
 
@@ -298,21 +295,14 @@ def layer_terms(trained: Trained) -> dict[str, LabelTerms]:
     Of a layer that is called several times those of the first call.
     """
     found: dict[str, LabelTerms] = {}
-    handles = []
-    for name, layer in trained.model.named_modules():
-        if isinstance(layer, OuterConv):
+    parts = trained.model.named_modules()
+    layers = {name: layer for name, layer in parts if isinstance(layer, OuterConv)}
 
-            def note(layer: OuterConv, args: Any, kwargs: Any, out: Any, name: str = name) -> None:
-                if name not in found:
-                    found[name] = label_terms(layer, *args, **kwargs)
+    def note(name: str, terms: LabelTerms, out: Any) -> None:
+        found.setdefault(name, terms)
 
-            handles.append(layer.register_forward_hook(note, with_kwargs=True))
-    try:
-        with evaluating(trained.model), on_backend(trained.settings):
-            trained.model(*trained.whole_graph())
-    finally:
-        for handle in handles:
-            handle.remove()
+    with evaluating(trained.model), on_backend(trained.settings), watching(layers, note):
+        trained.model(*trained.whole_graph())
     return found
 
 
@@ -341,11 +331,7 @@ def confusion(predicted: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
 
 
 def by_class(counts: Tensor) -> list[dict[str, Any]]:
-    """Nodes, precision, recall and F1 of each class; None where a quotient has nothing below.
-
-    Args:
-        counts: (C, C), see :func:`confusion`.
-    """
+    """Nodes, precision, recall and F1 of each class; None where a quotient has nothing below."""
     right = counts.diagonal().tolist()
     true, predicted = counts.sum(1).tolist(), counts.sum(0).tolist()
     return [

@@ -1,26 +1,138 @@
-"""The command ``outerconv reproduce``."""
+"""The command ``outerconv reproduce``: runs of a table, and its results as JSON and Markdown."""
 
 from __future__ import annotations
 
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...errors import RefusedValue, unknown
-from ...files import STOPPED, as_path, replace, save_json
+from ...files import STOPPED, as_path, load_json
+from ..pages import render_page
 from ..train.experiment import Experiment, Interrupted
-from ..train.lock import alone_in
-from ..train.model import check_device
-from ..train.records import versions
-from ..train.results import text_table
-from ..train.run_folder import CONFIG, RunFolder
+from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
+from ..train.model import OURS, PEER, check_device
+from ..train.results import code, markdown_row, plain, text_table
 from ..train.settings import Settings, settings_from
-from .results import page, read_report, record, report
 from .table import Cell, Table, find_table, read_table, shipped_tables
+
+KIND, FORMAT = "pyg_outerconv.reproduce", 2
+
+
+def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
+    """The result of a cell, in percent, with verdicts.
+
+    ``at_peer`` says whether our mean is at or above PyG's within one standard error of the paired
+    difference, ``at_published`` whether it is at or above the published figure, both with one
+    digit after the point; None where there is none.
+    """
+    ours, peer, gap = summary[OURS], summary.get(PEER), summary.get("difference")
+    published = cell.row.published.get(cell.dataset)
+    mean = 100 * ours["test_metric"]["mean"]
+    return {
+        "dataset": cell.dataset,
+        "row": cell.row.name,
+        "model": ours["name"],
+        "metric": summary["metric"],
+        "split": cell.settings.split,
+        "seeds": ours["seeds"],
+        "mean": mean,
+        "std": _percent(ours["test_metric"]["std"]),
+        "seconds": ours["seconds"]["mean"],
+        "majority": 100 * summary["majority"]["mean"],
+        "peer": None if peer is None else _peer(peer, gap),
+        "published": None if published is None else vars(published),
+        "at_peer": None if gap is None else gap["mean"] >= -(gap["standard_error"] or 0.0),
+        "at_published": None if published is None else round(mean, 1) >= published.value,
+        "settings": cell.settings.as_dict(),
+    }
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _peer(found: dict[str, Any], gap: dict[str, Any] | None) -> dict[str, Any]:
+    assert gap is not None  # both were trained on the same seeds
+    return {
+        "name": found["name"],
+        "seeds": found["seeds"],
+        "mean": 100 * found["test_metric"]["mean"],
+        "std": _percent(found["test_metric"]["std"]),
+        "seconds": found["seconds"]["mean"],
+        "gap": 100 * gap["mean"],
+        "gap_error": _percent(gap["standard_error"]),
+    }
+
+
+def report(
+    table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]
+) -> dict[str, Any]:
+    """All results, as plain values for JSON."""
+    kind = {"kind": KIND, "format": FORMAT, "table": table.name, "title": table.title}
+    return {**kind, **facts, "records": list(records)}
+
+
+def read_report(path: Path) -> list[dict[str, Any]]:
+    """The results in a file of :func:`report`."""
+    content = load_json(path)
+    found = content.get("kind"), content.get("format")
+    if found != (KIND, FORMAT):
+        raise RefusedValue(f"{path} must hold the results of a table", (KIND, FORMAT), found)
+    records: list[dict[str, Any]] = content["records"]
+    return records
+
+
+def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """The results as Markdown: a table for each data set, and what falls short."""
+    found = plain(list(records))
+    sources = [row.published[name].source for row in table.rows for name in row.published]
+    return render_page(
+        Path(__file__).with_suffix(".md.jinja"),
+        {"plain": plain, "code": code, "line": _line, "figure": _figure, "short": _shortfalls},
+        table=table,
+        facts=facts,
+        by_data={name: [one for one in found if one["dataset"] == name] for name in table.data},
+        notes=[f"{row.name}: {row.note}" for row in table.rows if row.note],
+        sources=list(dict.fromkeys(sources)),
+    )
+
+
+def _line(one: dict[str, Any]) -> str:
+    peer, seeds = one["peer"], str(one["seeds"])
+    if peer and peer["seeds"] != one["seeds"]:
+        seeds += f", PyG's {peer['seeds']}"
+    cells = [one["row"], seeds, _figure(one["mean"], one["std"]), f"{one['seconds']:.1f}"]
+    if peer:
+        gap = f"{peer['gap']:+.2f}".replace("-0.00", "+0.00")
+        gap += "" if peer["gap_error"] is None else f" ± {peer['gap_error']:.2f}"
+        cells += [peer["name"].removeprefix("PyG "), _figure(peer["mean"], peer["std"])]
+        cells += [f"{peer['seconds']:.1f}", gap]
+    else:
+        cells += [""] * 4
+    published = one["published"]
+    cells.append("" if published is None else _figure(published["value"], published["std"]))
+    return markdown_row(cells)
+
+
+def _figure(mean: float, std: float | None = None) -> str:
+    return f"{mean:.1f}" if std is None else f"{mean:.1f} ± {std:.1f}"
+
+
+def _shortfalls(one: dict[str, Any]) -> list[str]:
+    """Where the row is below PyG's layer by more than a standard error, or below the paper."""
+    said = []
+    if one["at_peer"] is False:
+        said.append(f"{one['row']} is {-one['peer']['gap']:.2f} below PyG's layer.")
+    if one["at_published"] is False:
+        below = one["published"]["value"] - one["mean"]
+        said.append(f"{one['row']} is {below:.1f} below the paper.")
+    return said
 
 
 def reproduce(
@@ -133,10 +245,7 @@ def _run(cell: Cell, home: Path, root: str | None, seeds: int | None) -> dict[st
 
 
 def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
+    write_files(folder, {}, f"the folder {folder} must be writable")
 
 
 def _check_same(home: Path, settings: Settings) -> None:
@@ -161,15 +270,9 @@ def _write(
         "threads": torch.get_num_threads(),
         "machine": f"{torch.cuda.get_device_name()}" if torch.cuda.is_available() else _cpu(),
     }
-    try:
-        save_json(folder / f"{table.name}.json", report(table, records, facts))
-        replace(folder / f"{table.name}.md", page(table, records, facts).encode())
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-
-
-def _unwritable(folder: Path, error: OSError) -> RefusedValue:
-    return RefusedValue(f"the folder {folder} must be writable", "a folder", error.strerror)
+    files: dict[str, Any] = {f"{table.name}.json": report(table, records, facts)}
+    files[f"{table.name}.md"] = page(table, records, facts).encode()
+    write_files(folder, files, f"the folder {folder} must be writable")
 
 
 def _cpu() -> str:

@@ -15,12 +15,13 @@ from ...kernels import get_backend
 from .. import data
 from ..own_code import flags_for
 from ..train import Interrupted, Settings, check_protocol, next_folder, resolve
+from ..train.experiment import Console
 from ..train.model import check_device
-from ..train.progress import Console
 from ..train.results import text_table
+from ..train.settings import flag_of
+from .plan import Plan
 
 if TYPE_CHECKING:
-    from .plan import Plan
     from .search import Search
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
@@ -30,7 +31,6 @@ CONSOLE = Console("search")
 def search(
     dataset: str | None,
     peers: str | None,
-    terms: tuple[str, ...],
     root: str | None,
     out: str | None,
     resume: bool,
@@ -38,15 +38,15 @@ def search(
 ) -> int:
     """Run ``outerconv search`` and return its exit code."""
     check_extras()
-    from .folder import SearchFolder
+    from .finals import SearchFolder
     from .search import Search
 
     source = data.source_of(options)
-    asked = {name: value for name, value in options.items() if value is not None}
+    asked = {name: value for name, value in options.items() if value not in (None, ())}
     plan: Plan | None = None
     graph: data.Dataset | None = None
     if resume:
-        _check_resumed(dataset, peers, terms, asked, out)
+        _check_resumed(dataset, peers, asked, out)
         folder = Path(str(out))
         graph = SearchFolder(folder).own_graph(source, CONSOLE.say)
     else:
@@ -54,7 +54,7 @@ def search(
             wanted = "outerconv search DATASET, or --edges and --labels, or --data"
             raise RefusedValue("a search needs data", wanted, f"{dataset} and {source}")
         entry, graph = _read(dataset, source, asked, root)
-        plan = _new_plan(entry, graph, peers, terms, asked)
+        plan = _new_plan(entry, graph, peers, asked)
         stem = f"search-{plan.base.dataset}".lower()
     with ExitStack() as held:
         if not resume:
@@ -96,17 +96,14 @@ def check_extras() -> None:
 
 
 def _check_resumed(
-    dataset: str | None,
-    peers: str | None,
-    terms: tuple[str, ...],
-    asked: dict[str, Any],
-    out: str | None,
+    dataset: str | None, peers: str | None, asked: dict[str, Any], out: str | None
 ) -> None:
     if not out:
         raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
     given = [*(["DATASET"] if dataset else []), *(["--peers"] if peers else [])]
-    given += ["--term"] if terms else []
-    given += [f"--{name.replace('_', '-')}" for name in asked]
+    options = [one for kind in (Settings, Plan) for one in fields(kind) if one.metadata.get("help")]
+    flags = {one.name: flag_of(one) for one in options}
+    given += [flags[name] for name in asked]
     if given:
         raise RefusedValue(
             "--resume goes on with the plan of the search", "no other options", ", ".join(given)
@@ -130,17 +127,11 @@ def _read(
 
 
 def _new_plan(
-    entry: data.Entry,
-    graph: data.Dataset,
-    peers: str | None,
-    terms: tuple[str, ...],
-    asked: dict[str, Any],
+    entry: data.Entry, graph: data.Dataset, peers: str | None, asked: dict[str, Any]
 ) -> Plan:
     """The plan of a new search."""
-    from .contestants import default_peers
-    from .own_terms import read_terms
-    from .plan import Plan
-    from .withheld import without_labels
+    from .contestants import default_peers, without_labels
+    from .space import read_terms
 
     chosen = {one.name: asked.pop(one.name) for one in fields(Plan) if one.name in asked}
     split = check_protocol(entry, asked.get("split") or entry.splits[0])
@@ -156,5 +147,5 @@ def _new_plan(
     if "budget" in chosen and "trials" not in chosen:
         chosen["trials"] = 0
     base = replace(base, seeds=chosen.get("test_seeds", 10))
-    own = read_terms(terms, graph.num_relations)
-    return Plan(base, tuple(names), terms=own, **chosen)
+    chosen["terms"] = read_terms(chosen.get("terms", ()), graph.num_relations)
+    return Plan(base, tuple(names), **chosen)

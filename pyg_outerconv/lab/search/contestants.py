@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from optuna import Trial
+from torch import Tensor
 from torch.nn import Linear, Module
 from torch_geometric.nn import DirGNNConv, GATConv, GCNConv, SAGEConv
+from torch_geometric.utils import is_undirected
 
 from ...errors import RefusedValue, unknown
-from ..train import Settings
-from ..train.features import kept_features
-from ..train.inputs import WholeGraph
+from ..data import Dataset
+from ..train import Settings, Split, make_split
+from ..train.inputs import WholeGraph, kept_features
 from ..train.model import PEER, Contender, ours
 from ..train.peers import PeerLayer
 from .space import Bounds, draw_model, draw_ours, start_models, starts
-from .withheld import Unlabelled
 
 OURS = "outerconv"
 
@@ -133,11 +135,7 @@ PEERS = {
 
 
 def contestants(peers: list[str]) -> list[Contestant]:
-    """Our basis, then the named peers.
-
-    Raises:
-        ValueError: a peer is unknown or named twice.
-    """
+    """Our basis, then the named peers."""
     for name in peers:
         if name not in PEERS:
             raise RefusedValue(unknown("peer", name, PEERS))
@@ -149,3 +147,61 @@ def contestants(peers: list[str]) -> list[Contestant]:
 def default_peers(is_directed: bool) -> list[str]:
     """PyG's layers that are tuned beside ours unless others are named."""
     return ["mlp", "gcn", "gat", *(["dir-gcn"] if is_directed else [])]
+
+
+WITHHELD = -1
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """A dataset whose ``y`` is −1 at every node, as models are built on.
+
+    Attributes:
+        dataset: the graph and its features.
+        num_classes: C, a fact of the dataset.
+    """
+
+    dataset: Dataset
+    num_classes: int
+
+    @property
+    def has_features(self) -> bool:
+        """Whether nodes have features."""
+        x = self.dataset.data.get("x")
+        return x is not None and x.numel() > 0
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether the edges and the reversed edges differ."""
+        data = self.dataset.data
+        return not is_undirected(data.edge_index, num_nodes=data.num_nodes)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a seed may see.
+
+    Attributes:
+        y: (N,) classes of the training and validation nodes, −1 at all others.
+        split: training, validation and test nodes.
+    """
+
+    y: Tensor
+    split: Split
+
+
+def without_labels(dataset: Dataset) -> Unlabelled:
+    """The dataset without labels."""
+    data = copy.copy(dataset.data)
+    data.y = torch.full_like(dataset.data.y, WITHHELD)
+    return Unlabelled(replace(dataset, data=data), dataset.num_classes)
+
+
+def visible_labels(dataset: Dataset, protocol: str, seeds: Sequence[int]) -> dict[int, Labels]:
+    """The labels of each seed's training and validation nodes; all others are withheld."""
+    found = {}
+    for seed in seeds:
+        split = make_split(dataset.data, protocol, seed)
+        seen = (split.train | split.validation) & ~split.test
+        found[seed] = Labels(torch.where(seen, dataset.data.y, WITHHELD), split)
+    return found

@@ -1,24 +1,52 @@
-"""The end of a search: finalists on all seeds, the winner, its terms, and the test, read once."""
+"""The folder of a search, and its end: finalists on all seeds, the winner, its terms, the test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from ..data import Dataset
 from ..train import contributions
+from ..train.folder import CONFIG, LOCK, Folder
 from ..train.inputs import WholeGraph
-from ..train.metrics import METRICS
+from ..train.results import METRICS
 from ..train.settings import settings_from
 from .contestants import OURS, Candidate, Contestant
-from .folder import FINALS, SearchFolder
-from .grammar import stacked, terms_of
-from .plan import Plan
-from .trial import Bench, Diverged, validation
+from .plan import Plan, plan_from
+from .space import stacked, terms_of
+from .trials import Bench, Diverged, validation
 
 Record = dict[str, Any]
+STORAGE, TRIALS, FINALS = "study.db", "trials.json", "finals.json"
+WINNER, TABLE, PAGE = "winner.toml", "search.md", "search.html"
+
+
+class SearchFolder(Folder):
+    """Reads and writes one search.
+
+    - ``config.json``: plan, data, versions
+    - ``study.db``: Optuna's storage, an SQLite file
+    - ``trials.json``: the finished trials of each contestant
+    - ``finals.json``: the finalists' validation, the test of the winners, what each term brings
+    - ``winner.toml``: for ``outerconv train --config``
+    - ``search.md``, ``search.html``: the tables, and the page
+    - ``lock``: empty, locked by the process that works here
+    """
+
+    of, called, key, format = "a search", "the folder of a search", "plan", 1
+    names = (CONFIG, STORAGE, TRIALS, FINALS, WINNER, TABLE, PAGE, LOCK)
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.storage = self.path / STORAGE
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the search began with."""
+        return plan_from(self.read_config()["plan"], str(self.config))
 
 
 @dataclass

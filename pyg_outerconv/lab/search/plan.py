@@ -22,11 +22,7 @@ class Plan:
     Attributes:
         base: the settings that all trials share; what a trial draws takes the place of others.
         peers: names of PyG's layers that are tuned beside, see :mod:`.contestants`.
-        terms: families that may be in a basis beside what is drawn, as text, see :mod:`.own_terms`.
-
-    Raises:
-        ValueError: a number is out of range.
-        TypeError: a value is of another type.
+        terms: families that may be in a basis beside what is drawn, as text, see :mod:`.space`.
     """
 
     base: Settings
@@ -52,7 +48,13 @@ class Plan:
     seed: int = setting(0, "Seed of what is drawn", at_least=0)
     max_depth: int = setting(4, "Most convolutions", at_least=1, at_most=32)
     max_hidden: int = setting(128, "Most channels between them", at_least=1, at_most=4096)
-    terms: tuple[str, ...] = ()
+    terms: tuple[str, ...] = setting(
+        (),
+        "A family that may be in a basis beside what the search draws by itself, such as "
+        '"diffusion(ppr, alpha=0.1)", or one of --import',
+        option="term",
+        metavar="FAMILY",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)

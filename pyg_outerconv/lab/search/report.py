@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from ..pages import render_page
 from ..train import Settings
-from ..train.results import difference_of, markdown_row, plain, spread
+from ..train.results import difference_of, markdown_row, percent, plain, points, spread
 from .contestants import OURS
 from .finals import candidate_of
-from .grammar import DIRECTIONS, terms_text
 from .plan import Plan
-from .space import OWN, choice_of
+from .space import DIRECTIONS, OWN, choice_of, terms_text
 
 Record = dict[str, Any]
 Rows = list[tuple[str, ...]]
@@ -104,19 +105,13 @@ class Report:
         """What the winner reached, above its settings."""
         return (
             f"Found by outerconv search on {self.plan.base.dataset}; validation {self.metric} "
-            f"{self._said(self._results(OURS, 'val_metric'))} %, test "
-            f"{self._said(self._results(OURS, 'test_metric'))} % over {self.plan.test_seeds} seeds."
+            f"{_said(self._results(OURS, 'val_metric'))} %, test "
+            f"{_said(self._results(OURS, 'test_metric'))} % over {self.plan.test_seeds} seeds."
         )
 
     def _results(self, name: str, key: str) -> list[float]:
         tests = self.finals["tests"][name]
         return [tests[str(seed)][key] for seed in range(self.plan.test_seeds)]
-
-    @staticmethod
-    def _said(values: Sequence[float]) -> str:
-        deviation = spread(values)
-        beside = "" if deviation is None else f" ± {100 * deviation:.2f}"
-        return f"{100 * mean(values):.2f}{beside}"
 
     # Tables -------------------------------------------------------------------------------------
 
@@ -131,8 +126,8 @@ class Report:
             rows.append(
                 (
                     shown,
-                    self._said(self._results(name, "val_metric")),
-                    self._said(tests),
+                    _said(self._results(name, "val_metric")),
+                    _said(tests),
                     apart,
                     str(len(self.trials[name])),
                     f"{seconds:.0f}",
@@ -203,7 +198,7 @@ class Report:
         whole = self._results(OURS, "val_metric")
         for term, results in self.finals["without"].items():
             values = [results[str(seed)]["val_metric"] for seed in range(self.plan.test_seeds)]
-            rows.append((term, self._said(values), _points(whole, values)))
+            rows.append((term, _said(values), _points(whole, values)))
         return rows
 
     def label_rows(self) -> Rows:
@@ -251,12 +246,14 @@ def _chosen(parameters: dict[str, Any], choice: str) -> str:
     return str(drawn)
 
 
+def _said(values: Sequence[float]) -> str:
+    return percent(mean(values), spread(values))
+
+
 def _points(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """A paired difference: mean ± standard error."""
     found = difference_of([a - b for a, b in zip(ours, theirs, strict=True)])
-    error = found["standard_error"]
-    beside = "" if error is None else f" ± {100 * error:.2f}"
-    return f"{100 * found['mean']:+.2f}{beside}"
+    return points(found["mean"], found["standard_error"])
 
 
 def _brief(value: Any) -> str:
@@ -267,37 +264,12 @@ def _brief(value: Any) -> str:
 
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
-    parts = [
-        f"# Search on {plain(report.plan.base.dataset)}",
-        plain(report.facts),
-        f"Winners: mean ± standard deviation of the {report.metric} over seeds, and our test minus "
-        "a peer's, mean ± standard error of the differences seed by seed. The test was read once, "
-        "after everything was chosen.",
-        _table(report.result_rows()),
-        _table(report.model_rows()),
-        "## What the trials say",
-        "\n".join(f"- {said}" for said in plain(report.findings())),
-        _table(report.marginal_rows()),
-        "## The winner's terms",
-        _table(
-            report.term_rows(),
-            "The winner trained anew without one of its terms, on validation nodes; differences "
-            "are paired by seed.",
-        ),
-        "Each label of each layer: ‖A_kᵀ X Θ_k‖, and the change on validation nodes when it is "
-        "left out of the trained model.",
-        _table(report.label_rows()),
-        "## The best trials",
-        _table(report.best_rows()),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    filters = {"plain": plain, "table": _table}
+    return render_page(Path(__file__).with_suffix(".md.jinja"), filters, report=report)
 
 
-def _table(rows: Rows, said: str = "") -> str:
-    """A table, below what is said of it; nothing where it has no row."""
-    if len(rows) < 2:
-        return ""
+def _table(rows: Rows) -> str:
+    """A table, all columns to the left."""
     rule = "|" + "---|" * len(rows[0])
     head, *body = (markdown_row(plain(row)) for row in rows)
-    table = "\n".join([head, rule, *body])
-    return f"{said}\n\n{table}" if said else table
+    return "\n".join([head, rule, *body])

@@ -5,33 +5,27 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from optuna import TrialPruned
 
 from ...errors import RefusedValue
 from ..data import Dataset, load
 from ..own_code import require_imported
 from ..train import Interrupted
-from ..train.lock import LOCK
-from ..train.progress import StopOnInterrupt
+from ..train.experiment import StopOnInterrupt
+from ..train.folder import alone_in
 from ..train.settings import write_toml
 from ..train.splits import check_classes
-from .contestants import OURS, Contestant, contestants
-from .finals import Finals
-from .folder import PAGE, TABLE, TRIALS, WINNER, SearchFolder
-from .grammar import neighbours_for, terms_text
-from .own_terms import check_terms
+from .contestants import OURS, Contestant, contestants, visible_labels, without_labels
+from .finals import PAGE, TABLE, TRIALS, WINNER, Finals, SearchFolder
 from .page import make_page
 from .plan import Plan
 from .report import Report, markdown
-from .space import Bounds
-from .storage import writing
-from .studies import Studies
-from .trial import Bench, Diverged, Stopped, run_trial
-from .withheld import visible_labels, without_labels
+from .space import Bounds, check_terms, neighbours_for, terms_text
+from .trials import Bench, Diverged, Stopped, Studies, run_trial, writing
 
 Record = dict[str, Any]
 
@@ -45,10 +39,6 @@ class Search:
         root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
         dataset: a graph that was read; None to read that of the plan.
         log: takes lines of text.
-
-    Raises:
-        ValueError, DataUnavailable: the plan does not fit the data; a module that the search was
-            begun with is not imported; the folder is not empty, is in use, or is damaged.
     """
 
     def __init__(
@@ -87,9 +77,9 @@ class Search:
             plan.terms,
         )
         check_terms(plan.terms, self.bounds, graph)
-        if not resume:
-            self.folder.make()
-        self._lock = self._locked()
+        self._held = ExitStack()
+        begin = (lambda: None) if resume else self.folder.make
+        self._held.enter_context(alone_in(self.folder.path, begin=begin))
         if not resume:
             self.folder.begin(plan.as_dict(), self.dataset)
         self.folder.check_data(self.dataset)
@@ -103,15 +93,10 @@ class Search:
 
     def close(self) -> None:
         """Let other processes go on with the search."""
-        self._lock.release()
+        self._held.close()
 
     def run(self) -> Report:
-        """Search, validate the finalists, test the winners once, and write all files.
-
-        Raises:
-            Interrupted: by Ctrl-C or SIGTERM. Finished trials are kept.
-            ValueError: the folder can no longer be written.
-        """
+        """Search, validate the finalists, test the winners once, and write all files."""
         self._keep()  # with a trial that finished when the process was killed
         with StopOnInterrupt() as stop, writing(self.folder.storage):
             self.bench.stop = stop
@@ -206,35 +191,15 @@ class Search:
             self.folder.read_config(),
         )
         settings = report.winner_settings()
-        self.folder.write_text(WINNER, write_toml(settings, report.winner_remark()))
-        self.folder.write_text(TABLE, markdown(report))
-        self.folder.write_text(PAGE, make_page(report))
+        winner = write_toml(settings, report.winner_remark())
+        for name, text in ((WINNER, winner), (TABLE, markdown(report)), (PAGE, make_page(report))):
+            self.folder.put(name, text.encode())
         return report
 
     # The folder ---------------------------------------------------------------------------------
 
-    def _locked(self) -> FileLock:
-        lock = FileLock(self.folder.path / LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise RefusedValue(
-                f"one process at a time works on the search in {self.folder.path}",
-                "that it has ended",
-                "one that runs",
-            ) from error
-        except OSError as error:
-            raise RefusedValue(
-                "the folder of a search must be writable", str(self.folder.path), error.strerror
-            ) from error
-        return lock
-
     def _check_kept(self) -> None:
-        """Refuse a storage that lacks trials which ``trials.json`` lists, or has others.
-
-        Raises:
-            ValueError: naming the contestant.
-        """
+        """Refuse a storage that lacks trials which ``trials.json`` lists, or has others."""
         kept = (self.folder.read(TRIALS) or {}).get("trials", {})
         for name, listed in kept.items():
             found = self.trials.get(name, [])

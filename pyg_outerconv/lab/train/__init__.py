@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .classifiers import GraphClassifier, NodeClassifier
     from .experiment import Experiment, Interrupted
-    from .lock import next_folder
-    from .run_folder import RunFolder
+    from .folder import RunFolder, next_folder
     from .settings import Settings, resolve
     from .splits import Split, check_protocol, make_split
     from .trained import (
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
         Trained,
         contributions,
         load_trained,
-        predict,
     )
 
 __all__ = [
@@ -35,7 +33,6 @@ __all__ = [
     "load_trained",
     "make_split",
     "next_folder",
-    "predict",
     "resolve",
 ]
 
@@ -44,8 +41,7 @@ __all__ = [
 _NAMES = {
     "classifiers": ("GraphClassifier", "NodeClassifier"),
     "experiment": ("Experiment", "Interrupted"),
-    "lock": ("next_folder",),
-    "run_folder": ("RunFolder",),
+    "folder": ("RunFolder", "next_folder"),
     "settings": ("Settings", "resolve"),
     "splits": ("Split", "check_protocol", "make_split"),
     "trained": (
@@ -54,7 +50,6 @@ _NAMES = {
         "Trained",
         "contributions",
         "load_trained",
-        "predict",
     ),
 }
 _FILES = {name: file for file, names in _NAMES.items() for name in names}

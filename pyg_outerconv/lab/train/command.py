@@ -16,16 +16,14 @@ from ...kernels import get_backend
 from ...scale.processes import Processes, WorkerLost, processes
 from .. import data
 from ..own_code import flags_for, require_imported
-from .experiment import Experiment, Interrupted
+from .experiment import Console, Experiment, Interrupted
 from .family_options import make_family
-from .lock import alone_in, next_folder
+from .folder import CONFIG, RunFolder, alone_in, next_folder
 from .model import check_device
-from .progress import Console
 from .results import table
-from .run_folder import CONFIG, RunFolder
 from .settings import Settings, read_settings, resolve
 from .splits import check_protocol
-from .trained import predict
+from .trained import load_trained
 
 LOST = 1
 """The exit code of a process that another one has left."""
@@ -198,10 +196,11 @@ def write_predictions(
     if own:
         rule = "a run knows whether its edges go both ways"
         raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
-    predictions = predict(run_dir, root, device, source)
+    trained = load_trained(run_dir, root, device, source)
+    predictions = trained.predictions()
     summary = (
-        f"test {predictions.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
-        f"seed {predictions.seed} (recorded in training: {100 * predictions.recorded:.2f} %)"
+        f"test {trained.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
+        f"seed {trained.seed} (recorded in training: {100 * trained.recorded:.2f} %)"
     )
     if out == "-":
         predictions.write(sys.stdout)

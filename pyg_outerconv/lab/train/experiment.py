@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
 from ...errors import RefusedValue
+from ...files import STOPPED, silence
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
-from .features import choose_features, settle_features
+from .folder import PICTURE, RunFolder, dataset_of, is_history
+from .inputs import choose_features, settle_features
 from .loop import SeedRun, Stopped, rank, train
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
-from .progress import StopOnInterrupt, curves_into
-from .records import is_history
 from .results import can_draw, draw_curves, summarise
-from .run_folder import RunFolder, dataset_of
 from .sampled import check_mapped, prepare
 from .settings import Settings
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
@@ -55,7 +59,7 @@ class Experiment:
         log: takes lines of text.
         dataset: the graph, where it was read before; None to read it.
         processes: those that train together; the first one alone writes and prints.
-        board: write curves for TensorBoard, see :func:`.progress.curves_into`.
+        board: write curves for TensorBoard, see :func:`.experiment.curves_into`.
 
     Raises:
         ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
@@ -295,7 +299,7 @@ class Experiment:
             )
             return
         title = f"{self.contenders[0].name} on {self.settings.dataset}, {self.settings.seeds} seeds"
-        self.folder.draw(draw_curves(self.runs, title, self.settings))
+        self.folder.put(PICTURE, draw_curves(self.runs, title, self.settings))
 
 
 def _silent(line: str) -> None:
@@ -305,3 +309,106 @@ def _silent(line: str) -> None:
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:
     """Our model, and PyG's beside it if asked for."""
     return [ours(dataset, settings), *([peer(dataset, settings)] if settings.peer else [])]
+
+
+if TYPE_CHECKING:
+    from .loop import SeedRun
+
+
+class Console:
+    """Prints for a command, which goes on when nobody reads it any more.
+
+    Args:
+        command: its name, such as ``'train'``.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def say(self, line: str) -> None:
+        """Print a line; a reader that has left, as after ``| head -1``, ends nothing."""
+        try:
+            print(line)
+        except BrokenPipeError:
+            silence(sys.stdout)
+            self.complain(f"nobody reads the output any more; {self.command} goes on")
+
+    def complain(self, line: str) -> None:
+        """Print a line to stderr."""
+        with suppress(BrokenPipeError):
+            print(f"outerconv {self.command}: {line}", file=sys.stderr)
+
+
+def curves_into(folder: Path) -> Callable[[SeedRun], None]:
+    """What writes the numbers of an evaluated epoch; ``tensorboard --logdir RUN_DIR`` shows them.
+
+    Args:
+        folder: gets a folder for each model and seed. Epochs that a run repeats, after it was
+            killed, take the place of those that were written before.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise RefusedValue(
+            "--tensorboard writes by tensorboard",
+            "pip install 'pyg_outerconv[scale]'",
+            "no tensorboard",
+        )
+    writers: dict[str, Any] = {}
+
+    def write(run: SeedRun) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if not run.evaluated:
+            return
+        key = f"{run.contender.key}-{run.seed}"
+        if key not in writers:
+            for last in writers.values():
+                last.close()
+            writers[key] = SummaryWriter(str(folder / key), purge_step=run.epoch)
+        for name, values in run.history.items():
+            writers[key].add_scalar(name, values[-1], run.epoch)
+        writers[key].flush()
+
+    return write
+
+
+class StopOnInterrupt:
+    """Within the block Ctrl-C or SIGTERM asks to stop after the epoch; a second one stops at once.
+
+    So the state that is kept is that of a whole epoch. Outside the main thread, where signals do
+    not arrive, it does nothing.
+
+    Args:
+        patient: further signals do not stop at once, because ``torchrun`` passes on what a terminal
+            has sent to its processes already. It kills those that do not stop within half a minute.
+
+    Attributes:
+        number: of the signal that asked, 0 for none.
+    """
+
+    def __init__(self, patient: bool = False) -> None:
+        self.number, self.patient = 0, patient
+        self._before: dict[int, Any] = {}
+        self._active = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> StopOnInterrupt:
+        if self._active:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.number and self.patient:
+            return
+        if self.number and number == signal.SIGTERM:
+            raise SystemExit(STOPPED + number)
+        if self.number:
+            raise KeyboardInterrupt
+        self.number = number
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return bool(self.number)

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import torch
+import torch_geometric
+from filelock import FileLock, Timeout
+
+from ... import __version__
 from ...errors import RefusedValue
-from ...files import as_path, checksum, leftovers, load_json, save_json, sweep
-from ..data import Dataset, Source, load_own, source_from
-from .lock import LOCK
-from .records import facts_of, versions
+from ...files import (
+    as_path,
+    checksum,
+    leftovers,
+    load_json,
+    load_tensors,
+    replace,
+    save_json,
+    save_tensors,
+    sweep,
+)
+from ..data import Dataset, Source, entry, load, load_own, source_from
+from .loop import CURVES
+from .model import OURS, PEER
+from .settings import Settings, settings_from
+from .splits import check_protocol
 
 CONFIG = "config.json"
+LOCK = "lock"
+"""The file of a folder that a process locks for as long as it works there, and lives."""
+METRICS, PICTURE, FINAL, PARTIAL = "metrics.json", "curves.png", "checkpoint.pt", "partial.pt"
 Value = TypeVar("Value")
 
 
@@ -150,6 +176,10 @@ class Folder:
             raise RefusedValue(rule, "it", "another one")
         return content
 
+    def put(self, name: str, content: bytes) -> None:
+        """Replace a file by text or a picture."""
+        self.act(lambda: replace(self.path / name, content))
+
     def load(self, load: Callable[[Path], Value], path: Path) -> Value | None:
         """What a file holds; None if it is absent."""
         try:
@@ -166,3 +196,380 @@ class Folder:
         except OSError as error:
             rule, reason = f"{self.called} must be writable", error.strerror or str(error)
             raise RefusedValue(rule, f"a folder at {self.path}", reason) from error
+
+
+def write_files(
+    folder: Path,
+    files: dict[str, bytes | dict[str, Any]],
+    rule: str = "--out must be a folder that can be written",
+) -> None:
+    """Replace files of a folder, each as a whole, in their order; a dictionary is JSON."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if isinstance(content, bytes):
+                replace(folder / name, content)
+            else:
+                save_json(folder / name, content)
+    except OSError as error:
+        raise RefusedValue(rule, folder, error.strerror or str(error)) from error
+
+
+# The folder of a run ------------------------------------------------------------------------------
+
+
+class RunFolder(Folder):
+    """Reads and writes one run.
+
+    - ``config.json``: settings, data, versions
+    - ``metrics.json``: a record for each model and seed, then a summary; from the first seed on
+    - ``curves.png``: learning curves
+    - ``checkpoint.pt``: the model of the seed with the lowest validation loss
+    - ``partial.pt``: the seed under way, gone when it is finished
+    - ``lock``: empty, locked by the process that works here
+    """
+
+    of, called, key, format = "a run", "a run folder", "settings", 3
+    names = (CONFIG, METRICS, PICTURE, FINAL, PARTIAL, LOCK)
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.metrics = self.path / METRICS
+        self.checkpoint, self.partial = self.path / FINAL, self.path / PARTIAL
+
+    # The configuration --------------------------------------------------------------------------
+
+    def create(self, settings: Settings, dataset: Dataset) -> None:
+        """Begin a run in a new or empty folder."""
+        self.begin(settings.as_dict(), dataset)
+
+    def take_up(self, settings: Settings, dataset: Dataset) -> None:
+        """Go on with a run; what a killed process left is removed."""
+        self.check_settings(settings)
+        self.check_data(dataset)
+        self.sweep()
+
+    def check_settings(self, settings: Settings) -> None:
+        """Refuse to go on with other settings than the run began with."""
+        began = self.settings()
+        if differing := began.differing(settings):
+            raise RefusedValue(
+                f"--resume goes on with the settings of {self.path}",
+                began.tell(differing),
+                settings.tell(differing),
+            )
+
+    def settings(self) -> Settings:
+        """The settings that the run began with."""
+        return settings_from(self.read_config()["settings"], str(self.config))
+
+    # Metrics ------------------------------------------------------------------------------------
+
+    def write_metrics(self, runs: list[dict[str, Any]], summary: dict[str, Any]) -> None:
+        """Replace the metrics."""
+        self.write(METRICS, {"format": self.format, "runs": runs, "summary": summary})
+
+    def read_runs(self) -> list[dict[str, Any]]:
+        """The record of every finished seed; none where no seed is finished yet."""
+        metrics = self.read(METRICS)
+        if metrics is None:
+            return []
+        return check_records(metrics.get("runs"), self.settings(), str(self.metrics))
+
+    def model_names(self) -> dict[str, str]:
+        """The name of each model that has finished a seed, by its key in the records."""
+        summary = (self.read(METRICS) or {"summary": {}})["summary"]
+        return {key: summary[key]["name"] for key in (OURS, PEER) if key in summary}
+
+    # Tensors ------------------------------------------------------------------------------------
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        """Keep the seed under way."""
+        self.act(lambda: save_tensors(self.partial, {"config": self.identity, **state}))
+
+    def load_state(self) -> dict[str, Any] | None:
+        """The state that :meth:`save_state` wrote, or None."""
+        state = self.read(PARTIAL, load_tensors)
+        if state is not None and not has_parts(state, STATE):
+            raise RefusedValue(
+                f"{self.partial} must be of the seed under way (without it, the seed begins anew)",
+                ", ".join(STATE),
+                ", ".join(sorted(state)),
+            )
+        return state
+
+    def drop_state(self) -> None:
+        """Remove the state of the seed under way, which is finished."""
+        self.act(lambda: self.partial.unlink(missing_ok=True))
+
+    def save_checkpoint(self, content: dict[str, Any]) -> None:
+        """Keep the best model so far."""
+        self.act(lambda: save_tensors(self.checkpoint, {"format": self.format, **content}))
+
+    def load_checkpoint(self) -> dict[str, Any]:
+        """The best model so far."""
+        settings, checkpoint = self.settings(), self.load(load_tensors, self.checkpoint)
+        if checkpoint is None:
+            rule = f"the run in {self.path} must have its {FINAL}"
+            raise RefusedValue(rule, "a finished seed, and its files", "no such file")
+        whole = has_parts(checkpoint, CHECKPOINT) and checkpoint["seed"] in range(settings.seeds)
+        if not whole or checkpoint["format"] != self.format:
+            raise RefusedValue(
+                f"{self.checkpoint} must be written by outerconv train",
+                f"format {self.format}",
+                f"another, with {sorted(checkpoint)}",
+            )
+        other = settings_from(checkpoint["settings"], str(self.checkpoint))
+        if differing := settings.differing(other):
+            raise RefusedValue(
+                f"the checkpoint must be of the configuration in {self.config}",
+                settings.tell(differing),
+                other.tell(differing),
+            )
+        return checkpoint
+
+
+def dataset_of(
+    home: RunFolder,
+    root: str | Path | None = None,
+    source: Source | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Dataset:
+    """The graph that a run is of; whoever asks compares its fingerprint."""
+    settings, own = home.settings(), home.own_graph(source, log)
+    check_protocol(own.entry if own else entry(settings.dataset), settings.split)
+    if own is not None:
+        return own
+    return load(settings.dataset, root or home.root(), settings.split, log, settings.undirected)
+
+
+# Records of a run, and checks of what its files hold ----------------------------------------------
+
+
+def versions() -> dict[str, str]:
+    """Versions of the package, torch, PyG and Python."""
+    return {
+        "pyg_outerconv": __version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def facts_of(dataset: Dataset) -> dict[str, Any]:
+    """The folder of a dataset, or its source, its fingerprint and its sizes."""
+    return {
+        "root": None if dataset.root is None else str(dataset.root),
+        "source": None if dataset.source is None else dataset.source.as_dict(),
+        "fingerprint": dataset.fingerprint,
+        "num_nodes": dataset.num_nodes,
+        "num_edges": dataset.num_edges,
+        "num_classes": dataset.num_classes,
+    }
+
+
+CHECKPOINT = {
+    "format": int,
+    "settings": dict,
+    "seed": int,
+    "parameters": dict,
+    "in_channels": int,
+    "num_classes": int,
+    "fingerprint": str,
+    "test_metric": float,
+    "best_epoch": int,
+}
+STATE = {
+    "model": str,
+    "seed": int,
+    "epoch": int,
+    "seconds": float,
+    "parameters": dict,
+    "optimizer": dict,
+    "history": dict,
+    "best": dict,
+    "random": dict,
+}
+_RECORD = {
+    "model": str,
+    "seed": int,
+    "test_metric": float,
+    "majority": float,
+    "val_metric": float,
+    "val_loss": float,
+    "best_epoch": int,
+    "epochs": int,
+    "seconds": float,
+    "history": dict,
+}
+
+
+def has_parts(content: Any, parts: dict[str, type]) -> bool:
+    """Whether a dictionary has exactly these parts, each of its type."""
+    return (
+        isinstance(content, dict)
+        and set(content) == set(parts)
+        and all(_is(content[part], kind) for part, kind in parts.items())
+    )
+
+
+def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, Any]]:
+    """The records of finished seeds, if they can be of a run with these settings."""
+    if not isinstance(runs, list):
+        raise RefusedValue(f"{origin} must hold runs", "a list", type(runs).__name__)
+    seen = set()
+    for number, run in enumerate(runs):
+        if not (has_parts(run, _RECORD) and _is_possible(run, settings)):
+            raise RefusedValue(
+                f"{origin} must have a record for each seed, as training writes it",
+                f"{', '.join(_RECORD)} within their ranges",
+                f"something else as number {number}",
+            )
+        if (run["model"], run["seed"]) in seen:
+            raise RefusedValue(
+                f"{origin} has a seed once", "one record", f"two of seed {run['seed']}"
+            )
+        seen.add((run["model"], run["seed"]))
+    return runs
+
+
+def is_history(history: Any, epochs: int) -> bool:
+    """Whether these are the learning curves of so many evaluated epochs."""
+    return (
+        isinstance(history, dict)
+        and set(history) == set(CURVES)
+        and all(
+            isinstance(values, list)
+            and len(values) == epochs
+            and all(_is(value, float) and math.isfinite(value) for value in values)
+            for values in history.values()
+        )
+    )
+
+
+def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
+    shares = (run["test_metric"], run["majority"], run["val_metric"])
+    if not 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs:
+        return False
+    evaluated = settings.evaluated(run["epochs"])
+    if run["best_epoch"] not in evaluated:
+        return False
+    place = evaluated.index(run["best_epoch"])
+    return (
+        run["model"] in (OURS, PEER)
+        and run["seed"] in settings.seeds_of(run["model"] == PEER)
+        and all(0 <= share <= 1 for share in shares)
+        and run["seconds"] >= 0
+        and math.isfinite(run["seconds"])
+        and is_history(run["history"], len(evaluated))
+        and run["val_loss"] == run["history"]["val_loss"][place]
+        and run["val_metric"] == run["history"]["val_metric"][place]
+    )
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+# One process at a time ----------------------------------------------------------------------------
+
+
+SECONDS = 30.0
+"""How long processes without their ``torchrun`` take to notice and to stop, at most."""
+
+
+@contextmanager
+def alone_in(
+    folder: Path,
+    log: Callable[[str], None] | None = None,
+    begin: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
+    """A block in which no other process works in a folder.
+
+    Args:
+        folder: of a run, or of a table.
+        log: called with a line if another process works there and is waited for; None to wait for
+            nobody.
+        begin: makes the folder where it is absent, and refuses one that others use already. It is
+            called before each try to lock, and again once the folder is locked, so that of two
+            processes that began together one is refused. A folder that it made goes again if the
+            block leaves it empty.
+    """
+    absent = _absent_to(folder)
+    lock = FileLock(folder / LOCK)
+    until = time.monotonic() + (0.0 if log is None else SECONDS)
+    while not _locked(lock, folder, begin):
+        if time.monotonic() >= until:
+            rule = f"one process at a time works in {folder}"
+            raise RefusedValue(rule, "no other one", "one that runs")
+        if log is not None:
+            log(f"{folder}: another process works there; it has {SECONDS:.0f} s to stop")
+        log = None
+        time.sleep(0.1)
+    try:
+        begin()
+        yield
+    finally:
+        with suppress(OSError):
+            if os.listdir(folder) == [LOCK]:
+                os.unlink(folder / LOCK)
+        _remove_empty(absent)
+        lock.release()
+
+
+def _locked(lock: FileLock, folder: Path, begin: Callable[[], None]) -> bool:
+    """Whether a folder could be locked, which ``begin`` makes."""
+    begin()
+    if not folder.is_dir():
+        raise RefusedValue("a run has a folder", f"one at {folder}", "none")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    except OSError as error:
+        rule = "a process locks the folder that it works in"
+        raise RefusedValue(rule, f"a writable one at {folder}", error.strerror) from error
+    return True
+
+
+def next_folder(base: Path, stem: str, until: ExitStack | None = None) -> Path:
+    """The first of ``stem-001``, ``stem-002``, … that is absent, and is made by this call.
+
+    Processes that begin together get one each.
+
+    Args:
+        base: the folder that has them.
+        stem: their name.
+        until: at whose end the folder goes again if nothing was put in.
+
+    Raises:
+        ValueError: it cannot be made.
+    """
+    above = _absent_to(base)
+    for number in count(1):
+        folder = base / f"{stem}-{number:03d}"
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            continue
+        except OSError as error:
+            rule = f"the folder {base} must be writable"
+            raise RefusedValue(rule, "a folder, or --out", error.strerror) from error
+    if until is not None:
+        until.callback(_remove_empty, [folder, *above])
+    return folder
+
+
+def _absent_to(folder: Path) -> list[Path]:
+    """The folder and those above it, as far as they are absent."""
+    return [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, each within the next, up to the first that has files."""
+    with suppress(OSError):
+        for place in folders:
+            place.rmdir()

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import Module
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
+from torch_geometric.utils import subgraph
 
+from ...basis import Basis
+from ...basis.subpattern import spread_runs
+from ...errors import RefusedValue
+from ...families import Cluster
+from ...nn import predicted_share, sparse_pays
 from ...nn.models import evaluating
+from ...scale.chunks import rows_of
+from ..data import Dataset, Entry
+from .settings import Settings
 
 
 @dataclass(frozen=True)
@@ -117,3 +130,263 @@ class WholeGraph(Inputs):
     def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
         out: Tensor = model(self.x, self.structure)
         return out if nodes is None else out[nodes]
+
+
+@dataclass(frozen=True)
+class FeatureChoice:
+    """How a run stores features X (N, P), and why.
+
+    Attributes:
+        kept: ``'sparse'`` or ``'dense'``.
+        shape: (N, P).
+        num_entries: number of non-zeros of X.
+        because: why ``'auto'`` stores them dense; empty otherwise.
+    """
+
+    kept: str
+    shape: tuple[int, int]
+    num_entries: int
+    because: str = ""
+
+    def __str__(self) -> str:
+        count = max(1, self.shape[0] * self.shape[1])
+        reason = self.because
+        if self.kept == "sparse":
+            predicted = 100 * predicted_share(self.num_entries, self.shape)
+            reason = f"X·Θ is predicted to take {predicted:.2g} % of the time of a dense product"
+        percent = float(f"{100 * self.num_entries / count:.2g}")
+        density = f"{percent:g} % non-zero"
+        return f"features: {density}, stored {self.kept}" + (f": {reason}" if reason else "")
+
+
+def features(dataset: Dataset, settings: Settings) -> Tensor | None:
+    """Dense X (N, P) as float, rows normalised if the settings say so; None without features."""
+    data = dataset.data
+    if not _has_features(dataset):
+        return None
+    x: Tensor = data.x.float()
+    if settings.normalize_features:
+        x = NormalizeFeatures()(Data(x=x)).x
+    return x.to(settings.device)
+
+
+def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
+    """X (N, P) as :func:`features` makes it, in CSR where the settings store it sparse."""
+    choice, x = choose_features(dataset, settings), features(dataset, settings)
+    if choice is None or x is None or choice.kept == "dense":
+        return x
+    with warnings.catch_warnings():  # torch says once that this layout may change
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return x.to_sparse_csr()
+
+
+def choose_features(dataset: Dataset, settings: Settings) -> FeatureChoice | None:
+    """How the settings store the features; None for a graph without features.
+
+    ``'auto'`` stores them sparse where :func:`sparse_pays` predicts a gain, and torch has sparse
+    kernels for the device. The choice counts non-zeros and measures no time, so that equal settings
+    give equal numbers.
+    """
+    if dataset.mapped is not None:  # whose features are not read
+        return None
+    if not _has_features(dataset):
+        if settings.features == "sparse":
+            raise RefusedValue(
+                "features='sparse' needs a graph with features",
+                "features='auto' or 'dense'",
+                f"{dataset.entry.name}, whose nodes have none",
+            )
+        return None
+    x: Tensor = dataset.data.x
+    shape, num_entries = (x.size(0), x.size(1)), int(torch.count_nonzero(x))
+    kept, because = settings.features, ""
+    if kept == "auto":
+        kept = "dense"
+        if settings.device.split(":")[0] not in ("cpu", "cuda"):
+            because = f"torch has no sparse kernels on {settings.device}"
+        elif predicted_share(num_entries, shape) >= 1:
+            because = "X·Θ would take longer with sparse features"
+        elif not sparse_pays(num_entries, shape):
+            because = f"{shape[0]} × {shape[1]} numbers are too few for a sparse product to pay"
+        else:
+            kept = "sparse"
+    return FeatureChoice(kept, shape, num_entries, because)
+
+
+def settle_features(dataset: Dataset, settings: Settings) -> Settings:
+    """The settings with ``features='auto'`` replaced by the choice for this graph."""
+    choice = choose_features(dataset, settings)
+    return replace(settings, features="dense" if choice is None else choice.kept)
+
+
+def _has_features(dataset: Dataset) -> bool:
+    return dataset.data.get("x") is not None and dataset.data.x.numel() > 0
+
+
+Part = Callable[[Tensor], Any]
+Members = Callable[[Tensor, int], Any]
+
+
+@dataclass(frozen=True)
+class OfGraphs:
+    """The argument of a classifier of graphs beside the features.
+
+    Attributes:
+        layers: the argument of the layers.
+        members: the argument of the readout, which says which nodes are in which graph.
+    """
+
+    layers: Any
+    members: Any
+
+
+def clusters(batch: Tensor, num_graphs: int) -> Basis:
+    """The pooling basis (1, N, G) from nodes to their graphs."""
+    return Cluster().basis(batch, size=(batch.numel(), num_graphs))
+
+
+class Graphs(Inputs):
+    """The disjoint union of G graphs, of which an update reads some.
+
+    The layers get the diagonal block of these graphs, with the weights that it has in the union.
+
+    Args:
+        x: (N, P) features, dense or CSR.
+        layers: the argument of the layers for all graphs.
+        batch: (N,) the graph of each node, ascending.
+        batch_size: number of graphs of an update.
+        part: the argument of the layers for some nodes (N',), ascending and of whole graphs.
+        members: the argument of the readout, from the graph of each node and the number of graphs.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        layers: Any,
+        batch: Tensor,
+        batch_size: int,
+        part: Part,
+        members: Members = clusters,
+    ) -> None:
+        self.x, self.batch_size, self.part, self.members = x, batch_size, part, members
+        self.counts = torch.bincount(batch)
+        self.begins = self.counts.cumsum(0) - self.counts
+        self.whole = OfGraphs(layers, members(batch, self.counts.numel()))
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        settings: Settings,
+        x: Tensor | None,
+        layers: Any,
+        part: Part,
+        members: Members = clusters,
+    ) -> Graphs:
+        """The inputs of a dataset of graphs, with its features as the settings keep them."""
+        if x is None:
+            raise RefusedValue(
+                "graphs are classified by the features of their nodes", "features", "none"
+            )
+        batch = dataset.data.batch.to(settings.device)
+        if isinstance(layers, Basis):
+            check_block_diagonal(layers, batch)
+        return cls(x, layers, batch, settings.batch_size, part, members)
+
+    def batches(
+        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
+    ) -> Iterator[Batch | None]:
+        """The graphs ``nodes`` (T,) in an order that seed and epoch determine."""
+        generator = torch.Generator().manual_seed(1_000_003 * epoch + seed)
+        order = torch.randperm(nodes.numel(), generator=generator).to(nodes.device)
+        parts = nodes[order].split(self.batch_size)
+        for number in share.numbers(len(parts)):
+            yield None if number is None else self.some(parts[number].sort().values, number)
+
+    def some(self, graphs: Tensor, number: int = 0) -> Batch:
+        """Some graphs (B,), ascending, as the batch of this number."""
+        of, within = spread_runs(self.counts[graphs])
+        nodes = self.begins[graphs][of] + within
+        structure = OfGraphs(self.part(nodes), self.members(of, graphs.numel()))
+        rows = torch.arange(graphs.numel(), device=graphs.device)
+        return Batch(rows_of(self.x, nodes, self.x.dtype), structure, rows, graphs, number)
+
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
+        """(B, C) of the graphs ``nodes`` (B,), or of all."""
+        out: Tensor = model(self.x, self.whole)
+        return out if nodes is None else out[nodes]
+
+
+def check_task(entry: Entry, settings: Settings) -> str:
+    """``'nodes'`` or ``'graphs'``, whatever the dataset has classes of."""
+    of_graphs, pool = entry.task == "graphs", settings.pool
+    if of_graphs == (pool == "none"):
+        raise RefusedValue(
+            f"{entry.name} has classes of {entry.task}",
+            "pool sum, mean or max" if of_graphs else "pool none",
+            f"pool {pool}",
+        )
+    for name, plain in (
+        ("architecture", "layers"),
+        ("propagation", ""),
+        ("out_heads", 0),
+        ("batches", "none"),
+    ):
+        if of_graphs and getattr(settings, name) != plain:
+            raise RefusedValue(
+                f"{name} is of classifiers of nodes", repr(plain), repr(getattr(settings, name))
+            )
+    return entry.task
+
+
+def some_graphs(data: Data, nodes: Tensor) -> Data:
+    """The structure of some nodes of whole graphs: edges, their types, and numbers of graphs."""
+    nodes = nodes.to(data.edge_index.device)
+    kept = induced({"edge_index": data.edge_index, "edge_type": data.get("edge_type")}, nodes)
+    return Data(
+        **kept, batch=data.batch[nodes].unique(return_inverse=True)[1], num_nodes=nodes.numel()
+    )
+
+
+def induced(arguments: dict[str, Any], nodes: Tensor) -> dict[str, Any]:
+    """The arguments of a PyG layer for the subgraph of some nodes.
+
+    Args:
+        arguments: ``edge_index`` (2, E), tensors (E, *), which are those of edges, and others; or
+            none, for a layer without edges.
+        nodes: (N',), ascending.
+    """
+    if not arguments:
+        return {}
+    edges = arguments["edge_index"]
+    count = 1 + max((int(part.max()) for part in (edges, nodes) if part.numel()), default=0)
+    kept, _, mask = subgraph(
+        nodes, edges, relabel_nodes=True, num_nodes=count, return_edge_mask=True
+    )
+    return {
+        name: kept if name == "edge_index" else _of_edges(value, mask)
+        for name, value in arguments.items()
+    }
+
+
+def _of_edges(value: Any, mask: Tensor) -> Any:
+    per_edge = isinstance(value, Tensor) and value.dim() and value.size(0) == mask.numel()
+    return value[mask] if per_edge else value
+
+
+def check_block_diagonal(basis: Basis, batch: Tensor) -> None:
+    """Refuse a basis with an edge between nodes of different graphs, under any label.
+
+    The numbers of two graphs differ in a bit: a target whose graph has this bit must have no source
+    whose graph has not, and the other way round.
+    """
+    labels = range(basis.num_bases)
+    for bit in range(int(batch.max()).bit_length() if batch.numel() else 0):
+        has = (batch >> bit & 1).bool()
+        for seen in (has, ~has):
+            if bool((basis.reached(seen, labels) & ~seen).any()):
+                raise RefusedValue(
+                    "graphs are classified one by one",
+                    "a family without edges between them",
+                    repr(basis),
+                )

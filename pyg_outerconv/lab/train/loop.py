@@ -20,8 +20,8 @@ from ...errors import RefusedValue
 from ...scale.processes import ALONE, Processes, noticing_loss
 from ...scale.samples import stream
 from .inputs import Batch, Share
-from .metrics import METRICS, majority
 from .model import Contender
+from .results import METRICS, majority
 from .settings import Settings
 from .splits import Split
 

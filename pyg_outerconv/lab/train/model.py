@@ -25,12 +25,18 @@ from ...nn.models import evaluating
 from ...nn.recipes import layer_of, structure_of
 from ..data import Dataset
 from ..own_code import require_imported
-from .blocks import BlockClassifier, Propagated, Structures
-from .classifiers import NORMS, Classifier, GraphClassifier, MakeLayer, NodeClassifier
+from .classifiers import (
+    NORMS,
+    BlockClassifier,
+    Classifier,
+    GraphClassifier,
+    MakeLayer,
+    NodeClassifier,
+    Propagated,
+    Structures,
+)
 from .family_options import short_name
-from .features import kept_features
-from .graphs import Graphs, check_task, some_graphs
-from .inputs import Inputs, WholeGraph
+from .inputs import Graphs, Inputs, WholeGraph, check_task, kept_features, some_graphs
 from .sampled import check_mapped, mapped_inputs, sampled
 from .settings import Settings
 

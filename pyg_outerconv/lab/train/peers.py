@@ -45,10 +45,8 @@ from ...pyg.convert import as_ours
 from ...pyg.layer import OURS
 from ...pyg.tie import Source, linear
 from ..data import Dataset
-from .blocks import Structures
-from .features import kept_features
-from .graphs import Graphs, check_task, induced
-from .inputs import Inputs, WholeGraph
+from .classifiers import Structures
+from .inputs import Graphs, Inputs, WholeGraph, check_task, induced, kept_features
 from .model import PEER, Contender, check_out_heads
 from .settings import Settings
 
@@ -185,9 +183,6 @@ def peer_of(
         family: an object or its text.
         data: the graph.
         theta, root_weight, aggr, label_aggr: see :class:`~pyg_outerconv.OuterConv`.
-
-    Raises:
-        ValueError: PyG has no layer that is this convolution.
     """
     family = parse_family(family)
     if type(family) not in HAS:
@@ -397,9 +392,6 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     It gets the features that ours gets, stored sparse only if its layer multiplies them with its
     weights before all else. From the same seed it begins as the same function, with the same random
     numbers left for dropout.
-
-    Raises:
-        ValueError: PyG has no layer for them.
     """
     family = parse_family(settings.family)
     check_out_heads(family, settings)

@@ -29,6 +29,8 @@ TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "bool": (bool,),
     "int": (int,),
+    "int | None": (int, NoneType),
+    "str | None": (str, NoneType),
     "float": (int, float),
     "float | None": (int, float, NoneType),
     "dict": (dict,),
@@ -93,9 +95,10 @@ def explained(one: Field[Any]) -> str:
     if words := [f"{word} ({means})" if means else word for word, means in told]:
         text += f": {', '.join(words[:-1])} or {words[-1]}"
     said = one.metadata["said"]
-    if said is None:
+    if said is None and one.default not in (None, ()):
         number = isinstance(one.default, float)
         said = "no" if one.default is False else format(one.default, "g" if number else "")
+    said = said or ""
     colon = ":" if " " in said else ""
     return text + (f"; default{colon} {said}." if said else ".")
 
@@ -450,13 +453,7 @@ def settings_from(values: dict[str, Any], origin: str) -> Settings:
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
-    """The settings in a TOML file, which ``outerconv train --config`` reads, by name.
-
-    Raises:
-        ValueError: the file cannot be read, has a name that is no setting, or a value that its
-            setting cannot have.
-        TypeError: a value is of another type.
-    """
+    """The settings in a TOML file, which ``outerconv train --config`` reads, by name."""
     return read_values({one.name: one for one in fields(Settings)}, read_toml(path), f"{path}")
 
 
@@ -477,12 +474,7 @@ def read_values(
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The content of a TOML file.
-
-    Raises:
-        ValueError: it cannot be read, or is no TOML; or Python is older than 3.11, and tomli is
-            not installed.
-    """
+    """The content of a TOML file."""
     place = as_path(path, "a configuration")
     try:
         text = read_bytes(place).decode()

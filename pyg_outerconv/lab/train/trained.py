@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from ...errors import RefusedValue, refusal
-from ...nn import OuterConv, label_terms
+from ...nn import LabelTerms, OuterConv, label_terms
 from ...nn.models import evaluating
 from ..data import Dataset, Source
+from .folder import RunFolder, dataset_of
 from .inputs import WholeGraph
-from .metrics import METRICS, accuracy
 from .model import Classifier, Contender, check_device, on_backend, ours
-from .run_folder import RunFolder, dataset_of
+from .results import METRICS, accuracy
 from .settings import Settings
 from .splits import Split, make_split
 
@@ -91,6 +91,14 @@ class Trained:
         shares = shares.cpu()
         _require_finite(self.folder, "what the model says", {"probabilities": shares})
         return shares
+
+    def predictions(self) -> Predictions:
+        """The class of every node, or of every graph of a set."""
+        shares, test = self.probabilities(), self.split.test
+        probability, classes = shares.max(-1)
+        metric = METRICS[self.settings.metric]
+        reached = metric(shares[test].log(), self.dataset.data.y[test])
+        return Predictions(self, classes, probability, reached)
 
 
 def load_trained(
@@ -177,34 +185,29 @@ def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> N
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a checkpoint for every node, or for every graph of a set.
+    """The predictions of a trained model for every node, or for every graph of a set.
 
     Attributes:
         classes: (N,) the most probable class; ``probability`` (N,) is its probability.
-        test_metric: the metric of the settings, on the test nodes of the seed that the
-            checkpoint is of.
-        recorded: the same as training recorded it.
-        dataset: the graph, with the names of its nodes and classes.
+        test_metric: the metric of the settings, on the test nodes of the model's seed.
     """
 
-    settings: Settings
-    seed: int
+    trained: Trained
     classes: Tensor
     probability: Tensor
     test_metric: float
-    recorded: float
-    dataset: Dataset
 
     @property
     def task(self) -> str:
         """Whatever is classified, ``'nodes'`` or ``'graphs'``."""
-        return self.dataset.entry.task
+        return self.trained.dataset.entry.task
 
     def write(self, file: IO[str]) -> None:
         """As CSV: node (or graph), class, probability."""
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow((self.task.removesuffix("s"), "class", "probability"))
-        node, label = self.dataset.node_name, self.dataset.class_name
+        dataset = self.trained.dataset
+        node, label = dataset.node_name, dataset.class_name
         number = 0
         for classes, shares in zip(
             self.classes.split(_ROWS), self.probability.split(_ROWS), strict=True
@@ -212,41 +215,6 @@ class Predictions:
             for place, share in zip(classes.tolist(), shares.tolist(), strict=True):
                 writer.writerow((node(number), label(place), f"{share:.6f}"))
                 number += 1
-
-
-def predict(
-    folder: str | Path,
-    root: str | Path | None = None,
-    device: str | None = None,
-    source: Source | None = None,
-) -> Predictions:
-    """Classify every node, or every graph of a set, with the checkpoint of a run.
-
-    Args:
-        folder: the run folder.
-        root: folder of the data; None for the folder that the run used.
-        device: that of the run if None.
-        source: where a graph of one's own is; None for where the run found it.
-
-    Raises:
-        ValueError: the folder holds no run, or its checkpoint is of another configuration or
-            another graph, or has NaN in it.
-        DataUnavailable: the dataset cannot be read.
-    """
-    trained = load_trained(folder, root, device, source)
-    shares = trained.probabilities()
-    probability, classes = shares.max(-1)
-    test = trained.split.test
-    metric = METRICS[trained.settings.metric]
-    return Predictions(
-        trained.settings,
-        trained.seed,
-        classes,
-        probability,
-        metric(shares[test].log(), trained.dataset.data.y[test]),
-        trained.recorded,
-        trained.dataset,
-    )
 
 
 # Contributions ------------------------------------------------------------------------------------
@@ -318,67 +286,49 @@ def contributions(
 
     layers = {name: part for name, part in model.named_modules() if isinstance(part, OuterConv)}
     squares: dict[str, list[float]] = {}
+
+    def add_squares(name: str, terms: LabelTerms, out: Any) -> None:
+        sums = squares.setdefault(name, [0.0] * terms.num_labels)
+        for label in range(terms.num_labels):
+            sums[label] += float(terms.term(label).double().square().sum())
+
     found = []
     with evaluating(model):
-        with _watching(
-            {layer: partial(_add_squares, squares, name) for name, layer in layers.items()}
-        ):
+        with watching(layers, add_squares):
             whole, whole_loss = measured()
         for name, layer in layers.items():
             for label, square in enumerate(squares.get(name, ())):
-                with _watching({layer: partial(_without, label)}):
-                    without, loss = measured()
-                found.append(
-                    Contribution(
-                        name,
-                        label,
-                        layer.family.labels[label],
-                        square**0.5,
-                        without,
-                        without - whole,
-                        loss,
-                        loss - whole_loss,
-                    )
-                )
+
+                def without(name: str, terms: LabelTerms, out: Any, label: int = label) -> Any:
+                    if isinstance(out, tuple):  # with attention weights
+                        return terms.without(label, out[0]), *out[1:]
+                    return terms.without(label, out)
+
+                with watching({name: layer}, without):
+                    value, loss = measured()
+                title, changes = layer.family.labels[label], (value - whole, loss - whole_loss)
+                row = name, label, title, square**0.5, value, changes[0], loss, changes[1]
+                found.append(Contribution(*row))
     return found
 
 
-Hook = Callable[[OuterConv, tuple[Any, ...], dict[str, Any], Any], Any]
-
-
 @contextmanager
-def _watching(hooks: dict[OuterConv, Hook]) -> Iterator[None]:
-    """A block in which hooks see, or replace, the outputs of layers."""
-    handles = [layer.register_forward_hook(hook, with_kwargs=True) for layer, hook in hooks.items()]
+def watching(
+    layers: dict[str, OuterConv], see: Callable[[str, LabelTerms, Any], Any]
+) -> Iterator[None]:
+    """A block in which each call of some layers is seen: its name, the terms of its labels, its
+    output, whose place is taken by what is returned, but for None.
+    """
+
+    def hook(name: str, layer: OuterConv, args: Any, kwargs: Any, out: Any) -> Any:
+        return see(name, label_terms(layer, *args, **kwargs), out)
+
+    handles = [
+        layer.register_forward_hook(partial(hook, name), with_kwargs=True)
+        for name, layer in layers.items()
+    ]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _add_squares(
-    squares: dict[str, list[float]],
-    name: str,
-    layer: OuterConv,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: Any,
-) -> None:
-    """Add ‖T_k‖² of a call for each label."""
-    terms = label_terms(layer, *args, **kwargs)
-    sums = squares.setdefault(name, [0.0] * terms.num_labels)
-    for label in range(terms.num_labels):
-        sums[label] += float(terms.term(label).double().square().sum())
-
-
-def _without(
-    label: int, layer: OuterConv, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> Any:
-    """The output of a call without a label, beside its attention weights if they came with it."""
-    terms = label_terms(layer, *args, **kwargs)
-    return (
-        (terms.without(label, out[0]), *out[1:])
-        if isinstance(out, tuple)
-        else terms.without(label, out)
-    )

@@ -1,9 +1,6 @@
 """Small cases and records that the benchmark's tests share."""
 
-from __future__ import annotations
-
 import torch
-from torch import Tensor
 
 from pyg_outerconv.lab.bench.case import (
     FORWARD,
@@ -23,28 +20,28 @@ ROOFLINE = Roofline(bandwidth=1e9, flop_rate=1e9)
 PLAN = Plan(Context(scale=0.01, quick=True), repeats=2, memory=False, threads=1)
 
 
-def contender(name: str, factor: float = 2.0, **options: object) -> Contender:
+def contender(name, factor=2.0, **options):
     """Multiplies some numbers; a factor other than 2 differs from the rest."""
 
-    def step() -> Tensor:
+    def step():
         return torch.arange(4.0) * factor
 
     return Contender(name, {FORWARD: step, TRAINING: step}, lambda: [step()], **options)
 
 
-def broken(name: str, **options: object) -> Contender:
-    def step() -> Tensor:
+def broken(name, **options):
+    def step():
         raise RuntimeError("no compiler\nand more")
 
     return Contender(name, {FORWARD: step}, lambda: [step()], **options)
 
 
-def fake_case(*contenders: Contender, **options: object) -> Case:
+def fake_case(*contenders, **options):
     setup = Setup(contenders, {"nodes": 4}, work={FORWARD: Work(16.0, 4.0)})
     return Case("fake", "fakes", "numbers times two", lambda context, at: setup, **options)
 
 
-def timing(median: float, spread: float = 0.0) -> dict[str, float | int]:
+def timing(median, spread=0.0):
     return {
         "median": median,
         "low": median * (1 - spread),
@@ -55,7 +52,7 @@ def timing(median: float, spread: float = 0.0) -> dict[str, float | int]:
     }
 
 
-def record(**changes: object) -> dict[str, object]:
+def record(**changes):
     """A point where ours takes 1 s and PyG 4 s, in both modes."""
     times = {OURS: timing(1.0), PYG: timing(4.0)}
     return {

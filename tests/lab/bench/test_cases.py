@@ -1,7 +1,5 @@
 """Every registered case, at a tiny scale: it can be set up, and its contenders agree."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 
@@ -10,8 +8,8 @@ import torch
 from torch_geometric.io import read_tu_data
 from torch_geometric.utils import coalesce, is_undirected
 
-from pyg_outerconv.lab.bench import CASES, Context, register_all
 from pyg_outerconv.lab.bench.case import (
+    CASES,
     DGL,
     FORWARD,
     OURS,
@@ -21,7 +19,9 @@ from pyg_outerconv.lab.bench.case import (
     PYG_CSR,
     SCATTER,
     TORCH,
+    Context,
 )
+from pyg_outerconv.lab.bench.cases import register_all
 from pyg_outerconv.lab.bench.cases.attention import MASKED
 from pyg_outerconv.lab.bench.cases.growth import edges_in_order
 from pyg_outerconv.lab.bench.cases.orders import SHAPES

@@ -1,17 +1,13 @@
 """``outerconv bench`` end to end on a tiny scale, in one process and in several; bad input."""
 
-from __future__ import annotations
-
 import io
 import json
 import platform
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -22,15 +18,14 @@ from pyg_outerconv.lab.bench import campaign, command
 from pyg_outerconv.lab.bench.campaign import run_processes
 from pyg_outerconv.lab.bench.case import FORWARD, OURS, PYG, TRAINING
 from pyg_outerconv.lab.bench.command import Options
-from pyg_outerconv.lab.bench.report import merge
-from pyg_outerconv.lab.bench.tables import say_ratios
+from pyg_outerconv.lab.bench.report import merge, say_ratios
 from pyg_outerconv.lab.cli import main
 
 TINY = ["bench", "--quick", "--scale", "0.002", "--repeats", "2"]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _roofline() -> Iterator[None]:
+def _roofline():
     """No bandwidth is measured, which takes as long as all else."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(campaign, "measure_roofline", lambda context: ROOFLINE)
@@ -38,14 +33,14 @@ def _roofline() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, list[int]]:
+def measured(tmp_path_factory):
     """The folder of a run, what it said, and torch's threads before and after."""
     folder, said, threads = tmp_path_factory.mktemp("bench"), io.StringIO(), []
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(said):
@@ -56,7 +51,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, list[
     return folder / "runs/bench-001", said.getvalue(), threads
 
 
-def test_end_to_end(measured: tuple[Path, str, list[int]]) -> None:
+def test_end_to_end(measured):
     folder, said, _ = measured
     for words in (
         "gcn-100k: GCN layer",
@@ -76,9 +71,7 @@ def test_end_to_end(measured: tuple[Path, str, list[int]]) -> None:
     assert "<svg" in (folder / "bench.html").read_text()
 
 
-def test_compared_with_an_earlier_run(
-    measured: tuple[Path, str, list[int]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compared_with_an_earlier_run(measured, capsys):
     folder, _, _ = measured
     flags = ["--only", "gcn-100k", "--threads", "2", "--compare", str(folder / "bench.json")]
     assert main([*TINY, *flags, "--out", "again"]) == 0
@@ -90,7 +83,7 @@ def test_compared_with_an_earlier_run(
     assert len(report["compared"]["rows"]) == sum(map(len, record["modes"].values())) > 0
 
 
-def test_nothing_names_the_machine_or_its_folders(measured: tuple[Path, str, list[int]]) -> None:
+def test_nothing_names_the_machine_or_its_folders(measured):
     folder, _, _ = measured
     text = (folder / "bench.json").read_text() + (folder / "bench.html").read_text()
     assert str(Path.home()) not in text
@@ -98,18 +91,16 @@ def test_nothing_names_the_machine_or_its_folders(measured: tuple[Path, str, lis
     assert platform.node() not in text
 
 
-def test_threads_are_as_before(measured: tuple[Path, str, list[int]]) -> None:
+def test_threads_are_as_before(measured):
     folder, _, (before, after) = measured
     assert before == after
     assert json.loads((folder / "bench.json").read_text())["machine"]["threads"] == 2
 
 
-def test_errors_are_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_counted(monkeypatch, capsys):
     from pyg_outerconv.lab.bench.cases import layers
 
-    def other(theirs: Any, mine: Any) -> None:
+    def other(theirs, mine):
         theirs.lin.weight.data.copy_(2 * mine.theta.weight[0].t())
 
     monkeypatch.setattr(layers, "begin_as", other)
@@ -117,7 +108,7 @@ def test_errors_are_counted(
     assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(capsys):
     assert main(["bench", "--list", "--only", "relation"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("relation\n  rgcn-8 ")
@@ -128,22 +119,20 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     ("flags", "words"),
     [
         (["--only", "gnc"], "unknown benchmark 'gnc' (did you mean 'gcn'?)"),
-        (["--repeats", "0"], "--repeats must be positive: expected >= 1, got 0"),
-        (["--threads", "-1"], "--threads must be positive"),
-        (["--processes", "0"], "--processes must be positive"),
-        (["--scale", "0"], "--scale must be a share: expected (0, 1], got 0.0"),
-        (["--scale", "nan"], "--scale must be a share"),
+        (["--repeats", "0"], "repeats has a minimum: expected >= 1, got 0"),
+        (["--threads", "-1"], "threads has a minimum"),
+        (["--processes", "0"], "processes has a minimum"),
+        (["--scale", "0"], "scale has a minimum: expected > 0, got 0.0"),
+        (["--scale", "nan"], "scale has a minimum"),
         (["--dtype", "float23"], "unknown dtype 'float23' (did you mean 'float32'?)"),
         (["--device", "gpu"], "unknown device 'gpu'"),
-        (["--seed", "-1"], "--seed must be a seed"),
+        (["--seed", "-1"], "seed has a minimum"),
         (["--compare", "none.json"], "must be written by outerconv bench"),
         (["--out", "full"], "a benchmark needs a folder of its own"),
         (["--out", "full/file"], "--out must be writable"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(
-    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_refused_in_one_line(flags, words, capsys):
     Path("full").mkdir()
     Path("full/file").write_text("here")
     assert main([*TINY, *flags]) == 2
@@ -155,9 +144,7 @@ def test_bad_input_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("missing", command.EXTRAS)
-def test_a_missing_extra_is_named(
-    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_extra_is_named(missing, monkeypatch, capsys):
     found = command.importlib.util.find_spec
     monkeypatch.setattr(
         command.importlib.util, "find_spec", lambda name: None if name == missing else found(name)
@@ -200,10 +187,8 @@ def test_what_breaks_off_in_one_process_stays():
     assert found["agreement"] == {PYG: None}
 
 
-def test_two_processes_end_to_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def here(words: list[str], **options: object) -> CompletedProcess[str]:
+def test_two_processes_end_to_end(tmp_path, monkeypatch, capsys):
+    def here(words, **options):
         """The command in this process, where all that it needs is imported."""
         assert words[:3] == [sys.executable, "-m", "pyg_outerconv"]
         with redirect_stdout(io.StringIO()):
@@ -228,7 +213,7 @@ def test_two_processes_end_to_end(
     assert len(made["ratios"][FORWARD][PYG]) == 2
 
 
-def test_a_process_that_breaks_off_is_said(tmp_path: Path) -> None:
+def test_a_process_that_breaks_off_is_said(tmp_path):
     options = SimpleNamespace(**{**vars(Options(quick=True, processes=2)), "threads": "two"})
     with pytest.raises(RefusedValue, match="process 1 must end: .*--threads.*'two' is not a valid"):
         run_processes(options, tmp_path, print)

@@ -1,17 +1,13 @@
 """Data sets by name: the registry, roots, caches, downloads, what the package has, real data."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,13 +30,13 @@ TWITCH = "Twitch/PT/raw/PT.npz"
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
 
 
 @pytest.fixture
-def texas(tmp_path: Path) -> Iterator[Path]:
+def texas(tmp_path):
     """A root with a small graph, whose checksums nobody knows, read-only."""
     raw_layouts.write(data.entry("texas"), tmp_path / "root")
     set_writable(tmp_path / "root", False)
@@ -48,17 +44,17 @@ def texas(tmp_path: Path) -> Iterator[Path]:
     set_writable(tmp_path / "root", True)
 
 
-def set_writable(root: Path, writable: bool) -> None:
+def set_writable(root, writable):
     for path in [root, *root.rglob("*")]:
         path.chmod(
             (0o755 if writable else 0o555) if path.is_dir() else 0o644 if writable else 0o444
         )
 
 
-def downloads(monkeypatch: pytest.MonkeyPatch, name: str, change: Any = None) -> None:
+def downloads(monkeypatch, name, change=None):
     """What PyG's class of a data set downloads is its small graph; then something is done to it."""
 
-    def download(self: Any) -> None:
+    def download(self):
         raw_layouts.write(data.entry(name), Path(self.root).parent)
         if change is not None:
             change(Path(self.root).parent)
@@ -67,14 +63,14 @@ def downloads(monkeypatch: pytest.MonkeyPatch, name: str, change: Any = None) ->
     monkeypatch.setattr(reader, "download", download)
 
 
-def other_labels(root: Path) -> None:
+def other_labels(root):
     """The streamers of a root have other labels."""
     with np.load(root / TWITCH) as arrays:
         np.savez(root / TWITCH, **{**arrays, "target": 1 - raw_layouts.CLASSES})
 
 
-def fails(code: int) -> Any:
-    def fail(*args: Any) -> None:
+def fails(code):
+    def fail(*args):
         raise OSError(code, os.strerror(code))
 
     return fail
@@ -84,9 +80,7 @@ def fails(code: int) -> Any:
 
 
 @pytest.mark.parametrize("name", data.registry())
-def test_an_entry_is_complete_and_its_files_are_those_pyg_asks_for(
-    name: str, tmp_path: Path
-) -> None:
+def test_an_entry_is_complete_and_its_files_are_those_pyg_asks_for(name, tmp_path):
     entry, asked = data.entry(name.upper()), list[str]()
     assert hasattr(pyg_datasets, entry.reader) or "ogb" in entry.requires
     counts = {"nodes", "edges", "features", "classes", "relations"}
@@ -101,7 +95,7 @@ def test_an_entry_is_complete_and_its_files_are_those_pyg_asks_for(
     if entry.folder is None or entry.reader not in vars(pyg_datasets):
         return
 
-    def ask(self: Any) -> None:
+    def ask(self):
         asked.extend(self.raw_paths)
         raise OSError("no route to host")
 
@@ -113,12 +107,12 @@ def test_an_entry_is_complete_and_its_files_are_those_pyg_asks_for(
     assert wanted < {*entry.files} if entry.reader == "TUDataset" else wanted == {*entry.files}
 
 
-def test_unknown_names_are_refused_with_the_nearest() -> None:
+def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'CiteSeer'"):
         data.load("Citeser")
 
 
-def test_the_readme_says_which_data_was_never_read() -> None:
+def test_the_readme_says_which_data_was_never_read():
     text = (ROOT / "datasets" / "README.md").read_text()
     section = text.partition("## Never read with the real files")[2].partition("\n\nThe sets")[0]
     unknown = {e.name for e in data.registry().values() if None in e.files.values()}
@@ -128,9 +122,7 @@ def test_the_readme_says_which_data_was_never_read() -> None:
 # Roots and caches ---------------------------------------------------------------------------------
 
 
-def test_root_is_the_argument_then_the_environment_then_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_is_the_argument_then_the_environment_then_the_cache(tmp_path, monkeypatch):
     assert data.data_root() == tmp_path / "cache" / "data"
     monkeypatch.setenv(data.ROOT_VARIABLE, str(tmp_path / "env"))
     assert data.data_root() == tmp_path / "env"
@@ -140,7 +132,7 @@ def test_root_is_the_argument_then_the_environment_then_the_cache(
             data.load("texas", root)
 
 
-def test_a_root_is_read_and_never_written(texas: Path, tmp_path: Path) -> None:
+def test_a_root_is_read_and_never_written(texas, tmp_path):
     before = {path: path.stat() for path in texas.rglob("*")}
     listed = data.load("texas", texas)
     assert listed.data.y.tolist() == raw_layouts.CLASSES.tolist()
@@ -156,9 +148,7 @@ def test_a_root_is_read_and_never_written(texas: Path, tmp_path: Path) -> None:
     assert both.fingerprint != listed.fingerprint == data.load("texas", texas).fingerprint
 
 
-def test_a_kept_copy_is_used_again_and_follows_its_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kept_copy_is_used_again_and_follows_its_root(tmp_path, monkeypatch):
     one, other = tmp_path / "one", tmp_path / "other"
     for root in (one, other):
         raw_layouts.write(data.entry("TwitchPT"), root)
@@ -175,9 +165,7 @@ def test_a_kept_copy_is_used_again_and_follows_its_root(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_cache_that_cannot_be_written_is_said(
-    code: int, texas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_said(code, texas, tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "save_tensors", fails(code))
     with pytest.raises(data.DataUnavailable, match=os.strerror(code)) as refused:
         data.load("texas", texas)
@@ -185,7 +173,7 @@ def test_a_cache_that_cannot_be_written_is_said(
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_verify_tells_states_apart(texas: Path) -> None:
+def test_verify_tells_states_apart(texas):
     assert set(data.verify("texas", texas).values()) == {"no checksum known"}
     set_writable(texas, True)
     raw_layouts.write(data.entry("Cornell"), texas)
@@ -200,10 +188,8 @@ def test_verify_tells_states_apart(texas: Path) -> None:
 # Downloads ----------------------------------------------------------------------------------------
 
 
-def test_absent_data_says_which_files_go_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def half(self: Any) -> None:
+def test_absent_data_says_which_files_go_where(tmp_path, monkeypatch):
+    def half(self):
         (Path(self.raw_dir) / "ind.citeseer.x").write_bytes(b"broken off")
         raise OSError("no route to host")
 
@@ -220,9 +206,7 @@ def test_absent_data_says_which_files_go_where(
     assert not (folder / "ind.citeseer.x").exists()
 
 
-def test_what_was_downloaded_is_recorded_and_held_against_its_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_downloaded_is_recorded_and_held_against_its_record(tmp_path, monkeypatch):
     root, said = tmp_path / "root", list[str]()
     record = record_of(data.entry("TwitchPT"), root)
     downloads(monkeypatch, "TwitchPT")
@@ -248,9 +232,7 @@ def test_what_was_downloaded_is_recorded_and_held_against_its_record(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
-def test_what_is_not_whole_or_another_leaves_nothing(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_whole_or_another_leaves_nothing(code, tmp_path, monkeypatch):
     for name, change, words in (
         ("TwitchPT", fails(code), os.strerror(code)),
         ("cornell", None, r"downloaded is not used: .* by its sha256"),
@@ -265,9 +247,7 @@ INSTALLS = [("AIFB", "rdflib", r"'pyg_outerconv\[train\]'"), ("ogbn-arxiv", "ogb
 
 
 @pytest.mark.parametrize(("name", "module", "extra"), INSTALLS)
-def test_a_missing_module_names_what_to_install(
-    name: str, module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_module_names_what_to_install(name, module, extra, tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == module else find(name)
@@ -276,11 +256,11 @@ def test_a_missing_module_names_what_to_install(
         data.load(name, tmp_path)
 
 
-def test_the_archive_of_ogb_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_archive_of_ogb_is_unpacked(tmp_path, monkeypatch):
     url = pytest.importorskip("ogb.utils.url")
     known = data.entry("ogbn-arxiv")
 
-    def fetch(address: str, folder: str) -> str:
+    def fetch(address, folder):
         raw_layouts.write(known, tmp_path / "made")
         base = tmp_path / "made" / "OGB"
         (base / "ogbn_arxiv").rename(base / "arxiv")
@@ -297,15 +277,15 @@ def test_the_archive_of_ogb_is_unpacked(tmp_path: Path, monkeypatch: pytest.Monk
 # What comes with the package ----------------------------------------------------------------------
 
 
-def test_the_default_needs_no_file() -> None:
+def test_the_default_needs_no_file():
     club = data.load(data.EMBEDDED, root="/nonexistent")
     assert (club.data.num_nodes, club.data.num_edges, club.num_classes) == (34, 156, 4)
     assert data.is_here(data.EMBEDDED, "/nonexistent")
 
 
 @pytest.mark.parametrize("split", ["public", "random", "random-60-20-20", None])
-def test_cora_serves_the_splits_without_files(split: str | None, tmp_path: Path) -> None:
-    said: list[str] = []
+def test_cora_serves_the_splits_without_files(split, tmp_path):
+    said = []
     read = data.load("cora", tmp_path, split, said.append)
     assert (read.data.num_nodes, read.data.num_edges, read.num_classes) == (2708, 10556, 7)
     assert [int(read.data[f"{part}_mask"].sum()) for part in graph.PARTS] == [140, 500, 1000]
@@ -314,7 +294,7 @@ def test_cora_serves_the_splits_without_files(split: str | None, tmp_path: Path)
     assert not list(tmp_path.rglob("*.pt")), "there is nothing to cache"
 
 
-def test_cora_is_what_pyg_reads_and_small_and_without_pickles(shared_data: Path) -> None:
+def test_cora_is_what_pyg_reads_and_small_and_without_pickles(shared_data):
     pyg = data.load("Cora", shared_data.resolve())  # by PyG's class, of files with known checksums
     ours = data.load("Cora", "/nonexistent", log=str)
     assert (pyg.root, ours.root) == (shared_data.resolve(), None)
@@ -333,14 +313,14 @@ def test_cora_is_what_pyg_reads_and_small_and_without_pickles(shared_data: Path)
             assert arrays[name].dtype == packed[name].dtype
 
 
-def test_the_splits_of_geom_gcn_need_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_splits_of_geom_gcn_need_files(tmp_path, monkeypatch):
     monkeypatch.setattr(pyg_datasets.Planetoid, "download", fails(errno.ENETUNREACH))
     assert not data.is_here("Cora", tmp_path, "geom-gcn")
     with pytest.raises(data.DataUnavailable, match="cora_split"):
         data.load("Cora", tmp_path, "geom-gcn", log=str)
 
 
-def test_a_damaged_copy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_copy_is_refused(tmp_path, monkeypatch):
     (tmp_path / "cora.npz").write_bytes(write_cora.FILE.read_bytes()[:-1])
     monkeypatch.setattr(dataset, "shipped", lambda name: tmp_path / name)
     with pytest.raises(data.DataUnavailable, match=r"cora.npz must be as it comes"):
@@ -350,7 +330,7 @@ def test_a_damaged_copy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         data.load("Cora", tmp_path, log=str)
 
 
-def test_a_wheel_carries_every_file_of_datasets() -> None:
+def test_a_wheel_carries_every_file_of_datasets():
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     carried = built["targets"]["wheel"]["force-include"]
     for name in {path.name for path in (ROOT / "datasets").iterdir()} - {"README.md"}:
@@ -366,7 +346,7 @@ UNKNOWN = [name for name, entry in data.registry().items() if None in entry.file
 
 @pytest.mark.slow(cases=14)
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_the_layout_of_pygs_class_is_read(name: str, tmp_path: Path) -> None:
+def test_the_layout_of_pygs_class_is_read(name, tmp_path):
     entry = data.entry(name)
     for module in entry.requires:
         pytest.importorskip(module)
@@ -388,7 +368,7 @@ def test_the_layout_of_pygs_class_is_read(name: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+def kept_cache(tmp_path_factory):
     """One cache for all tests of real data."""
     return str(tmp_path_factory.mktemp("cache"))
 
@@ -397,9 +377,7 @@ AIFB = "48e8b2b594e125bedc858482aee9b9c69494532aa48081aed00fc8a7608d7ce9"  # in 
 
 
 @pytest.mark.parametrize("name", data.registry())
-def test_real_data_is_as_the_registry_says(
-    name: str, kept_cache: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_data_is_as_the_registry_says(name, kept_cache, monkeypatch):
     entry = data.entry(name)
     monkeypatch.setenv(data.CACHE_VARIABLE, kept_cache)
     if not data.is_here(name, SHARED):
@@ -419,7 +397,7 @@ def test_real_data_is_as_the_registry_says(
 # Parts of graphs ----------------------------------------------------------------------------------
 
 
-def test_the_first_of_nodes_with_equal_class_and_targets_is_kept() -> None:
+def test_the_first_of_nodes_with_equal_class_and_targets_is_kept():
     #  0, 1 and 3 cite {4, 5}; 3 is of another class; 2 cites {4}; 4, 5 and 6 cite nobody
     edges = [(0, 4), (0, 5), (1, 5), (1, 4), (1, 4), (3, 4), (3, 5), (2, 4)]
     y, x = torch.tensor([0, 0, 0, 1, 2, 2, 2]), torch.arange(7.0).view(7, 1)
@@ -434,7 +412,7 @@ def test_the_first_of_nodes_with_equal_class_and_targets_is_kept() -> None:
     assert set(map(tuple, found.edge_index.t().tolist())) == wanted
 
 
-def test_the_largest_component_is_kept_whatever_the_direction_of_edges() -> None:
+def test_the_largest_component_is_kept_whatever_the_direction_of_edges():
     edges = torch.tensor([[0, 5, 2, 3], [4, 4, 3, 2]])
     whole = Data(x=torch.arange(6.0).view(6, 1), edge_index=edges, y=torch.arange(6))
     found = graph.SELECTIONS["largest-component"](whole)

@@ -8,9 +8,7 @@ import pickle
 import random
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -29,11 +27,11 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def put(name: str, content: Any) -> str:
+def put(name, content):
     """A file: of text or bytes, or of columns or arrays by their names."""
     path, suffix = Path(name), Path(name).suffix
     if isinstance(content, str):
@@ -51,7 +49,7 @@ def put(name: str, content: Any) -> str:
     return name
 
 
-def read(*names: str, **options: Any) -> Any:
+def read(*names, **options):
     """The graph of files, each of the kind that its name begins with."""
     kinds = {
         kind: name
@@ -59,13 +57,13 @@ def read(*names: str, **options: Any) -> Any:
         for kind in ("edges", "features", "labels")
         if name.startswith(kind)
     }
-    said: list[str] = []
+    said = []
     dataset = load_own(Source(**kinds, **options), said.append)
     object.__setattr__(dataset, "said", "\n".join(said))
     return dataset
 
 
-def refused(words: list[str], *names: str, **options: Any) -> None:
+def refused(words, *names, **options):
     with pytest.raises((ValueError, TypeError)) as error:
         read(*names, **options)
     for word in words:
@@ -94,12 +92,12 @@ ARRAYS = {
 MASKS = {f"{part}_mask": np.array([one == part for one in SPLIT]) for part in graph.PARTS}
 
 
-def columns(suffix: str, **changed: Any) -> dict[str, Any]:
+def columns(suffix, **changed):
     parts = {"edges": EDGES, "features": FEATURES, "labels": LABELS, **changed}
     return {name + suffix: content for name, content in parts.items()}
 
 
-def titled(first: str, second: str, *order: int) -> dict[str, Any]:
+def titled(first, second, *order):
     listed = [(first, ENDS[0]), (second, ENDS[1]), ("Weight", WEIGHTS)]
     return dict(listed[place] for place in order)
 
@@ -107,7 +105,7 @@ def titled(first: str, second: str, *order: int) -> dict[str, Any]:
 LINES = "ann,b 2,{0}.5\nc,ann,1\nann,b 2,2e0\nd,d,1.50\n".format
 CODES = pa.array(ENDS[0]).dictionary_encode()
 NAMES = np.array(NODES)
-SAME: dict[str, dict[str, Any]] = {
+SAME = {
     "csv": columns(".csv"),
     "tsv": columns(".tsv"),
     "txt": columns(".txt"),
@@ -132,7 +130,7 @@ SAME: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_every_format_gives_the_same_graph(name: str) -> None:
+def test_every_format_gives_the_same_graph(name):
     options = {"edge_weight": "3"} if name == "no titles" else {}
     csv = read(*(put(*file) for file in SAME["csv"].items()))
     found = read(*(put(*file) for file in SAME[name].items()), **options)
@@ -152,7 +150,7 @@ def test_every_format_gives_the_same_graph(name: str) -> None:
     assert "1 of 5 nodes have no label" in found.said
 
 
-def test_graphml_gives_the_same_graph_in_the_order_of_its_nodes() -> None:
+def test_graphml_gives_the_same_graph_in_the_order_of_its_nodes():
     graph = nx.MultiDiGraph()
     for name, f, g, label, part in zip(NODES, F, G, CLASSES, SPLIT, strict=True):
         graph.add_node(name, f=f, g=g, label=label, split=part, note="text")
@@ -182,7 +180,7 @@ CHANGES = {
 }
 
 
-def test_another_graph_has_another_fingerprint() -> None:
+def test_another_graph_has_another_fingerprint():
     names = [put(*file) for file in SAME["csv"].items()]
     whole, found = {name: Path(name).read_text() for name in names}, {read(*names).fingerprint}
     for name, (there, instead) in CHANGES.items():
@@ -205,10 +203,10 @@ LARGE = {
     2**64 - 1: pa.uint64(),
     10**30: pa.decimal128(38),
 }
-READ: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
+READ = []
 
 
-def reads(files: dict[str, Any], *wanted: dict[str, Any], **options: Any) -> None:
+def reads(files, *wanted, **options):
     """A case: files, options, and parts of the Data or of the data set that they give.
 
     Without labels, the nodes are a, b and c.
@@ -294,7 +292,7 @@ for number, kind in LARGE.items():
 
 
 @pytest.mark.parametrize("place", range(len(READ)))
-def test_files_are_read(place: int) -> None:
+def test_files_are_read(place):
     files, options, wanted = READ[place]
     found = read(*(put(*file) for file in files.items()), **options)
     for key, value in wanted.items():
@@ -306,7 +304,7 @@ def test_files_are_read(place: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_undirected_edges_go_both_ways(seed: int) -> None:
+def test_undirected_edges_go_both_ways(seed):
     draw = random.Random(seed)
     count = draw.randint(2, 6)
     listed = [[draw.randrange(count), draw.randrange(count)] for _ in range(draw.randint(1, 12))]
@@ -330,7 +328,7 @@ def test_undirected_edges_go_both_ways(seed: int) -> None:
 class Payload:
     """A pickle of this makes a folder in the working folder where it is loaded."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.mkdir, ("ran",)
 
 
@@ -342,7 +340,7 @@ GOOD = {
 PAIRS = {"edge_index": np.array([[0, 1], [1, 2]])}
 
 
-def header(shape: str, kind: str = "<f8") -> bytes:
+def header(shape, kind="<f8"):
     """An npz of one array x of which there is only a header, which says a shape."""
     text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     archive = io.BytesIO()
@@ -431,7 +429,7 @@ BASE = GOOD | {
 
 
 @pytest.mark.parametrize("case", TEXT)
-def test_a_text_that_breaks_a_rule_is_refused(case: str) -> None:
+def test_a_text_that_breaks_a_rule_is_refused(case):
     name, content, words = case.split(" | ")
     content = content.replace("\\n", "\n").replace("\\udcff", "\udcff")
     there, changed, instead = content.partition(" =>")
@@ -441,7 +439,7 @@ def test_a_text_that_breaks_a_rule_is_refused(case: str) -> None:
     check_refused(name, content, words.split(" & "))
 
 
-def check_refused(name: str, content: Any, words: list[str]) -> None:
+def check_refused(name, content, words):
     """A file is refused in the place of a good one."""
     assert read(*(put(*file) for file in GOOD.items())).num_classes == 2
     put(name, content)
@@ -449,7 +447,7 @@ def check_refused(name: str, content: Any, words: list[str]) -> None:
     assert not Path("ran").exists()
 
 
-def half(name: str) -> bytes:
+def half(name):
     """The first half of a good file."""
     put(name, SAME[Path(name).suffix[1:]][name])
     return Path(name).read_bytes()[: Path(name).stat().st_size // 2]
@@ -459,7 +457,7 @@ ABC3, NAMED = {"node": list("abc")}, {"nodes": list("abc")}
 SAID_TWICE = {"y": np.arange(3), "split": list("abc"), "val_mask": np.ones(3, bool)}
 TWICE = pa.table([["a"], ["b"], ["c"]], names=["source", "target", "target"])
 # The kind and the format, the content, and parts of the message.
-OTHER: list[tuple[str, Any, list[str]]] = [
+OTHER = [
     ("features.csv", "node" + ",f" * 100_000, ["bound of columns"]),
     ("labels.csv", f"node,label\na,0\nb,1\nc,{BIG}\n", ["line 4: a class is a word or an integer"]),
     ("features.parquet", half, ["features.parquet must be whole"]),
@@ -495,13 +493,13 @@ OTHER: list[tuple[str, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize("place", range(len(OTHER)))
-def test_a_file_that_breaks_a_rule_is_refused(place: int) -> None:
+def test_a_file_that_breaks_a_rule_is_refused(place):
     name, content, words = OTHER[place]
     check_refused(name, content(name) if callable(content) else content, words)
 
 
 @pytest.mark.parametrize(("value", "words"), [("heavy", "'heavy'"), (float("inf"), "finite")])
-def test_graphml_has_finite_weights_and_features_once(value: Any, words: str) -> None:
+def test_graphml_has_finite_weights_and_features_once(value, words):
     graph = nx.DiGraph([("a", "b", {"weight": value})])
     nx.set_node_attributes(graph, {"a": 1, "b": 2}, "label")
     nx.write_graphml(graph, "edges.graphml")
@@ -513,7 +511,7 @@ def test_graphml_has_finite_weights_and_features_once(value: Any, words: str) ->
     refused(["features are read from one file", "too"], "edges.graphml", *names)
 
 
-def test_what_is_no_file_or_no_column_is_refused() -> None:
+def test_what_is_no_file_or_no_column_is_refused():
     names = [put(*file) for file in GOOD.items()]
     refused(["absent.csv must be readable"], "edges_absent.csv", *names[1:])
     os.mkfifo("edges_pipe.csv")
@@ -530,7 +528,7 @@ def test_what_is_no_file_or_no_column_is_refused() -> None:
 
 # What takes more than it says ---------------------------------------------------------------------
 
-LONG: dict[str, tuple[str, Any]] = {
+LONG = {
     "a text of every row": (
         "labels.parquet",
         {"node": list(map(str, range(4000))), "label": ["x" * 1000] * 4000},
@@ -548,7 +546,7 @@ LONG: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", LONG)
-def test_what_is_read_takes_bounded_memory(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_takes_bounded_memory(case, monkeypatch):
     name, content = LONG[case]
     monkeypatch.setattr(tables, "UNPACKED_LIMIT", 2**20)
     put(name, content)
@@ -557,7 +555,7 @@ def test_what_is_read_takes_bounded_memory(case: str, monkeypatch: pytest.Monkey
     refused([name, "is unpacked within a bound"], name, *others)
 
 
-def test_archives_are_unpacked_within_a_bound_and_what_nothing_reads_not_at_all() -> None:
+def test_archives_are_unpacked_within_a_bound_and_what_nothing_reads_not_at_all():
     names = [put(*file) for file in ARRAYS.items()]
     whole = read(*names)
     for name in names:
@@ -574,7 +572,7 @@ def test_archives_are_unpacked_within_a_bound_and_what_nothing_reads_not_at_all(
         put(name, before)
 
 
-def test_masks_of_an_npz_are_ten_splits() -> None:
+def test_masks_of_an_npz_are_ten_splits():
     names, draw = [put(*file) for file in ARRAYS.items()], np.random.default_rng(0)
     part = draw.permuted(np.tile([0, 1, 2, 0], (10, 1)), axis=1)  # of the nodes with a label
     ten = {name: np.zeros((5, 10), bool) for name in MASKS}
@@ -612,7 +610,7 @@ def test_masks_of_an_npz_are_ten_splits() -> None:
 # PyG's Data ---------------------------------------------------------------------------------------
 
 
-def a_graph(**changed: Any) -> Data:
+def a_graph(**changed):
     parts = {
         "x": torch.eye(4),
         "edge_index": torch.tensor([[0, 1, 2, 2], [1, 2, 3, 2]]),
@@ -624,12 +622,12 @@ def a_graph(**changed: Any) -> Data:
     return Data(**{**parts, **changed})
 
 
-def saved(held: Any, **options: Any) -> Any:
+def saved(held, **options):
     torch.save(held, "g.pt")
     return read(data="g.pt", **options)
 
 
-def test_a_data_is_read_from_a_file() -> None:
+def test_a_data_is_read_from_a_file():
     safe = set(torch.serialization.get_safe_globals())
     graph = saved(a_graph(edge_weight=torch.arange(4.0), edge_attr=torch.ones(4, 2)))
     assert graph.nodes == ("0", "1", "2", "3")
@@ -644,7 +642,7 @@ def test_a_data_is_read_from_a_file() -> None:
     assert saved(a_graph(y=torch.tensor([[0], [1], [-1], [1]]))).data.y.tolist() == [0, 1, -1, 1]
 
 
-def test_a_file_never_runs_code() -> None:
+def test_a_file_never_runs_code():
     for held in (Payload(), a_graph(extra=Payload())):
         with pytest.raises(ValueError, match="could run code"):
             saved(held)
@@ -667,7 +665,7 @@ with warnings.catch_warnings():
     QUANTIZED = torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.quint8)
 SPARSE = torch.sparse_coo_tensor(size=(4, 10**10), check_invariants=True)
 FAR = torch.tensor([1, 1, 1e300, 1], dtype=torch.float64)
-UNFIT: dict[str, tuple[Any, str]] = {
+UNFIT = {
     "no edges": ({"edge_index": None}, "a tensor edge_index"),
     "no labels": ({"y": None}, "a tensor y"),
     "real labels": ({"y": torch.rand(4)}, "g.pt holds integers"),
@@ -708,14 +706,14 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_a_data_that_does_not_fit_is_refused(case: str) -> None:
+def test_a_data_that_does_not_fit_is_refused(case):
     held, words = UNFIT[case]
     with pytest.raises((ValueError, TypeError), match=words) as error:
         saved(a_graph(**held) if isinstance(held, dict) else held)
     assert "\n" not in str(error.value)
 
 
-LIKE: dict[str, Callable[[Tensor], Tensor]] = {
+LIKE = {
     "a parameter": torch.nn.Parameter,
     "with a gradient": lambda x: x.requires_grad_(),
     "sparse": Tensor.to_sparse,
@@ -728,7 +726,7 @@ LIKE: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("kind", LIKE)
 @pytest.mark.parametrize("key", ["x", "edge_weight"])
-def test_numbers_are_read_however_they_are_held(kind: str, key: str) -> None:
+def test_numbers_are_read_however_they_are_held(kind, key):
     plain = torch.eye(4) if key == "x" else torch.ones(4)
     if kind == "compressed" and key == "edge_weight":
         plain = torch.ones(4, 1)
@@ -739,7 +737,7 @@ def test_numbers_are_read_however_they_are_held(kind: str, key: str) -> None:
     assert held.numpy().any()
 
 
-def test_a_function_is_called_where_it_is_named() -> None:
+def test_a_function_is_called_where_it_is_named():
     code = (
         "from torch_geometric.datasets import KarateClub\n"
         "def club(): return KarateClub()\n"
@@ -769,7 +767,7 @@ def test_a_function_is_called_where_it_is_named() -> None:
 # The source ---------------------------------------------------------------------------------------
 
 
-def test_a_source_is_plain_and_absolute(tmp_path: Path) -> None:
+def test_a_source_is_plain_and_absolute(tmp_path):
     source = Source("edges.csv", None, "l.csv", undirected=True, edge_weight="w")
     whole = source.absolute()
     assert whole.edges == str(tmp_path / "edges.csv")
@@ -793,12 +791,12 @@ def test_a_source_is_plain_and_absolute(tmp_path: Path) -> None:
         ([], "list"),
     ],
 )
-def test_a_source_that_says_nothing_is_refused(values: Any, words: str) -> None:
+def test_a_source_that_says_nothing_is_refused(values, words):
     with pytest.raises((ValueError, TypeError), match=words):
         data.source_from(values, "config.json")
 
 
-def test_pyarrow_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pyarrow_is_named_where_it_is_missing(monkeypatch):
     import importlib.util
 
     find = importlib.util.find_spec

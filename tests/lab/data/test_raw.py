@@ -1,17 +1,13 @@
 """Raw files that are not as they should be: refused before they are read, and nothing runs."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
 import random
 import shutil
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +24,14 @@ SPLIT = RAW / "texas_split_0.6_0.2_3.npz"
 
 
 @pytest.fixture(autouse=True)
-def _texas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _texas(tmp_path, monkeypatch):
     """The working folder is a root with a small graph, whose checksums nobody knows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
     raw_layouts.write(data.entry("texas"), tmp_path)
 
 
-def refused(*words: str, name: str = "texas") -> None:
+def refused(*words, name="texas"):
     """The data set of this root is refused in one line with some words, and nothing was run."""
     with pytest.raises(data.DataUnavailable) as error:
         data.load(name, Path.cwd())
@@ -48,16 +44,16 @@ def refused(*words: str, name: str = "texas") -> None:
 class Payload:
     """A pickle of this makes a folder in the working folder where it is loaded."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.mkdir, ("ran",)
 
 
-def flip(content: bytes, draw: random.Random) -> bytes:
+def flip(content, draw):
     place = draw.randrange(len(content))
     return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
 
 
-SPOILT: dict[str, Callable[[bytes, random.Random], bytes]] = {
+SPOILT = {
     "flipped": flip,
     "cut off": lambda content, draw: content[: draw.randrange(1, len(content))],
     "longer": lambda content, draw: content + draw.randbytes(1),
@@ -66,7 +62,7 @@ SPOILT: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_files_that_differ_are_refused_before_they_are_read(how: str, shared_data: Path) -> None:
+def test_files_that_differ_are_refused_before_they_are_read(how, shared_data):
     draw, files = random.Random(how), [*data.entry("Cora").files]
     shutil.copytree(shared_data / "Planetoid" / "Cora" / "raw", "Planetoid/Cora/raw")
     for name in 2 * files:
@@ -79,7 +75,7 @@ def test_files_that_differ_are_refused_before_they_are_read(how: str, shared_dat
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_flipped_bytes_without_a_checksum_are_refused_or_fit(seed: int) -> None:
+def test_flipped_bytes_without_a_checksum_are_refused_or_fit(seed):
     draw = random.Random(seed)
     path = draw.choice(sorted(RAW.iterdir()))
     path.write_bytes(flip(path.read_bytes(), draw))
@@ -98,7 +94,7 @@ CUT = ["CoauthorCS", "WikiCS", "Flickr", "Reed98", "Genius", "PolBlogs", "Twitch
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_a_file_that_is_cut_off_is_refused(name: str) -> None:
+def test_a_file_that_is_cut_off_is_refused(name):
     entry, draw = data.entry(name), random.Random(name)
     for file in entry.files:
         raw_layouts.write(entry, Path.cwd())
@@ -122,7 +118,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_a_graph_that_does_not_fit_names_the_file_and_the_rule(case: str) -> None:
+def test_a_graph_that_does_not_fit_names_the_file_and_the_rule(case):
     name, there, instead, words = UNFIT[case]
     text = (RAW / name).read_text()
     assert there in text
@@ -131,7 +127,7 @@ def test_a_graph_that_does_not_fit_names_the_file_and_the_rule(case: str) -> Non
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_masks_must_be_of_this_graph_and_disjoint(seed: int) -> None:
+def test_masks_must_be_of_this_graph_and_disjoint(seed):
     draw = random.Random(seed)
     number, (one, other) = draw.randrange(10), draw.sample([*raw_layouts.MASKS], 2)
     masks = {name: mask.copy() for name, mask in raw_layouts.MASKS.items()}
@@ -144,7 +140,7 @@ def test_masks_must_be_of_this_graph_and_disjoint(seed: int) -> None:
     refused("split", "for each node: expected 6, got 5")
 
 
-def computers(**changed: Any) -> dict[str, Any]:
+def computers(**changed):
     """A small graph in the layout of Amazon, with some arrays exchanged."""
     adjacency = sp.random(8, 8, 0.3, "csr", random_state=0)
     attributes = sp.random(8, 3, 0.5, "csr", random_state=0)
@@ -161,7 +157,7 @@ def computers(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_matrices_that_point_outside_are_refused(seed: int) -> None:
+def test_matrices_that_point_outside_are_refused(seed):
     draw, arrays = np.random.default_rng(seed), computers()
     assert data.load("Computers", Path.cwd()).data.y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     name = draw.choice([f"{m}_{p}" for m in ("adj", "attr") for p in ("indices", "indptr")])
@@ -183,7 +179,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("how", HIDDEN)
 @pytest.mark.parametrize("name", ["CoraML", "Penn94"])
-def test_pickled_arrays_that_name_code_are_refused(name: str, how: str) -> None:
+def test_pickled_arrays_that_name_code_are_refused(name, how):
     entry = data.entry(name)
     raw_layouts.write(entry, Path.cwd())
     path = entry.home(Path.cwd()) / [*entry.files][-1]
@@ -196,9 +192,7 @@ def test_pickled_arrays_that_name_code_are_refused(name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.pt", "x.pkl", "x.nt.gz", "ind.cora.x"])
-def test_other_kinds_are_not_read_without_a_checksum(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_kinds_are_not_read_without_a_checksum(name, monkeypatch):
     with pytest.raises(RefusedValue, match=r"a kind that cannot run code.*\.npz or .npy or .json"):
         raw.look_into(Path(name), b"anything")
     cora = data.entry("Cora")
@@ -209,7 +203,7 @@ def test_other_kinds_are_not_read_without_a_checksum(
     refused("kind that cannot run code", name="Cora")
 
 
-def test_what_others_processed_and_a_damaged_copy_are_not_loaded() -> None:
+def test_what_others_processed_and_a_damaged_copy_are_not_loaded():
     processed = RAW.parent / "processed"
     processed.mkdir()
     for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
@@ -226,7 +220,7 @@ def test_what_others_processed_and_a_damaged_copy_are_not_loaded() -> None:
     assert not Path("ran").exists()
 
 
-MAKE: dict[str, Callable[[Path], Any]] = {
+MAKE = {
     "pipe": os.mkfifo,
     "folder": os.mkdir,
     "device": lambda path: path.symlink_to("/dev/zero"),
@@ -234,16 +228,16 @@ MAKE: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_what_is_no_regular_file_is_refused_at_once(kind: str) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(kind):
     (RAW / "out1_graph_edges.txt").unlink()
     MAKE[kind](RAW / "out1_graph_edges.txt")
     refused("edges.txt cannot be read", "regular file")
 
 
-def test_a_folder_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_read_is_refused(monkeypatch):
     stat = Path.stat
 
-    def denied(self: Path, **options: Any) -> os.stat_result:
+    def denied(self, **options):
         if "WebKB" in self.parts:
             raise PermissionError(errno.EACCES, "Permission denied", str(self))
         return stat(self, **options)
@@ -252,7 +246,7 @@ def test_a_folder_that_may_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatc
     refused("cannot be read (Permission denied)")
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused() -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused():
     content = bytearray(SPLIT.read_bytes())
     place = content.index(b"PK\x01\x02")  # the first file in the list at the end
     content[place + 24 : place + 28] = (2**32 - 2).to_bytes(4, "little")  # its size unpacked

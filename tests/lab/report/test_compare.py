@@ -1,13 +1,10 @@
 """Comparisons of runs: pairing by seed, groups that are apart, and what is refused."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 import pytest
 
@@ -20,20 +17,20 @@ from pyg_outerconv.plot import intervals as drawing
 SETTINGS = Settings("KarateClub", "GCN()", "random-30-30-40", hidden=4, epochs=3, seeds=3)
 
 
-def train(folder: Path, **changes: Any) -> str:
+def train(folder, **changes):
     Experiment(replace(SETTINGS, **changes), folder, log=lambda line: None).run()
     return str(folder)
 
 
-def metrics_of(folder: str, model: str = "outerconv") -> dict[int, float]:
+def metrics_of(folder, model="outerconv"):
     records = RunFolder(folder).read_runs()
-    return {one["seed"]: one["test_metric"] for one in records if one["model"] == model}
+    return {str(one["seed"]): one["test_metric"] for one in records if one["model"] == model}
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def runs(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
-    changes: dict[str, dict[str, Any]] = {
+    changes = {
         "gcn": {"peer": True},
         "wide": {"hidden": 32, "epochs": 30, "lr": 0.05},
         "more": {"seeds": 5, "family": "Identity()"},
@@ -43,11 +40,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: train(base / name, **options) for name, options in changes.items()}
 
 
-def test_differences_are_paired_by_seed_with_their_standard_error(runs: dict[str, str]) -> None:
-    (group,) = compare([runs["gcn"], runs["wide"], runs["more"]]).groups
-    assert group.title == "KarateClub, split random-30-30-40, accuracy"
+def test_differences_are_paired_by_seed_with_their_standard_error(runs):
+    (group,) = compare([runs["gcn"], runs["wide"], runs["more"]])["groups"]
+    said = [group[key] for key in ("dataset", "split", "metric")]
+    assert said == ["KarateClub", "random-30-30-40", "accuracy"]
     first = metrics_of(runs["gcn"])
-    found = {(Path(model.run).name, model.key): model for model in group.models}
+    found = {(Path(model["run"]).name, model["key"]): model for model in group["models"]}
     assert list(found) == [
         ("gcn", "outerconv"),
         ("gcn", "peer"),
@@ -56,69 +54,67 @@ def test_differences_are_paired_by_seed_with_their_standard_error(runs: dict[str
     ]
     for (name, key), model in found.items():
         own = metrics_of(runs[name], key)
-        assert model.test == own
-        assert model.mean == pytest.approx(mean(own.values()))
-        assert model.std == pytest.approx(stdev(own.values()))
-        assert model.standard_error == pytest.approx(stdev(own.values()) / len(own) ** 0.5)
+        assert model["test"] == own
+        assert model["mean"] == pytest.approx(mean(own.values()))
+        assert model["std"] == pytest.approx(stdev(own.values()))
+        assert model["standard_error"] == pytest.approx(stdev(own.values()) / len(own) ** 0.5)
         if (name, key) == ("gcn", "outerconv"):
-            assert model.difference is None
+            assert model["difference"] is None
             continue
-        gaps = [own[seed] - first[seed] for seed in (0, 1, 2)]
-        assert model.difference == {
+        gaps = [own[seed] - first[seed] for seed in "012"]
+        assert model["difference"] == {
             "seeds": 3,
             "mean": pytest.approx(mean(gaps)),
             "standard_error": pytest.approx(stdev(gaps) / 3**0.5),
         }
-    assert found["wide", "outerconv"].differing == {
+    assert found["wide", "outerconv"]["differing"] == {
         "family": "GCN()",
         "hidden": 32,
         "lr": 0.05,
         "epochs": 30,
     }
     majorities = {one["seed"]: one["majority"] for one in RunFolder(runs["more"]).read_runs()}
-    assert group.majority == pytest.approx(mean(majorities.values()))
+    assert group["majority"] == pytest.approx(mean(majorities.values()))
 
 
-def test_the_best_is_chosen_by_validation_nodes(runs: dict[str, str]) -> None:
-    (group,) = compare([runs["gcn"], runs["wide"], runs["more"]], "best").groups
-    validation = [mean(model.validation) for model in group.models]
-    assert group.reference == validation.index(max(validation))
-    assert group.models[group.reference].difference is None
+def test_the_best_is_chosen_by_validation_nodes(runs):
+    (group,) = compare([runs["gcn"], runs["wide"], runs["more"]], "best")["groups"]
+    validation = [mean(model["validation"]) for model in group["models"]]
+    assert group["reference"] == validation.index(max(validation))
+    assert group["models"][group["reference"]]["difference"] is None
 
 
-def test_runs_that_differ_in_metric_or_split_are_apart_and_said_to_be(
-    runs: dict[str, str],
-) -> None:
+def test_runs_that_differ_in_metric_or_split_are_apart_and_said_to_be(runs):
     found = compare([runs["gcn"], runs["f1"], runs["split"]])
-    assert [(group.metric, group.split) for group in found.groups] == [
+    assert [(group["metric"], group["split"]) for group in found["groups"]] == [
         ("accuracy", "random-30-30-40"),
         ("f1", "random-30-30-40"),
         ("accuracy", "public"),
     ]
-    assert all(model.difference is None for group in found.groups[1:] for model in group.models)
-    one, two, three = (group.title for group in found.groups)
-    assert found.notes == [
+    assert all(
+        model["difference"] is None for group in found["groups"][1:] for model in group["models"]
+    )
+    one, two, three = (
+        "{dataset}, split {split}, {metric}".format(**group) for group in found["groups"]
+    )
+    assert found["notes"] == [
         f"{two} is not compared with {one}: another metric",
         f"{three} is not compared with {one}: another split",
         f"{three} is not compared with {two}: another split, another metric",
     ]
 
 
-def test_another_graph_of_one_name_is_apart(
-    runs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_graph_of_one_name_is_apart(runs, tmp_path, monkeypatch):
     loaded = data.load("KarateClub")
     changed = replace(loaded, fingerprint="0" * 64)
     monkeypatch.setattr("pyg_outerconv.lab.train.experiment.load", lambda *arguments: changed)
     other = train(tmp_path / "other", seeds=1)
     found = compare([runs["gcn"], other])
-    assert len(found.groups) == 2
-    assert found.notes[0].endswith("another graph of that name")
+    assert len(found["groups"]) == 2
+    assert found["notes"][0].endswith("another graph of that name")
 
 
-def test_runs_under_way_are_compared_by_what_they_have(
-    runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_under_way_are_compared_by_what_they_have(runs, tmp_path, capsys):
     made = Experiment(replace(SETTINGS, seeds=4), tmp_path / "half", log=lambda line: None)
     records = RunFolder(runs["gcn"]).read_runs()
     made.runs.extend(one for one in records if one["model"] == "outerconv" and one["seed"] < 2)
@@ -130,13 +126,8 @@ def test_runs_under_way_are_compared_by_what_they_have(
     assert f"{tmp_path / 'empty'} has no finished seed yet" in said
 
 
-def test_the_command_writes_a_table_numbers_and_a_picture(
-    runs: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    drawn: list[Any] = []
+def test_the_command_writes_a_table_numbers_and_a_picture(runs, tmp_path, monkeypatch, capsys):
+    drawn = []
     intervals = drawing.intervals
     monkeypatch.setattr(
         drawing, "intervals", lambda groups: drawn.append(groups) or intervals(groups)
@@ -152,7 +143,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
     ]
     content = json.loads((out / "compare.json").read_text())
     wide = content["groups"][0]["models"][2]
-    assert wide["test"] == {str(k): v for k, v in metrics_of(runs["wide"]).items()}
+    assert wide["test"] == metrics_of(runs["wide"])
     difference = wide["difference"]
     row = next(line for line in (out / "compare.md").read_text().splitlines() if "/wide |" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
@@ -174,12 +165,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
     assert [row.is_reference for row in groups[0][2]] == [True, False, False, False]
 
 
-def test_without_matplotlib_the_picture_alone_is_missing(
-    runs: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_matplotlib_the_picture_alone_is_missing(runs, tmp_path, monkeypatch, capsys):
     room = importlib.import_module("pyg_outerconv.lab.report.compare")  # no attribute: a function
     monkeypatch.setattr(room, "can_draw", lambda: False)
     assert main(["compare", runs["f1"], "--out", str(tmp_path / "out")]) == 0
@@ -188,9 +174,7 @@ def test_without_matplotlib_the_picture_alone_is_missing(
     assert ".png" not in (tmp_path / "out" / "compare.md").read_text()
 
 
-def test_bad_runs_are_one_line_and_nothing_is_written(
-    runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_runs_are_one_line_and_nothing_is_written(runs, tmp_path, capsys):
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for name in ("config.json", "metrics.json"):

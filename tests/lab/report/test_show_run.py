@@ -1,11 +1,7 @@
 """``outerconv show RUN``: numbers equal those of the model, pictures show them, refusals."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,7 @@ from pyg_outerconv.plot import neighbourhood as of_neighbourhood
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(tmp_path_factory):
     """A run of a fixed family, and one of attention beside a label that learns no values."""
     base = tmp_path_factory.mktemp("runs")
     families = {"fixed": "stack(gcn, identity)", "gat": "gat(heads=2)"}
@@ -36,9 +32,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+def drawn(monkeypatch):
     """The figures of each kind, in the order of drawing."""
-    figures: dict[str, list[Any]] = {}
+    figures = {}
     for module, name in (
         (of_basis, "draw"),
         (of_confusion, "confusion"),
@@ -47,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     ):
         original = getattr(module, name)
 
-        def watched(*args: Any, name: str = name, original: Any = original, **options: Any) -> Any:
+        def watched(*args, name=name, original=original, **options):
             figures.setdefault(name, []).append(original(*args, **options))
             return figures[name][-1]
 
@@ -55,12 +51,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     return figures
 
 
-def facts(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "show.json").read_text())
-    return found
+def facts(folder):
+    return json.loads((folder / "show.json").read_text())
 
 
-def test_the_confusion_matrix_counts_pairs() -> None:
+def test_the_confusion_matrix_counts_pairs():
     predicted, wanted = torch.tensor([0, 0, 0, 2, 1]), torch.tensor([0, 1, 1, 2, 0])
     counts = confusion(predicted, wanted, 4)
     assert counts.tolist() == [[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
@@ -70,9 +65,7 @@ def test_the_confusion_matrix_counts_pairs() -> None:
     assert (last["precision"], last["recall"], last["f1"]) == (None, None, None)
 
 
-def test_a_run_is_shown(
-    runs: dict[str, Path], drawn: dict[str, list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_shown(runs, drawn, capsys):
     assert main(["show", str(runs["fixed"])]) == 0
     folder = runs["fixed"] / "show"
     names = ["basis.png", "contributions.png", "confusion.png", "curves.png", "show.json"]
@@ -110,9 +103,7 @@ def test_a_run_is_shown(
     assert f"| class 0 | {int(counts[0].sum())} |" in page
 
 
-def test_learned_attention_is_that_of_pygs_layer(
-    runs: dict[str, Path], drawn: dict[str, list[Any]], tmp_path: Path
-) -> None:
+def test_learned_attention_is_that_of_pygs_layer(runs, drawn, tmp_path):
     out = tmp_path / "shown"
     assert main(["show", str(runs["gat"]), "--node", "9", "--out", str(out)]) == 0
     assert not (runs["gat"] / "show").exists()
@@ -122,7 +113,7 @@ def test_learned_attention_is_that_of_pygs_layer(
         ("convs.1", 9),
     ]
     trained = load_trained(runs["gat"])
-    conv, graph = trained.model.convs[0], trained.dataset.data  # type: ignore[union-attr,index]
+    conv, graph = trained.model.convs[0], trained.dataset.data
     layer = GATConv(34, 4, heads=2)
     with torch.no_grad():
         ends = {"source": layer.att_src, "target": layer.att_dst}
@@ -149,7 +140,7 @@ def test_learned_attention_is_that_of_pygs_layer(
     assert f"]({found[0]['picture']})" in (out / "README.md").read_text()
 
 
-def test_a_column_of_a_basis_is_that_of_its_matrices(runs: dict[str, Path]) -> None:
+def test_a_column_of_a_basis_is_that_of_its_matrices(runs):
     terms = layer_terms(load_trained(runs["fixed"]))["convs.0"]
     dense, support = terms.basis.to_dense(torch.double), terms.basis.support()
     for node in (0, 33):
@@ -158,12 +149,7 @@ def test_a_column_of_a_basis_is_that_of_its_matrices(runs: dict[str, Path]) -> N
         assert np.array_equal(present, support[:, :, node])
 
 
-def test_refusals_are_one_line_and_nothing_is_written(
-    runs: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_refusals_are_one_line_and_nothing_is_written(runs, tmp_path, monkeypatch, capsys):
     run = str(runs["fixed"])
     damaged = tmp_path / "damaged"
     shutil.copytree(runs["fixed"], damaged, ignore=shutil.ignore_patterns("show"))
@@ -189,7 +175,7 @@ def test_refusals_are_one_line_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == here
     unavailable = data.DataUnavailable("KarateClub is not here")
 
-    def missing(*arguments: object) -> None:
+    def missing(*arguments):
         raise unavailable
 
     monkeypatch.setattr("pyg_outerconv.lab.train.trained.dataset_of", missing)

@@ -1,17 +1,14 @@
 """Tables of results: cells, settings, resuming, verdicts and the page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.reproduce import find_table, read_table
-from pyg_outerconv.lab.reproduce.results import page, record
+from pyg_outerconv.lab.reproduce.run import page, record
 from pyg_outerconv.lab.reproduce.table import shipped_tables
 from pyg_outerconv.lab.train.experiment import Experiment, Interrupted
 from pyg_outerconv.lab.train.settings import read_toml
@@ -45,14 +42,14 @@ hidden = 8
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     path = tmp_path / "karate.toml"
     path.write_text(TABLE)
     return path
 
 
 @pytest.mark.parametrize("path", shipped_tables(), ids=lambda path: path.stem)
-def test_every_table_that_comes_with_the_package_is_one(path: Path) -> None:
+def test_every_table_that_comes_with_the_package_is_one(path):
     table = read_table(path)
     cells = list(table.cells())
     assert table.seeds >= 10
@@ -63,20 +60,18 @@ def test_every_table_that_comes_with_the_package_is_one(path: Path) -> None:
     assert find_table(path.stem) == path
 
 
-def test_settings_of_a_row_go_before_those_of_data_and_defaults(table: Path) -> None:
+def test_settings_of_a_row_go_before_those_of_data_and_defaults(table):
     gcn, hops = (cell.settings for cell in read_table(table).cells())
     assert (gcn.hidden, gcn.dropout, gcn.peer, gcn.epochs) == (4, 0.0, True, 6)
     assert (hops.hidden, hops.family[:13], hops.peer) == (8, "Walk(length=2", False)
 
 
-def test_a_row_of_the_defaults_alone_is_run(table: Path) -> None:
+def test_a_row_of_the_defaults_alone_is_run(table):
     table.write_text(TABLE + '\n[[row]]\nname = "defaults"\npeer = true\n')
     assert [cell.row.name for cell in read_table(table).cells()] == ["GCN", "two hops", "defaults"]
 
 
-def test_a_table_is_run_resumed_and_written(
-    table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_run_resumed_and_written(table, capsys):
     out = table.parent / "out"
     line = ["reproduce", str(table), "--out", str(out)]
     assert main([*line, "--row", "GCN"]) == 0
@@ -100,7 +95,7 @@ def test_a_table_is_run_resumed_and_written(
     assert "karate.md" in capsys.readouterr().out
 
 
-def test_a_part_of_a_table_leaves_the_rest(table: Path) -> None:
+def test_a_part_of_a_table_leaves_the_rest(table):
     out = table.parent / "out"
     line = ["reproduce", str(table), "--out", str(out)]
     assert main(line) == 0
@@ -115,9 +110,7 @@ def test_a_part_of_a_table_leaves_the_rest(table: Path) -> None:
     assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
 
 
-def test_a_cell_with_other_settings_is_refused(
-    table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cell_with_other_settings_is_refused(table, capsys):
     out = table.parent / "out"
     line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
     assert main([*line, "--seeds", "1"]) == 0
@@ -129,10 +122,8 @@ def test_a_cell_with_other_settings_is_refused(
     assert (out / "karate.json").read_bytes() == before
 
 
-def test_an_interrupted_table_says_the_whole_command(
-    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(experiment: Experiment) -> None:
+def test_an_interrupted_table_says_the_whole_command(table, capsys, monkeypatch):
+    def interrupt(experiment):
         raise Interrupted("stopped in epoch 3")
 
     monkeypatch.setattr(Experiment, "run", interrupt)
@@ -143,7 +134,7 @@ def test_an_interrupted_table_says_the_whole_command(
     assert f"go on by: outerconv reproduce {table} {words}{out}" in capsys.readouterr().err
 
 
-def test_the_peer_may_have_fewer_seeds(table: Path) -> None:
+def test_the_peer_may_have_fewer_seeds(table):
     table.write_text(table.read_text().replace("peer = true", "peer = true\npeer_seeds = 1"))
     out = table.parent / "out"
     line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
@@ -160,7 +151,7 @@ def test_the_peer_may_have_fewer_seeds(table: Path) -> None:
     assert main([*line[:-2], *again]) == 0
 
 
-def summary(gap: float, error: float | None) -> dict[str, Any]:
+def summary(gap, error):
     model = {key: {"mean": 0.5, "std": None} for key in ("test_metric", "val_metric", "seconds")}
     return {
         "metric": "accuracy",
@@ -175,9 +166,7 @@ def summary(gap: float, error: float | None) -> dict[str, Any]:
     ("gap", "error", "verdict"),
     [(0.01, 0.0, True), (-0.01, 0.02, True), (-0.03, 0.02, False), (0.0, None, True)],
 )
-def test_at_the_peer_is_within_one_standard_error(
-    gap: float, error: float | None, verdict: bool, table: Path
-) -> None:
+def test_at_the_peer_is_within_one_standard_error(gap, error, verdict, table):
     read = read_table(table)
     found = record(next(read.cells()), summary(gap, error))
     assert found["at_peer"] is verdict
@@ -231,23 +220,21 @@ def test_at_the_peer_is_within_one_standard_error(
         (TABLE.replace("std = 0.1", 'std = "x"'), "std has a type: expected float | None"),
     ],
 )
-def test_what_is_no_table_is_refused(
-    text: str, words: str, table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_table_is_refused(text, words, table, capsys):
     table.write_text(text)
     assert main(["reproduce", str(table), "--out", str(table.parent / "out")]) == 2
     assert words in capsys.readouterr().err
     assert not (table.parent / "out").exists()
 
 
-def test_the_wheel_has_every_table() -> None:
+def test_the_wheel_has_every_table():
     project = Path(__file__).parents[3] / "pyproject.toml"
     held = read_toml(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for path in shipped_tables():
         assert held[f"examples/tables/{path.name}"] == f"pyg_outerconv/_tables/{path.name}"
 
 
-def test_tables_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_listed_and_unknown_ones_refused(capsys):
     assert main(["reproduce"]) == 0
     assert "planetoid" in capsys.readouterr().out
     assert main(["reproduce", "planetoids"]) == 2

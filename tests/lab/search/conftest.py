@@ -1,7 +1,5 @@
 """What tests of the search share: no data beside what is embedded, and short searches."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyg_outerconv.lab import data
@@ -12,7 +10,7 @@ pytest.importorskip("optuna")
 @pytest.fixture(scope="session", autouse=True)
 def _soon():
     """The sampler models what was found, and trials are compared, after two of them."""
-    from pyg_outerconv.lab.search import studies
+    from pyg_outerconv.lab.search import trials as studies
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "RANDOM_TRIALS", 2)

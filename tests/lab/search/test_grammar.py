@@ -1,7 +1,5 @@
 """The grammar of bases: each mix is a family that training takes, with the matrices it names."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -11,7 +9,7 @@ from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.search.contestants import contestants
-from pyg_outerconv.lab.search.grammar import (
+from pyg_outerconv.lab.search.space import (
     BOTH,
     DIRECTIONS,
     FORWARD,
@@ -20,14 +18,15 @@ from pyg_outerconv.lab.search.grammar import (
     NEIGHBOURS,
     NONE,
     REVERSE,
+    Bounds,
     Mix,
     neighbours_for,
     stacked,
+    starts,
     terms_of,
     terms_text,
 )
-from pyg_outerconv.lab.search.space import Bounds, starts
-from pyg_outerconv.lab.search.studies import Studies
+from pyg_outerconv.lab.search.trials import Studies
 from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.family_options import make_family
 
@@ -35,14 +34,14 @@ EDGES = torch.tensor([[0, 1, 2, 3, 3, 1], [1, 2, 0, 0, 2, 3]])
 N = 4
 
 
-def dense(text: str) -> torch.Tensor:
+def dense(text):
     made = parse_family(text)
     return made.basis_of(
         data.load("KarateClub").data.__class__(edge_index=EDGES, num_nodes=N)
     ).to_dense()
 
 
-def adjacency() -> torch.Tensor:
+def adjacency():
     a = torch.zeros(N, N)
     a[EDGES[0], EDGES[1]] = 1.0
     return a

@@ -1,7 +1,5 @@
 """Terms of the user's own in a search: drawn, told, trained again, and refused in time."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -12,15 +10,23 @@ from short_search import LINE, numbers, plan, searched
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.own_code import import_own
-from pyg_outerconv.lab.search import studies
+from pyg_outerconv.lab.search import trials as studies
 from pyg_outerconv.lab.search.contestants import contestants
-from pyg_outerconv.lab.search.grammar import DIRECTIONS, NEIGHBOURS, NONE, terms_of, terms_text
-from pyg_outerconv.lab.search.own_terms import drawn_terms, read_terms
 from pyg_outerconv.lab.search.page import make_page
 from pyg_outerconv.lab.search.report import markdown
 from pyg_outerconv.lab.search.search import Search
-from pyg_outerconv.lab.search.space import Bounds, choice_of
-from pyg_outerconv.lab.search.studies import Studies
+from pyg_outerconv.lab.search.space import (
+    DIRECTIONS,
+    NEIGHBOURS,
+    NONE,
+    Bounds,
+    choice_of,
+    drawn_terms,
+    read_terms,
+    terms_of,
+    terms_text,
+)
+from pyg_outerconv.lab.search.trials import Studies
 from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.settings import read_toml
 

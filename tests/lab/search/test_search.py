@@ -1,7 +1,5 @@
 """A search: what it may see, what it writes, that it goes on as if it had never been stopped."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 
@@ -14,11 +12,17 @@ from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.search import search as search_module
-from pyg_outerconv.lab.search.contestants import PEERS, Candidate, contestants
-from pyg_outerconv.lab.search.folder import PAGE, TABLE, WINNER, SearchFolder
+from pyg_outerconv.lab.search.contestants import (
+    PEERS,
+    WITHHELD,
+    Candidate,
+    contestants,
+    visible_labels,
+    without_labels,
+)
+from pyg_outerconv.lab.search.finals import PAGE, TABLE, WINNER, SearchFolder
 from pyg_outerconv.lab.search.search import Search
-from pyg_outerconv.lab.search.trial import Bench
-from pyg_outerconv.lab.search.withheld import WITHHELD, visible_labels, without_labels
+from pyg_outerconv.lab.search.trials import Bench
 from pyg_outerconv.lab.train import Interrupted, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.settings import read_toml

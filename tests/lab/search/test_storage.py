@@ -1,7 +1,5 @@
 """The storage: damage is named, and what does not fit on a disk leaves what was there."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -15,7 +13,7 @@ from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.search.search import Search
-from pyg_outerconv.lab.search.storage import open_storage
+from pyg_outerconv.lab.search.trials import open_storage
 
 
 @pytest.fixture(scope="module")

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import signal
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from run_folders import stopping
+from torch.nn import BatchNorm1d, Dropout, Module
 
-from pyg_outerconv import files
+from pyg_outerconv import OuterConv, files
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.train import (
     Experiment,
+    NodeClassifier,
     RunFolder,
     Settings,
+    contributions,
+    load_trained,
     make_split,
-    predict,
 )
 from pyg_outerconv.lab.train import experiment as module
 from pyg_outerconv.lab.train.inputs import WholeGraph
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.nn import gat_conv
 
 SETTINGS = Settings(
     "KarateClub",
@@ -41,13 +45,13 @@ SETTINGS = Settings(
 )
 
 
-def run(folder: Path, settings: Settings = SETTINGS, resume: bool = False) -> list[dict[str, Any]]:
+def run(folder, settings=SETTINGS, resume=False):
     made = Experiment(settings, folder, resume=resume, log=lambda line: None)
     made.run()
     return records(folder)
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
+def records(folder):
     """What seeds got, but for the time it took."""
     if not (folder / "metrics.json").exists():  # no seed is finished yet
         return []
@@ -57,12 +61,11 @@ def records(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def checkpoint(folder: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = torch.load(folder / "checkpoint.pt", weights_only=True)
-    return loaded
+def checkpoint(folder):
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_run(one, other):
     assert records(one) == records(other)
     first, second = checkpoint(one), checkpoint(other)
     assert first["parameters"].keys() == second["parameters"].keys()
@@ -74,14 +77,14 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """An uninterrupted run, with a peer."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     run(folder, replace(SETTINGS, peer=True))
     return folder
 
 
-def test_equal_seeds_give_equal_numbers_and_others_do_not(whole: Path, tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_numbers_and_others_do_not(whole, tmp_path):
     run(tmp_path / "again", replace(SETTINGS, peer=True))
     found = records(whole)
     histories = [record["history"] for record in found]
@@ -97,9 +100,7 @@ def test_equal_seeds_give_equal_numbers_and_others_do_not(whole: Path, tmp_path:
 
 @pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("stop_after", [0, 1, 7, 12, 17, 24, 31, 47])
-def test_resumed_equals_uninterrupted(
-    stop_after: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_equals_uninterrupted(stop_after, whole, tmp_path, monkeypatch):
     settings = replace(SETTINGS, peer=True)
     with stopping(monkeypatch, stop_after):
         run(tmp_path / "run", settings)
@@ -111,7 +112,7 @@ def test_resumed_equals_uninterrupted(
     assert not (tmp_path / "run" / "partial.pt").exists()
 
 
-def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on() -> None:
+def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on():
     with module.StopOnInterrupt() as stop:
         assert not stop()
         signal.raise_signal(signal.SIGTERM)
@@ -126,12 +127,10 @@ def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on() -> None:
         assert stop.number == signal.SIGINT
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(whole, tmp_path, monkeypatch):
     step = SeedRun.step
 
-    def killed(self: SeedRun) -> None:
+    def killed(self):
         if self.seed == 1 and self.epoch == 5:
             raise KeyboardInterrupt
         step(self)
@@ -154,14 +153,14 @@ def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(
     assert_same_run(tmp_path / "run", whole)
 
 
-def test_a_finished_run_resumes_to_itself(whole: Path) -> None:
+def test_a_finished_run_resumes_to_itself(whole):
     before = (whole / "checkpoint.pt").read_bytes()
     found = records(whole)
     assert run(whole, replace(SETTINGS, peer=True), resume=True) == found
     assert (whole / "checkpoint.pt").read_bytes() == before
 
 
-def test_resuming_something_else_is_refused(whole: Path, tmp_path: Path) -> None:
+def test_resuming_something_else_is_refused(whole, tmp_path):
     with pytest.raises(ValueError, match=r"hidden=8, lr=0.01, got hidden=9, lr=0.5"):
         run(whole, replace(SETTINGS, peer=True, hidden=9, lr=0.5), resume=True)
     with pytest.raises(ValueError, match="not a run folder"):
@@ -173,7 +172,7 @@ def test_resuming_something_else_is_refused(whole: Path, tmp_path: Path) -> None
         run(tmp_path, replace(SETTINGS, peer=True), resume=True)
 
 
-def test_the_files_of_a_run(whole: Path) -> None:
+def test_the_files_of_a_run(whole):
     assert sorted(path.name for path in whole.iterdir()) == [
         "checkpoint.pt",
         "config.json",
@@ -192,7 +191,7 @@ def test_the_files_of_a_run(whole: Path) -> None:
     assert mean == pytest.approx(sum(values) / len(values))
 
 
-def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole: Path) -> None:
+def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole):
     for record in records(whole):
         losses = record["history"]["val_loss"]
         best = min(range(len(losses)), key=losses.__getitem__)
@@ -201,13 +200,13 @@ def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole: Path
         assert record["val_metric"] == record["history"]["val_metric"][best]
 
 
-def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole: Path) -> None:
+def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole):
     found = [record for record in records(whole) if record["model"] == "outerconv"]
     best = min(found, key=lambda record: record["val_loss"])
     loaded = checkpoint(whole)
     assert (loaded["seed"], loaded["best_epoch"]) == (best["seed"], best["best_epoch"])
-    said = predict(whole)
-    assert said.test_metric == best["test_metric"] == said.recorded
+    said = load_trained(whole).predictions()
+    assert said.test_metric == best["test_metric"] == said.trained.recorded
     club = data.load("KarateClub").data
     test = make_split(club, "public", best["seed"]).test
     assert float((said.classes == club.y)[test].double().mean()) == pytest.approx(
@@ -215,14 +214,14 @@ def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole: Pa
     )
 
 
-def seed_run(**options: Any) -> SeedRun:
+def seed_run(**options):
     club = data.load("KarateClub")
     settings = replace(SETTINGS, **options)
     split = make_split(club.data, "public", 0)
     return SeedRun(ours(club, settings), club.data.y, 4, split, settings, 0)
 
 
-def test_training_stops_after_so_many_epochs_without_a_better_one() -> None:
+def test_training_stops_after_so_many_epochs_without_a_better_one():
     made = seed_run(epochs=100, patience=3, lr=0.01)
     while not made.finished:
         made.step()
@@ -235,7 +234,7 @@ def test_training_stops_after_so_many_epochs_without_a_better_one() -> None:
     assert unbounded.epoch == made.epoch + 5
 
 
-def test_the_best_metric_may_select_the_epoch() -> None:
+def test_the_best_metric_may_select_the_epoch():
     made = seed_run(epochs=30, patience=0, select="metric")
     while not made.finished:
         made.step()
@@ -245,7 +244,7 @@ def test_the_best_metric_may_select_the_epoch() -> None:
 
 
 @pytest.mark.parametrize("select", ["loss", "metric"])
-def test_the_classes_of_test_nodes_change_nothing_but_the_test(select: str) -> None:
+def test_the_classes_of_test_nodes_change_nothing_but_the_test(select):
     """Training is the same to the bit, and the test, read afterwards, is not."""
     club = data.load("KarateClub")
     settings = replace(SETTINGS, select=select, class_weights="balanced")
@@ -270,11 +269,11 @@ def test_the_classes_of_test_nodes_change_nothing_but_the_test(select: str) -> N
     )
 
 
-def test_test_nodes_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, ...]] = []
+def test_test_nodes_are_evaluated_once(tmp_path, monkeypatch):
+    asked = []
     logits = WholeGraph.logits
 
-    def watched(self: WholeGraph, model: Any, nodes: torch.Tensor | None = None) -> torch.Tensor:
+    def watched(self, model, nodes=None):
         asked.append(() if nodes is None else tuple(nodes.tolist()))
         return logits(self, model, nodes)
 
@@ -287,7 +286,7 @@ def test_test_nodes_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert asked[SETTINGS.epochs + 1 :] == [test]
 
 
-def test_balanced_classes_weigh_alike_in_the_loss() -> None:
+def test_balanced_classes_weigh_alike_in_the_loss():
     made = seed_run(class_weights="balanced")
     weights = made.class_weights
     assert weights is not None
@@ -295,7 +294,7 @@ def test_balanced_classes_weigh_alike_in_the_loss() -> None:
     assert torch.allclose(weights * counts, (weights * counts).max().expand(4))
 
 
-def test_training_learns(tmp_path: Path) -> None:
+def test_training_learns(tmp_path):
     settings = replace(
         SETTINGS,
         family="GCN()",
@@ -312,20 +311,20 @@ def test_training_learns(tmp_path: Path) -> None:
     assert all(record["history"]["train_loss"][-1] < 0.2 for record in found)
 
 
-def test_a_diverged_run_is_refused(tmp_path: Path) -> None:
+def test_a_diverged_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="training diverged in epoch"):
         run(tmp_path / "run", replace(SETTINGS, lr=1e30, layer_norm="none"))
 
 
-def test_without_matplotlib_a_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
+def test_without_matplotlib_a_line_says_so(tmp_path, monkeypatch):
+    lines = []
     monkeypatch.setattr(module, "can_draw", lambda: False)
     Experiment(SETTINGS, tmp_path / "run", log=lines.append).run()
     assert "matplotlib is not installed" in lines[-1]
-    assert not RunFolder(tmp_path / "run").curves.exists()
+    assert not (tmp_path / "run" / "curves.png").exists()
 
 
-def test_contenders_of_one_seed_share_their_dropout() -> None:
+def test_contenders_of_one_seed_share_their_dropout():
     draws = []
     for hidden in (8, 16):  # parameters of other sizes take other amounts of randomness
         seed_run(hidden=hidden)
@@ -333,7 +332,7 @@ def test_contenders_of_one_seed_share_their_dropout() -> None:
     assert torch.equal(*draws)
 
 
-def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
+def test_the_first_of_equal_epochs_is_kept_as_it_was():
     made = seed_run()
     numbers = dict.fromkeys(made.history, 1.0)
     made._record(1, numbers)
@@ -346,12 +345,10 @@ def test_the_first_of_equal_epochs_is_kept_as_it_was() -> None:
     assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())
 
 
-def test_a_run_from_before_a_setting_is_read_with_its_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_from_before_a_setting_is_read_with_its_default(tmp_path, monkeypatch):
     as_dict, newer = Settings.as_dict, ("peer_seeds", "undirected")
 
-    def without(settings: Settings) -> dict[str, Any]:
+    def without(settings):
         return {name: value for name, value in as_dict(settings).items() if name not in newer}
 
     with monkeypatch.context() as patched:
@@ -362,9 +359,154 @@ def test_a_run_from_before_a_setting_is_read_with_its_default(
     began = replace(SETTINGS, features="dense")
     assert RunFolder(tmp_path / "run").settings() == began
     assert run(tmp_path / "run", resume=True) == before
-    assert predict(tmp_path / "run").settings == began
+    assert load_trained(tmp_path / "run").settings == began
     config = files.load_json(tmp_path / "run" / "config.json")
     del config["settings"]["lr"]
     files.save_json(tmp_path / "run" / "config.json", config)
     with pytest.raises(ValueError, match=r"must hold the settings of a run.*other ones: \['lr'\]"):
         RunFolder(tmp_path / "run").settings()
+
+
+# Contributions of labels equal those of models in which a label's matrix is set to zero -----------
+
+
+N, P, C = 30, 5, 3
+RANDOM = torch.Generator().manual_seed(0)
+EDGES = torch.randint(N, (2, 120), generator=RANDOM)
+TYPES = torch.randint(3, (120,), generator=RANDOM)
+X = torch.randn(N, P, generator=RANDOM)
+Y = torch.randint(C, (N,), generator=RANDOM)
+MASK = torch.rand(N, generator=RANDOM) < 0.6
+
+
+def classifier(family, in_channels=P, **changes):
+    options = {"dataset": "d", "family": family, "split": "s", "hidden": 7, **changes}
+    torch.manual_seed(1)
+    return NodeClassifier(in_channels, C, lambda p, q: OuterConv(p, q, family), Settings(**options))
+
+
+def dense_terms(conv, x, structure):
+    """(K, N, Q) by dense matrices."""
+    dense = conv.basis(x, structure).to_dense()
+    rows = torch.eye(N) if x is None else x
+    return torch.einsum("kmn,mp,kpq->knq", dense, rows, conv.theta()[:, 0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("stack(gcn, identity, walk(2))", {}),
+        ("chebyshev(3)", {"depth": 3, "skip": "residual", "layer_norm": "batch"}),
+        ("directed(gcn)", {"skip": "concat"}),
+    ],
+)
+def test_a_label_is_taken_out_of_one_layer(family, changes):
+    model = classifier(family, **changes)
+    model.norms.apply(lambda part: isinstance(part, BatchNorm1d) and part.running_var.fill_(0.3))
+    found = contributions(model, X, EDGES, Y, MASK)
+    assert model.training
+    model.eval()
+    inputs = {}
+    handles = [
+        conv.register_forward_pre_hook(
+            lambda conv, args, name=f"convs.{place}": inputs.__setitem__(name, args[0])
+        )
+        for place, conv in enumerate(model.convs)
+    ]
+    whole = model(X, EDGES)[MASK]
+    for handle in handles:
+        handle.remove()
+    at = iter(found)
+    for name in [f"convs.{place}" for place in range(len(model.convs))]:
+        conv = model.get_submodule(name)
+        terms = dense_terms(conv, inputs[name], EDGES)
+        for k in range(conv.family.num_bases):
+            one = next(at)
+            assert (one.layer, one.label, one.name) == (name, k, conv.family.labels[k])
+            assert one.norm == pytest.approx(float(terms[k].norm()), rel=1e-5)
+            changed = copy.deepcopy(model)
+            changed.get_submodule(name).theta.weight[k] = 0
+            logits = changed(X, EDGES)[MASK]
+            right = float((logits.argmax(-1) == Y[MASK]).float().mean())
+            assert one.metric == pytest.approx(right, abs=1e-6)
+            before = float((whole.argmax(-1) == Y[MASK]).float().mean())
+            assert one.change == pytest.approx(right - before, abs=1e-6)
+            assert one.loss == pytest.approx(float(F.cross_entropy(logits, Y[MASK])), rel=1e-4)
+            gap = float(F.cross_entropy(logits, Y[MASK]) - F.cross_entropy(whole, Y[MASK]))
+            assert one.loss_change == pytest.approx(gap, rel=1e-3, abs=1e-5)
+    assert next(at, None) is None
+
+
+class Attends(Module):
+    """A layer of attention with dropout, called twice, and a layer that is never called."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = gat_conv(P, P, heads=2, concat=False, dropout=0.5, bias=False)
+        self.dropout = Dropout(0.5)
+        self.unused = OuterConv(P, P, "gcn")
+
+    def forward(self, x, structure):
+        out, _ = self.conv(x, structure, return_attention_weights=True)
+        return self.conv(self.dropout(out.relu()), structure)
+
+
+@torch.no_grad()
+def test_heads_of_a_layer_that_is_called_twice():
+    torch.manual_seed(2)
+    model = Attends()
+    found = contributions(model, X, EDGES, Y % P, MASK.nonzero().view(-1))
+    assert [(one.layer, one.label) for one in found] == [("conv", 0), ("conv", 1)]
+    model.eval()
+
+    def once(x, without):
+        _, basis = model.conv(x, EDGES, return_attention_weights=True)
+        dense, theta = basis.to_dense(), model.conv.theta()[:, 0] / 2
+        terms = torch.einsum("kmn,mp,kpq->knq", dense, x, theta)
+        kept = [k for k in range(2) if k != without]
+        return terms, terms[kept].sum(0)
+
+    for k, one in enumerate(found):
+        first, out = once(X, None)
+        second, _ = once(out.relu(), None)
+        square = first[k].square().sum() + second[k].square().sum()
+        assert one.norm == pytest.approx(float(square.sqrt()), rel=1e-5)
+        _, out = once(X, k)
+        _, logits = once(out.relu(), k)
+        loss = float(F.cross_entropy(logits[MASK], (Y % P)[MASK]))
+        assert one.loss == pytest.approx(loss, rel=1e-5)
+
+
+@torch.no_grad()
+def test_nodes_without_features_and_a_metric_of_ones_own():
+    model = classifier("walk(1)", in_channels=N)
+    found = contributions(model, None, EDGES, Y, MASK, lambda logits, y: float(logits[:, 0].sum()))
+    terms = dense_terms(model.convs[0], None, EDGES)
+    assert [one.norm for one in found[:2]] == pytest.approx(terms.norm(dim=(1, 2)).tolist())
+    model.eval()
+    whole = model(None, EDGES)[MASK][:, 0].sum()
+    model.convs[1].theta.weight[1] = 0
+    without = model(None, EDGES)[MASK][:, 0].sum()
+    assert found[3].change == pytest.approx(float(without - whole), rel=1e-4, abs=1e-4)
+
+
+def test_modes_come_back_and_hooks_go():
+    model = classifier("gcn")
+    model.convs[0].eval()
+    model.train()
+    model.convs[1].training = False
+    before = [part.training for part in model.modules()]
+
+    def fails(logits, y):
+        raise RuntimeError("of the metric")
+
+    with pytest.raises(RuntimeError, match="of the metric"):
+        contributions(model, X, EDGES, Y, MASK, fails)
+    assert [part.training for part in model.modules()] == before
+    assert not any(part._forward_hooks for part in model.modules())
+
+
+def test_no_node_is_refused():
+    with pytest.raises(ValueError, match="measured on nodes: expected at least one, got none"):
+        contributions(classifier("gcn"), X, EDGES, Y, torch.zeros(N, dtype=torch.bool))

@@ -1,28 +1,22 @@
 """Graphs are classified as one disjoint union, exactly as each graph alone, and as by PyG."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from io import StringIO
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from run_folders import stopping
-from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.data.graph import union_of
-from pyg_outerconv.lab.train import Experiment, Settings, make_split, predict
-from pyg_outerconv.lab.train.graphs import Graphs, OfGraphs, check_block_diagonal, clusters
-from pyg_outerconv.lab.train.model import Contender, ours, structure_on
+from pyg_outerconv.lab.train import Experiment, Settings, load_trained, make_split
+from pyg_outerconv.lab.train.inputs import Graphs, OfGraphs, check_block_diagonal, clusters
+from pyg_outerconv.lab.train.model import ours, structure_on
 from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
 
@@ -32,14 +26,14 @@ SUMS = "stack(identity, gcn(norm=None, add_self_loops=False))"
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
+def _float64():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
 
 
-def graphs(count: int = 12) -> list[Data]:
+def graphs(count=12):
     """Graphs of 2 to 6 nodes, some of them isolated, with types of edges."""
     generator = torch.Generator().manual_seed(3)
     made = []
@@ -54,16 +48,16 @@ def graphs(count: int = 12) -> list[Data]:
     return made
 
 
-def dataset(count: int = 12) -> Dataset:
+def dataset(count=12):
     return Dataset(entry("MUTAG"), union_of(graphs(count)), None, "0")
 
 
-def settings(family: str, **changes: Any) -> Settings:
-    given: dict[str, Any] = {"pool": "sum", "hidden": 8, "depth": 2, "dropout": 0.0}
+def settings(family, **changes):
+    given = {"pool": "sum", "hidden": 8, "depth": 2, "dropout": 0.0}
     return Settings("MUTAG", family, "ten-fold", **{**given, "batch_size": 5, **changes})
 
 
-def doubled(contender: Contender, asked: Settings) -> tuple[Any, Graphs]:
+def doubled(contender, asked):
     """A model, and its inputs with the features as they are, not in float32."""
     torch.manual_seed(0)
     model, inputs = contender.model(2, asked), contender.inputs
@@ -87,7 +81,7 @@ each = pytest.mark.parametrize(("family", "changes"), CASES, ids=str)
 
 
 @each
-def test_a_union_is_its_graphs_one_by_one(family: str, changes: dict[str, Any]) -> None:
+def test_a_union_is_its_graphs_one_by_one(family, changes):
     asked = settings(family, **changes)
     model, inputs = doubled(ours(dataset(), asked), asked)
     model.eval()
@@ -104,9 +98,7 @@ def test_a_union_is_its_graphs_one_by_one(family: str, changes: dict[str, Any]) 
 
 @each
 @pytest.mark.parametrize("who", [ours, peer])
-def test_batches_add_up_to_the_gradient_of_the_union(
-    who: Any, family: str, changes: dict[str, Any]
-) -> None:
+def test_batches_add_up_to_the_gradient_of_the_union(who, family, changes):
     asked = settings(family, **{**changes, "layer_norm": "none"})
     try:
         contender = who(dataset(), asked)
@@ -118,7 +110,7 @@ def test_batches_add_up_to_the_gradient_of_the_union(
     y, chosen = dataset().data.y, torch.tensor([0, 1, 2, 4, 5, 7, 10, 11])
     parameters = [value for value in model.parameters() if value.requires_grad]
 
-    def gradients(logits: Tensor, of: Tensor) -> list[Tensor]:
+    def gradients(logits, of):
         loss = F.cross_entropy(logits, y[of]) * of.numel() / chosen.numel()
         return list(torch.autograd.grad(loss, parameters))
 
@@ -137,7 +129,7 @@ def test_batches_add_up_to_the_gradient_of_the_union(
     ("family", "name"),
     [(GIN, "GINConv"), ("gcn", "GCNConv"), (MEANS, "SAGEConv"), (SUMS, "GraphConv")],
 )
-def test_from_a_seed_pygs_model_is_the_same_function(family: str, name: str, pool: str) -> None:
+def test_from_a_seed_pygs_model_is_the_same_function(family, name, pool):
     asked = settings(family, pool=pool, update="mlp", layer_norm="batch", skip="concat", peer=True)
     theirs = peer(dataset(), asked)
     assert theirs.name == f"PyG {name}"
@@ -151,11 +143,11 @@ def test_from_a_seed_pygs_model_is_the_same_function(family: str, name: str, poo
         assert_near(mine, other)
 
 
-def test_batches_depend_on_seed_and_epoch_alone_and_have_each_graph_once() -> None:
+def test_batches_depend_on_seed_and_epoch_alone_and_have_each_graph_once():
     asked = settings("gcn")
     inputs = ours(dataset(), asked).inputs
 
-    def order(seed: int, epoch: int) -> list[list[int]]:
+    def order(seed, epoch):
         return [batch.nodes.tolist() for batch in inputs.batches(torch.arange(12), seed, epoch)]
 
     torch.manual_seed(1)
@@ -167,7 +159,7 @@ def test_batches_depend_on_seed_and_epoch_alone_and_have_each_graph_once() -> No
     assert first != order(0, 1) != order(1, 0) != first
 
 
-def test_a_basis_that_joins_graphs_is_refused() -> None:
+def test_a_basis_that_joins_graphs_is_refused():
     batch = torch.tensor([0, 0, 1, 1, 2, 2, 2])
     inside = torch.tensor([[0, 1, 2, 4, 5], [1, 0, 3, 6, 4]])
     check_block_diagonal(parse_family("walk(2)").basis(inside, size=(7, 7)), batch)
@@ -186,18 +178,18 @@ def test_a_basis_that_joins_graphs_is_refused() -> None:
         ({"propagation": "gcn"}, "propagation is of classifiers of nodes"),
     ],
 )
-def test_settings_of_nodes_are_refused(changes: dict[str, Any], words: str) -> None:
+def test_settings_of_nodes_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         ours(dataset(), settings("gcn", **changes))
 
 
-def test_pooling_of_nodes_that_have_classes_is_refused() -> None:
+def test_pooling_of_nodes_that_have_classes_is_refused():
     asked = settings("gcn")
     with pytest.raises(ValueError, match="KarateClub has classes of nodes: expected pool none"):
         ours(replace(dataset(), entry=entry("KarateClub")), asked)
 
 
-def test_graphs_without_features_are_refused() -> None:
+def test_graphs_without_features_are_refused():
     made = dataset()
     del made.data.x
     made.data.num_nodes = made.data.batch.numel()
@@ -205,7 +197,7 @@ def test_graphs_without_features_are_refused() -> None:
         ours(made, settings("gcn"))
 
 
-def test_ten_folds_test_every_graph_once_and_share_out_classes() -> None:
+def test_ten_folds_test_every_graph_once_and_share_out_classes():
     y = torch.tensor([0] * 23 + [1] * 41 + [2] * 16)
     splits = [make_split(Data(y=y), "ten-fold", seed) for seed in range(10)]
     assert torch.equal(sum(split.test.int() for split in splits), torch.ones(80, dtype=torch.int32))
@@ -220,22 +212,20 @@ def test_ten_folds_test_every_graph_once_and_share_out_classes() -> None:
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def loaded(monkeypatch):
     """MUTAG stands for graphs of these tests, wherever it is read."""
     torch.set_default_dtype(torch.float32)
     made = dataset(30)
-    for where in ("experiment", "run_folder"):
+    for where in ("experiment", "folder"):
         place = import_module(f"pyg_outerconv.lab.train.{where}")
         monkeypatch.setattr(place, "load", lambda *args, **kwargs: made)
 
 
-def test_a_resumed_run_equals_an_unbroken_one(
-    loaded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_equals_an_unbroken_one(loaded, tmp_path, monkeypatch):
     asked = settings(GIN, update="mlp", layer_norm="batch", dropout=0.3, epochs=4, seeds=2)
     asked = replace(asked, peer=True)
 
-    def run(folder: Path, resume: bool = False) -> list[dict[str, Any]]:
+    def run(folder, resume=False):
         made = Experiment(asked, folder, resume=resume, log=lambda line: None)
         made.run()
         return [{**record, "seconds": 0} for record in made.runs]
@@ -246,8 +236,8 @@ def test_a_resumed_run_equals_an_unbroken_one(
     torch.manual_seed(5)
     assert run(tmp_path / "broken", resume=True) == wanted
     said = StringIO()
-    found = predict(tmp_path / "broken")
-    assert found.test_metric == pytest.approx(found.recorded)
+    found = load_trained(tmp_path / "broken").predictions()
+    assert found.test_metric == pytest.approx(found.trained.recorded)
     found.write(said)
     assert said.getvalue().splitlines()[0] == "graph,class,probability"
     assert len(said.getvalue().splitlines()) == 31

@@ -2,17 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from fresh import Fresh
 from run_folders import read_all
 
-from pyg_outerconv.lab.reproduce.results import read_report
-from pyg_outerconv.lab.train import lock
-from pyg_outerconv.lab.train.run_folder import RunFolder
+from pyg_outerconv.lab.reproduce.run import read_report
+from pyg_outerconv.lab.train import folder as lock
+from pyg_outerconv.lab.train.folder import RunFolder
 
 HOLDER = """
 import sys
@@ -24,9 +21,7 @@ sys.stdin.read()
 """
 
 
-def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_is_named_and_a_killed_one_leaves_no_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "SECONDS", 0.3)
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(
@@ -34,7 +29,7 @@ def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        said: list[str] = []
+        said = []
         refused = pytest.raises(ValueError, match="one process at a time")
         with refused, lock.alone_in(tmp_path, said.append):
             pass
@@ -47,15 +42,15 @@ def test_another_process_is_named_and_a_killed_one_leaves_no_lock(
         pass
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_none(tmp_path):
     with pytest.raises(ValueError, match="a run has a folder"), lock.alone_in(tmp_path / "none"):
         pass
 
 
-def test_what_was_made_for_a_block_goes_if_nothing_was_put_in(tmp_path: Path) -> None:
+def test_what_was_made_for_a_block_goes_if_nothing_was_put_in(tmp_path):
     folder = tmp_path / "runs" / "one"
 
-    def make() -> None:
+    def make():
         folder.mkdir(parents=True, exist_ok=True)
 
     with lock.alone_in(folder, begin=make):
@@ -66,11 +61,11 @@ def test_what_was_made_for_a_block_goes_if_nothing_was_put_in(tmp_path: Path) ->
     assert (folder / "file").exists()
 
 
-def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path: Path) -> None:
+def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path):
     """As of two that begin together the other one may have been there, and left."""
     folder, looks = tmp_path / "run", []
 
-    def begin() -> None:
+    def begin():
         folder.mkdir(exist_ok=True)
         looks.append((folder / lock.LOCK).exists())
         if looks[-1]:
@@ -112,21 +107,21 @@ family = "gcn"
 ROUNDS = 3
 
 
-def _run(folder: Path) -> None:
+def _run(folder):
     read_all(folder)
     home = RunFolder(folder)
     assert len(home.read_runs()) == home.settings().seeds
     assert home.load_checkpoint()["settings"] == home.settings().as_dict()
 
 
-def _table(folder: Path) -> None:
+def _table(folder):
     _run(folder / "karateclub-gcn")
     (one,) = read_report(folder / "karate.json")
     assert one["seeds"] == RunFolder(folder / "karateclub-gcn").settings().seeds
 
 
-def _search(folder: Path) -> None:
-    from pyg_outerconv.lab.search.folder import FINALS, SearchFolder
+def _search(folder):
+    from pyg_outerconv.lab.search.finals import FINALS, SearchFolder
 
     home = SearchFolder(folder)
     found, plan = home.read(FINALS), home.plan
@@ -136,7 +131,7 @@ def _search(folder: Path) -> None:
 
 SEARCH = ["search", "KarateClub", "--trials", "2", "--seeds", "1", "--finalists", "1"]
 SEARCH += ["--epochs", "2", "--max-depth", "1", "--max-hidden", "8", "--peers", "none"]
-COMMANDS: dict[str, tuple[list[str], str, Callable[[Path], None]]] = {
+COMMANDS = {
     "train": (["train", "KarateClub", "--epochs", "3", "--patience", "0"], "--seeds", _run),
     "search": (SEARCH, "--test-seeds", _search),
     "reproduce": (["reproduce", "karate.toml"], "--seeds", _table),
@@ -163,7 +158,7 @@ print("codes", main(line))
 
 
 @pytest.mark.slow
-def test_of_two_without_a_folder_each_takes_a_number(tmp_path: Path, fresh: Fresh) -> None:
+def test_of_two_without_a_folder_each_takes_a_number(tmp_path, fresh):
     line = COMMANDS["train"][0]
     names = [str(tmp_path / name) for name in ("first", "second")]
     begun = [
@@ -178,7 +173,7 @@ def test_of_two_without_a_folder_each_takes_a_number(tmp_path: Path, fresh: Fres
         _run(tmp_path / "runs" / name)
 
 
-def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path: Path) -> None:
+def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path):
     with ExitStack() as held:
         folders = [lock.next_folder(tmp_path / "runs", "a", held) for _ in range(3)]
         assert [folder.name for folder in folders] == ["a-001", "a-002", "a-003"]
@@ -191,9 +186,7 @@ def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path: Path) -> None
 
 @pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_of_two_that_begin_together_one_is_refused(
-    command: str, tmp_path: Path, fresh: Fresh
-) -> None:
+def test_of_two_that_begin_together_one_is_refused(command, tmp_path, fresh):
     line, option, is_whole = COMMANDS[command]
     if command == "search":
         pytest.importorskip("optuna")

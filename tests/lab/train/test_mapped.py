@@ -1,12 +1,9 @@
 """A graph in mapped files gives the numbers of the same graph in memory, and stays in its files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import mapped_graphs
 import pytest
@@ -16,7 +13,7 @@ from run_folders import stopping
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Source, load_own
-from pyg_outerconv.lab.train import Experiment, Settings, load_trained, predict
+from pyg_outerconv.lab.train import Experiment, Settings, load_trained
 from pyg_outerconv.lab.train import sampled as train_mapped
 from pyg_outerconv.scale.mapped import HEADER, open_mapped
 
@@ -34,7 +31,7 @@ SETTINGS = Settings(
     parts_per_batch=2,
     features="dense",
 )
-WAYS: dict[str, dict[str, Any]] = {
+WAYS = {
     "blocks": {},
     "random nodes": {"batches": "random-nodes", "parts_per_batch": 1},
     "clusters": {"batches": "clusters"},
@@ -51,11 +48,11 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> Path:
+def graph(tmp_path):
     return mapped_graphs.write(tmp_path / "graph")
 
 
-def run(data: Path, folder: Path, settings: Settings, resume: bool = False, **given: Any) -> Any:
+def run(data, folder, settings, resume=False, **given):
     """The records of a run, without what a clock measured, and its checkpoint's parameters."""
     dataset = load_own(Source(data=str(data)))
     options = {"log": lambda line: None, "dataset": dataset, **given}
@@ -67,7 +64,7 @@ def run(data: Path, folder: Path, settings: Settings, resume: bool = False, **gi
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_numbers_are_those_of_the_graph_in_memory(way: str, graph: Path, tmp_path: Path) -> None:
+def test_numbers_are_those_of_the_graph_in_memory(way, graph, tmp_path):
     settings = SETTINGS.with_values(**WAYS[way])
     saved = mapped_graphs.save(tmp_path / "graph.pt")
     mapped, ours = run(graph, tmp_path / "mapped", settings)
@@ -80,14 +77,12 @@ def test_numbers_are_those_of_the_graph_in_memory(way: str, graph: Path, tmp_pat
         assert one == pytest.approx(other, rel=1e-3)
     for name, value in wanted.items():
         torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-4)
-    made = predict(tmp_path / "mapped")
-    assert made.test_metric == pytest.approx(made.recorded, abs=1e-6)
+    made = load_trained(tmp_path / "mapped").predictions()
+    assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
 
 
 @pytest.mark.parametrize("way", ["random nodes", "attention", "now and then"])
-def test_resumed_is_unbroken(
-    way: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_is_unbroken(way, graph, tmp_path, monkeypatch):
     settings = SETTINGS.with_values(**WAYS[way])
     whole, wanted = run(graph, tmp_path / "whole", settings)
     with stopping(monkeypatch, 2):
@@ -98,7 +93,7 @@ def test_resumed_is_unbroken(
     assert all(torch.equal(ours[name], value) for name, value in wanted.items())
 
 
-def test_epochs_without_evaluation_change_nothing(graph: Path, tmp_path: Path) -> None:
+def test_epochs_without_evaluation_change_nothing(graph, tmp_path):
     settings = SETTINGS.with_values(seeds=1, epochs=5)
     every, _ = run(graph, tmp_path / "every", settings)
     some, _ = run(graph, tmp_path / "some", settings.with_values(evaluate_every=2))
@@ -107,9 +102,7 @@ def test_epochs_without_evaluation_change_nothing(graph: Path, tmp_path: Path) -
     assert some[0]["best_epoch"] in (2, 4, 5)
 
 
-def test_no_tensor_has_the_size_of_the_edges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_tensor_has_the_size_of_the_edges(tmp_path, monkeypatch):
     """But for the mapped ones: of 400 000 edges, samples have some 4 000 and chunks 8 000."""
     edges = 400_000
     place = mapped_graphs.write(tmp_path / "graph", **mapped_graphs.arrays(4000, edges))
@@ -120,12 +113,12 @@ def test_no_tensor_has_the_size_of_the_edges(
     kinds = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=kinds, profile_memory=True) as seen:
         run(place, tmp_path / "run", settings, dataset=dataset)
-        predict(tmp_path / "run")
+        load_trained(tmp_path / "run").predictions()
     held = [e.nbytes() for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
     assert 8 * 4000 <= max(held) < edges, "something for each node, no byte for each edge"
 
 
-def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused(words, capsys):
     capsys.readouterr()
     assert main(["train", *words, "--out", "run"]) == 2
     assert not Path("run").exists()
@@ -147,25 +140,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_would_read_the_whole_graph_is_refused(
-    case: str,
-    graph: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_would_read_the_whole_graph_is_refused(case, graph, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     flags, words = REFUSED[case]
     assert words in refused(["--data", str(graph), *flags], capsys)
 
 
-def _but(name: str, value: int, old: int | None = None) -> dict[str, torch.Tensor]:
+def _but(name, value, old=None):
     part = mapped_graphs.arrays()[name].clone()
     part[part == old if old is not None else slice(1, 2)] = value
     return {name: part}
 
 
-BAD: dict[str, tuple[dict[str, torch.Tensor], str]] = {
+BAD = {
     "no validation nodes": (_but("split", 0, old=2), "expected validation nodes"),
     "a part without a class": (_but("y", -1, old=2), "part of the split has a label"),
     "a class too many": (_but("y", 3), "[-1, 3)"),
@@ -177,18 +164,14 @@ BAD: dict[str, tuple[dict[str, torch.Tensor], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_graphs_that_break_rules_are_refused(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_that_break_rules_are_refused(case, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     changes, words = BAD[case]
     place = mapped_graphs.write(tmp_path / "graph", **changes)
     assert words in refused(["--data", str(place), *BLOCKS], capsys)
 
 
-def test_damaged_files_are_refused(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_files_are_refused(graph, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = ["--data", str(graph), *BLOCKS]
     for name in ("y", "source"):  # which are read whole: at the start, and for the basis
@@ -205,9 +188,7 @@ def test_damaged_files_are_refused(
     assert HEADER in refused(line, capsys)
 
 
-def test_other_commands(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_commands(graph, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert graph.is_dir()
     assert main(["train", "--data", "graph", *BLOCKS, "--out", "run"]) == 0
@@ -225,7 +206,7 @@ def test_other_commands(
     assert "--resume goes on with" in capsys.readouterr().err
 
 
-def test_what_a_killed_process_left_is_made_anew(graph: Path, tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_made_anew(graph, tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],
         capture_output=True,
@@ -244,7 +225,7 @@ def test_what_a_killed_process_left_is_made_anew(graph: Path, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_two_processes_train_as_one(graph: Path, tmp_path: Path) -> None:
+def test_two_processes_train_as_one(graph, tmp_path):
     line = ["train", "--data", str(graph), "--batches", "random-nodes", "--parts", "4"]
     line += ["--epochs", "3", "--seeds", "1", "--hidden", "8", "--device", "cpu"]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

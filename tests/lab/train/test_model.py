@@ -1,41 +1,45 @@
 """Models compute what their options say, at once and layer by layer, and decay what they say."""
 
-from __future__ import annotations
-
-from typing import Any
+import json
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv
 from torch_geometric.utils import to_dense_adj
 
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Dataset, entry, load
-from pyg_outerconv.lab.train import NodeClassifier, Settings
+from pyg_outerconv.lab.train import Experiment, NodeClassifier, Settings, load_trained, make_split
 from pyg_outerconv.lab.train.classifiers import logits_by_layers
+from pyg_outerconv.lab.train.inputs import choose_features, settle_features
+from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
 
 
 class Mix(nn.Module):
     """A layer that is easy to follow: structure times x times a matrix."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, in_channels, out_channels):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(in_channels, out_channels))
 
-    def forward(self, x: Tensor | None, structure: Tensor) -> Tensor:
+    def forward(self, x, structure):
         return structure @ (self.weight if x is None else x @ self.weight)
 
 
-def settings(**changes: Any) -> Settings:
+def settings(**changes):
     given = {"dataset": "d", "family": "f", "split": "s", "hidden": 16, "dropout": 0.0}
     return Settings(**{**given, **changes})
 
 
-def model(in_channels: int, **changes: Any) -> NodeClassifier:
+def model(in_channels, **changes):
     torch.manual_seed(0)
     return NodeClassifier(in_channels, 3, Mix, settings(**changes)).eval()
 
@@ -44,14 +48,14 @@ STRUCTURE = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
 X = torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
 
 
-def test_plain() -> None:
+def test_plain():
     made = model(6, depth=3)
     one, two, three = (conv.weight for conv in made.convs)
     hidden = (STRUCTURE @ (STRUCTURE @ X @ one).relu() @ two).relu()
     assert torch.allclose(made(X, STRUCTURE), STRUCTURE @ hidden @ three, atol=1e-4)
 
 
-def test_residual_adds_the_input_of_hidden_layers() -> None:
+def test_residual_adds_the_input_of_hidden_layers():
     made = model(6, depth=3, skip="residual")
     one, two, three = (conv.weight for conv in made.convs)
     first = (STRUCTURE @ X @ one).relu()
@@ -59,14 +63,14 @@ def test_residual_adds_the_input_of_hidden_layers() -> None:
     assert torch.allclose(made(X, STRUCTURE), STRUCTURE @ second @ three, atol=1e-4)
 
 
-def test_residual_never_reaches_features_of_equal_width() -> None:
+def test_residual_never_reaches_features_of_equal_width():
     made = model(6, depth=3, skip="residual", hidden=6)
     first = made.convs[0](X, STRUCTURE).relu()
     second = made.convs[1](first, STRUCTURE).relu() + first
     assert torch.allclose(made(X, STRUCTURE), made.convs[2](second, STRUCTURE), atol=1e-4)
 
 
-def test_concat_reads_every_layer() -> None:
+def test_concat_reads_every_layer():
     made = model(6, depth=2, skip="concat")
     first = (STRUCTURE @ X @ made.convs[0].weight).relu()
     second = (STRUCTURE @ first @ made.convs[1].weight).relu()
@@ -75,7 +79,7 @@ def test_concat_reads_every_layer() -> None:
 
 
 @pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0)])
-def test_norms_are_over_channels_or_nodes(norm: str, dim: int) -> None:
+def test_norms_are_over_channels_or_nodes(norm, dim):
     made = model(6, layer_norm=norm).train()
     hidden = STRUCTURE @ X @ made.convs[0].weight
     centred = hidden - hidden.mean(dim, keepdim=True)
@@ -84,7 +88,7 @@ def test_norms_are_over_channels_or_nodes(norm: str, dim: int) -> None:
     assert torch.allclose(made(X, STRUCTURE), wanted, atol=1e-5)
 
 
-def test_without_features_the_first_layer_embeds_nodes() -> None:
+def test_without_features_the_first_layer_embeds_nodes():
     made = model(5)
     one, two = (conv.weight for conv in made.convs)
     assert torch.allclose(
@@ -92,7 +96,7 @@ def test_without_features_the_first_layer_embeds_nodes() -> None:
     )
 
 
-def test_dropouts_act_in_training_alone() -> None:
+def test_dropouts_act_in_training_alone():
     for name in ("dropout", "input_dropout"):
         made = model(6, **{name: 0.5})
         assert torch.equal(made(X, STRUCTURE), made(X, STRUCTURE))
@@ -103,7 +107,7 @@ def test_dropouts_act_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize(("decay", "others"), [("all", 0.3), ("first", 0.0)])
-def test_weight_decay_groups(decay: str, others: float) -> None:
+def test_weight_decay_groups(decay, others):
     chosen = settings(decay=decay, weight_decay=0.3, depth=3)
     made = model(6, depth=3)
     first, rest = made.parameter_groups(chosen)
@@ -115,7 +119,7 @@ def test_weight_decay_groups(decay: str, others: float) -> None:
 # Heads, residual blocks, propagated predictions ---------------------------------------------------
 
 
-def graph(with_features: bool = True) -> Dataset:
+def graph(with_features=True):
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(12, (2, 40), generator=generator)
     edges = edges[:, edges[0] != edges[1]].unique(dim=1)
@@ -125,20 +129,19 @@ def graph(with_features: bool = True) -> Dataset:
     return Dataset(entry("KarateClub"), known, None, "")
 
 
-def made(dataset: Dataset, family: str, **options: Any) -> tuple[Any, Any]:
+def made(dataset, family, **options):
     settings = Settings("KarateClub", family, "public", **{"hidden": 8, **options})
     contender = ours(dataset, settings)
     torch.manual_seed(0)
     return contender.model(3, settings).eval(), contender
 
 
-def logits(model: Any, contender: Any) -> Tensor:
-    out: Tensor = contender.inputs.logits(model, torch.arange(12))
-    return out
+def logits(model, contender):
+    return contender.inputs.logits(model, torch.arange(12))
 
 
 @pytest.mark.parametrize("out_heads", [0, 1])
-def test_heads_are_concatenated_within_and_averaged_at_the_end(out_heads: int) -> None:
+def test_heads_are_concatenated_within_and_averaged_at_the_end(out_heads):
     dataset = graph()
     x, edges = dataset.data.x, dataset.data.edge_index
     model, contender = made(dataset, "gat(heads=4)", out_heads=out_heads, activation="elu")
@@ -154,7 +157,7 @@ def test_heads_are_concatenated_within_and_averaged_at_the_end(out_heads: int) -
     assert_near(logits(model, contender), wanted)
 
 
-def test_propagated_predictions_are_appnp() -> None:
+def test_propagated_predictions_are_appnp():
     dataset = graph()
     x, edges = dataset.data.x, dataset.data.edge_index
     model, contender = made(dataset, "identity", propagation="diffusion(ppr, alpha=0.2, length=4)")
@@ -167,7 +170,7 @@ def test_propagated_predictions_are_appnp() -> None:
     assert_near(by_layers, wanted)
 
 
-def test_blocks_add_what_is_between_two_linear_layers() -> None:
+def test_blocks_add_what_is_between_two_linear_layers():
     dataset = graph()
     x, edges = dataset.data.x, dataset.data.edge_index
     model, contender = made(
@@ -195,9 +198,7 @@ def test_blocks_add_what_is_between_two_linear_layers() -> None:
 @pytest.mark.parametrize(
     "family", ["stack(gat(heads=2), gcn)", "gat(heads=2)", "linear_attention(2, 4)", "high_pass"]
 )
-def test_every_architecture_trains_every_kind_of_family(
-    family: str, options: dict[str, Any]
-) -> None:
+def test_every_architecture_trains_every_kind_of_family(family, options):
     dataset = graph()
     model, contender = made(dataset, family, hidden=4, **options)
     before = F.cross_entropy(logits(model, contender), dataset.data.y)
@@ -212,7 +213,7 @@ def test_every_architecture_trains_every_kind_of_family(
     assert loss < before
 
 
-def test_blocks_read_sparse_features_and_none() -> None:
+def test_blocks_read_sparse_features_and_none():
     dataset = graph()
     dense = made(dataset, "gcn", architecture="blocks", features="dense")
     sparse = made(dataset, "gcn", architecture="blocks", features="sparse")
@@ -234,7 +235,7 @@ def test_blocks_read_sparse_features_and_none() -> None:
         ("gat(heads=3)", {}, "heads side by side share out_channels evenly"),
     ],
 )
-def test_what_does_not_fit_is_refused(family: str, options: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_refused(family, options, told):
     with pytest.raises(ValueError) as refused:
         made(graph(), family, **options)
     assert told in str(refused.value)
@@ -255,7 +256,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("family", "options"), MODELS, ids=[name for name, _ in MODELS])
-def test_layers_one_by_one_are_the_model(family: str, options: dict[str, Any]) -> None:
+def test_layers_one_by_one_are_the_model(family, options):
     dataset = load("KarateClub")
     settings = Settings(
         dataset="KarateClub", family=family, split="random", hidden=8, **{"depth": 2, **options}
@@ -270,3 +271,124 @@ def test_layers_one_by_one_are_the_model(family: str, options: dict[str, Any]) -
     for most in (7, 1000):
         found = logits_by_layers(model, x, structure, most_edges=most)
         torch.testing.assert_close(found, model(x, structure), rtol=1e-5, atol=1e-6)
+
+
+# Runs on sparse features: the choice, and numbers equal to those on dense ones --------------------
+
+
+SETTINGS = Settings(
+    "KarateClub", "GCN()", "public", hidden=8, dropout=0.0, epochs=12, patience=0, seeds=2
+)
+
+
+def experiment(folder, settings, resume=False):
+    return Experiment(settings, folder, resume=resume, log=lambda line: None)
+
+
+def test_sparse_and_dense_runs_agree_where_no_input_is_dropped():
+    club = data.load("KarateClub")
+    runs = []
+    for kept in ("sparse", "dense"):
+        settings = replace(SETTINGS, features=kept)
+        contender = ours(club, settings)
+        assert contender.inputs.x is not None
+        assert (contender.inputs.x.layout == torch.sparse_csr) == (kept == "sparse")
+        split = make_split(club.data, "public", 0)
+        made = SeedRun(contender, club.data.y, club.num_classes, split, settings, 0)
+        for _ in range(SETTINGS.epochs):
+            made.step()
+        runs.append(made.history)
+    for name, values in runs[0].items():
+        assert values == pytest.approx(runs[1][name], abs=1e-5), name
+
+
+def test_a_small_graph_is_kept_dense_and_a_peer_has_what_we_have():
+    club = data.load("KarateClub")
+    choice = choose_features(club, SETTINGS)
+    assert choice is not None
+    assert (choice.kept, choice.shape, choice.num_entries) == ("dense", (34, 34), 34)
+    assert settle_features(club, SETTINGS).features == "dense"
+    for kept, layout in (("sparse", torch.sparse_csr), ("auto", torch.strided)):
+        x = peer(club, replace(SETTINGS, features=kept)).inputs.x
+        assert x is not None
+        assert x.layout == layout
+
+
+def test_the_choice_is_told():
+    choice = choose_features(data.load("KarateClub"), replace(SETTINGS, features="sparse"))
+    assert str(choice) == (
+        "features: 2.9 % non-zero, stored sparse: X·Θ is predicted to take 15 % of the time of a "
+        "dense product"
+    )
+    choice = choose_features(data.load("KarateClub"), SETTINGS)
+    assert str(choice).startswith("features: 2.9 % non-zero, stored dense: 34 × 34 numbers are too")
+    choice = choose_features(data.load("KarateClub"), replace(SETTINGS, device="mps"))
+    assert str(choice).endswith("stored dense: torch has no sparse kernels on mps")
+
+
+def test_sparse_is_refused_where_there_are_no_features():
+    club = data.load("KarateClub")
+    graph = club.data.clone()
+    graph.x = None
+    bare = replace(club, data=graph)
+    assert choose_features(bare, SETTINGS) is None
+    assert settle_features(bare, SETTINGS).features == "dense"
+    with pytest.raises(ValueError, match="needs a graph with features.*KarateClub"):
+        choose_features(bare, replace(SETTINGS, features="sparse"))
+
+
+def test_an_unknown_way_to_keep_them_is_refused():
+    with pytest.raises(ValueError, match=r"unknown features 'spars' \(did you mean 'sparse'\?\)"):
+        replace(SETTINGS, features="spars")
+
+
+@pytest.mark.parametrize("kept", ["sparse", "dense"])
+def test_a_run_is_recorded_resumed_and_predicted(kept, tmp_path):
+    settings = replace(SETTINGS, features=kept, input_dropout=0.3)
+    whole = experiment(tmp_path / "whole", settings).run()
+    experiment(tmp_path / "run", settings)
+    resumed = experiment(tmp_path / "run", replace(settings, features="auto"), resume=True)
+    assert resumed.settings.features == kept
+    assert resumed.run()["outerconv"]["test_metric"] == whole["outerconv"]["test_metric"]
+    said = load_trained(tmp_path / "run").predictions()
+    assert said.trained.settings.features == kept
+    assert said.test_metric == said.trained.recorded
+
+
+def test_the_other_way_is_no_resumption(tmp_path):
+    experiment(tmp_path / "run", replace(SETTINGS, features="sparse"))
+    with pytest.raises(ValueError, match="features='sparse', got features='dense'"):
+        experiment(tmp_path / "run", replace(SETTINGS, features="dense"), resume=True)
+
+
+def test_the_command_tells_its_choice(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    flags = ["--epochs", "2", "--seeds", "1", "--feature-storage", "sparse", "--out", out]
+    assert main(["train", "KarateClub", *flags]) == 0
+    assert "features: 2.9 % non-zero, stored sparse" in capsys.readouterr().out
+    assert main(["train", "--resume", "--out", out, "--feature-storage", "auto"]) == 0
+    assert "stored sparse" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["settings"]["features"] == (
+        "sparse"
+    )
+
+
+def test_cora_is_kept_sparse_and_its_numbers_stay(shared_data):
+    cora = data.load("Cora", shared_data)
+    settings = replace(SETTINGS, dataset="Cora", hidden=16, dropout=0.5)
+    choice = choose_features(cora, settings)
+    assert choice is not None
+    assert choice.kept == "sparse"
+    assert choice.num_entries / (choice.shape[0] * choice.shape[1]) == pytest.approx(
+        0.0127, abs=1e-4
+    )
+    histories = []
+    for kept in ("sparse", "dense"):
+        wanted = replace(settings, features=kept)
+        split = make_split(cora.data, "public", 0)
+        made = SeedRun(ours(cora, wanted), cora.data.y, cora.num_classes, split, wanted, 0)
+        for _ in range(10):
+            made.step()
+        histories.append(made.history)
+    for name, values in histories[0].items():
+        assert values == pytest.approx(histories[1][name], abs=2e-3), name

@@ -1,7 +1,5 @@
 """A graph of one's own from the command line: trained, gone on with, and predicted by its names."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json
@@ -15,7 +13,7 @@ from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.train import RunFolder, predict
+from pyg_outerconv.lab.train import RunFolder, load_trained
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 OWN = ["--edges", "edges.csv", "--features", "features.csv", "--labels", "labels.csv"]
@@ -27,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     """The karate club as tables whose nodes and classes are words."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -43,12 +41,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("labels.csv").write_text("\n".join(["node,label,split", *labels, ""]))
 
 
-def numbers_of(folder: str) -> list[object]:
+def numbers_of(folder):
     runs = json.loads(Path(folder, "metrics.json").read_text())["runs"]
     return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
 
 
-def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused(words, capsys):
     capsys.readouterr()
     assert main(words) == 2
     said = capsys.readouterr().err
@@ -56,7 +54,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def test_it_is_trained_and_predicted_by_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_trained_and_predicted_by_its_names(capsys):
     assert main(["train", *OWN, *QUICK]) == 0
     said = capsys.readouterr()
     assert said.err == ""
@@ -73,9 +71,7 @@ def test_it_is_trained_and_predicted_by_its_names(capsys: pytest.CaptureFixture[
     assert source.edges == str(Path("edges.csv").resolve())
 
 
-def test_data_by_name_is_made_undirected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_by_name_is_made_undirected(tmp_path, capsys):
     write(data.entry("texas"), tmp_path / "root")
     train = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
     assert main([*train, "--undirected"]) == 0
@@ -91,7 +87,7 @@ def test_data_by_name_is_made_undirected(
     assert "undirected" in said
 
 
-def test_a_file_of_settings_makes_an_own_graph_undirected() -> None:
+def test_a_file_of_settings_makes_an_own_graph_undirected():
     rows = Path("edges.csv").read_text().splitlines()
     one_way = [row for row in rows[1:] if row.split(",")[0] < row.split(",")[1]]
     Path("edges.csv").write_text("\n".join([rows[0], *one_way, ""]))
@@ -104,14 +100,12 @@ def test_a_file_of_settings_makes_an_own_graph_undirected() -> None:
     assert main(["predict", "run"]) == 0
 
 
-def test_it_is_found_from_another_folder_and_where_it_was_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_found_from_another_folder_and_where_it_was_moved(tmp_path, monkeypatch, capsys):
     assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
-    before = predict("run").probability
+    before = load_trained("run").predictions().probability
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert torch.equal(predict("../run").probability, before)
+    assert torch.equal(load_trained("../run").predictions().probability, before)
     for name in OWN[1::2]:
         shutil.move(tmp_path / name, name)
     assert "edges.csv must be readable" in refused(["predict", "../run"], capsys)
@@ -119,7 +113,7 @@ def test_it_is_found_from_another_folder_and_where_it_was_moved(
     assert main(["train", "--resume", "--out", "../run", *OWN]) == 0
 
 
-def test_a_run_goes_on_and_refuses_another_graph(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_goes_on_and_refuses_another_graph(capsys):
     assert main(["train", *OWN, *QUICK, "--out", "whole"]) == 0
     shutil.copytree("whole", "run")
     folder = RunFolder("run")
@@ -139,7 +133,7 @@ def test_a_run_goes_on_and_refuses_another_graph(capsys: pytest.CaptureFixture[s
     assert "another graph of that name" in refused(["train", "--resume", "--out", "run"], capsys)
 
 
-def test_a_graph_without_a_split_is_split_by_shares(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_without_a_split_is_split_by_shares(capsys):
     lines = Path("labels.csv").read_text().splitlines()
     Path("labels.csv").write_text("".join(line.rpartition(",")[0] + "\n" for line in lines))
     assert main(["train", *OWN, *QUICK, "--family", "identity", "--out", "run"]) == 0
@@ -149,7 +143,7 @@ def test_a_graph_without_a_split_is_split_by_shares(capsys: pytest.CaptureFixtur
     assert not Path("other").exists()
 
 
-def test_edge_types_make_relations(capsys: pytest.CaptureFixture[str]) -> None:
+def test_edge_types_make_relations(capsys):
     lines = Path("edges.csv").read_text().splitlines()
     kinds = ["type", *("ab"[place % 2] for place in range(len(lines) - 1))]
     rows = [f"{line},{kind}\n" for line, kind in zip(lines, kinds, strict=True)]
@@ -159,16 +153,14 @@ def test_edge_types_make_relations(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", "--out", "run", "--family", "relation"]) == 0
 
 
-def test_a_class_that_nobody_trains_is_said_by_its_name(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_class_that_nobody_trains_is_said_by_its_name(capsys):
     text = Path("labels.csv").read_text()
     Path("labels.csv").write_text(text.replace("yellow,train", "yellow,test"))
     assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
     assert "seed 0: no training node has class yellow" in capsys.readouterr().out
 
 
-def test_code_runs_only_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_runs_only_where_it_is_named(capsys):
     Path("club_for_a_test.py").write_text(
         "from torch_geometric.datasets import KarateClub\n"
         "def club():\n"
@@ -197,21 +189,19 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_options_that_do_not_go_together_are_refused(
-    case: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_do_not_go_together_are_refused(case, capsys):
     flags, words = BAD[case]
     assert words in refused(["train", *flags, "--out", "run"], capsys)
     assert not Path("run").exists()
 
 
-def test_a_run_of_a_name_takes_no_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_a_name_takes_no_files(capsys):
     assert main(["train", "KarateClub", *QUICK, "--out", "run"]) == 0
     assert "dataset by name" in refused(["predict", "run", *OWN], capsys)
     assert "dataset by name" in refused(["train", "--resume", "--out", "run", *OWN], capsys)
 
 
-def test_a_split_says_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_split_says_what_is_drawn(capsys):
     text = Path("labels.csv").read_text()
     for number, (others, said) in enumerate(
         (
@@ -225,7 +215,7 @@ def test_a_split_says_what_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
         assert said in capsys.readouterr().out
 
 
-def test_a_run_is_shown_around_a_node_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_shown_around_a_node_by_its_name(capsys):
     pytest.importorskip("matplotlib")
     gat = ["--family", "gat(heads=2)", "--out", "run"]
     assert main(["train", *OWN, *QUICK, *gat]) == 0

@@ -1,8 +1,6 @@
 """PyG's layer for a family is the same convolution: with its weights ours gives its output."""
 
-from __future__ import annotations
-
-from typing import Any
+from dataclasses import MISSING
 
 import pytest
 import torch
@@ -10,8 +8,30 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from pyg_outerconv.families import (
+    FAMILIES,
+    GCN,
+    Chebyshev,
+    Directed,
+    Explicit,
+    Grid,
+    Identity,
+    Relation,
+    Stack,
+    Union,
+    Walk,
+    parse_family,
+)
 from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.train import Settings
+from pyg_outerconv.lab.train.family_options import (
+    any_family,
+    defaults,
+    describe_family,
+    make_family,
+    needs_python,
+    short_name,
+)
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.peers import begin_as, peer
 from pyg_outerconv.nn.recipes import layer_of
@@ -19,7 +39,7 @@ from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 
 
-def graph() -> Dataset:
+def graph():
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(12, (2, 40), generator=generator)
     edges = edges[:, edges[0] != edges[1]].unique(dim=1)
@@ -111,9 +131,7 @@ MORE_BIASES = ("gatv2", "transformer", "directed", "reverse")
 
 @pytest.mark.parametrize("featureless", [False, True])
 @pytest.mark.parametrize(("family", "options", "name"), SAME, ids=str)
-def test_from_a_seed_both_begin_as_the_same_function(
-    family: str, options: dict[str, Any], name: str, featureless: bool
-) -> None:
+def test_from_a_seed_both_begin_as_the_same_function(family, options, name, featureless):
     dataset = graph()
     if "relation(1" in family or "powers" in family:
         del dataset.data.edge_type
@@ -147,7 +165,7 @@ def test_from_a_seed_both_begin_as_the_same_function(
 @pytest.mark.parametrize(
     "family", ["gcn", "gcn(norm='target')", "directed(gcn)", "identity", "gat(2)", "gatv2(2)"]
 )
-def test_both_get_the_same_sparse_features(family: str) -> None:
+def test_both_get_the_same_sparse_features(family):
     dataset = graph()
     dataset.data.x = (dataset.data.x > 0.7).float()
     settings = Settings("KarateClub", family, "public", features="sparse", peer=True)
@@ -165,7 +183,7 @@ def test_both_get_the_same_sparse_features(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["walk(2)", "chebyshev(3)", "relation(3)"])
-def test_a_peer_that_takes_no_sparse_features_gets_the_same_ones_dense(family: str) -> None:
+def test_a_peer_that_takes_no_sparse_features_gets_the_same_ones_dense(family):
     dataset = graph()
     dataset.data.x = (dataset.data.x > 0.7).float()
     settings = Settings("KarateClub", family, "public", features="sparse", peer=True)
@@ -179,7 +197,7 @@ def test_a_peer_that_takes_no_sparse_features_gets_the_same_ones_dense(family: s
     assert_near(outs[1], outs[0], 1e-5)
 
 
-def test_what_the_halves_of_directions_mean_is_told() -> None:
+def test_what_the_halves_of_directions_mean_is_told():
     assert "half as far" in peer(graph(), Settings("KarateClub", "directed(gcn)", "public")).note
 
 
@@ -211,8 +229,8 @@ def test_what_the_halves_of_directions_mean_is_told() -> None:
         {"family": "relation(3)", "theta": "low-rank:2"},
     ],
 )
-def test_what_pyg_has_not_is_refused(change: dict[str, str]) -> None:
-    settings = Settings(**{"dataset": "KarateClub", "split": "public", **change})  # type: ignore[arg-type]
+def test_what_pyg_has_not_is_refused(change):
+    settings = Settings(**{"dataset": "KarateClub", "split": "public", **change})
     with pytest.raises(ValueError, match="leave --peer out"):
         peer(graph(), settings)
 
@@ -227,12 +245,93 @@ def test_what_pyg_has_not_is_refused(change: dict[str, str]) -> None:
     ],
     ids=str,
 )
-def test_a_recipe_read_backwards_and_forwards_gives_the_same_parameters(
-    theirs: Any, family: str
-) -> None:
+def test_a_recipe_read_backwards_and_forwards_gives_the_same_parameters(theirs, family):
     relational = {"theta": "basis-decomposed:2", "root_weight": True} if "rel" in family else {}
     mine = layer_of(5, 4, family, **relational)
     begin_as(theirs, mine)
     back = dict(outer_conv(theirs).named_parameters())
     for name, value in mine.named_parameters():
         assert torch.equal(back[name], value)
+
+
+# Families are read from text, and what a text must have is said where it lacks it -----------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("gcn", GCN()),
+        ("GCN(norm='target', add_self_loops=False)", GCN(norm="target", add_self_loops=False)),
+        ("walk(3, norm=None)", Walk(3, norm=None)),
+        ("chebyshev(2, 2)", Chebyshev(2, 2)),
+        ("relation", Relation(7)),
+        ("relation(9, None)", Relation(9, None)),
+        ("stack(gcn, walk(1))", Stack(GCN(), Walk(1))),
+        ("identity", Identity()),
+    ],
+)
+def test_text_makes_families(text, wanted):
+    assert make_family(text, num_relations=7) == wanted
+    assert make_family(text, directed=True, num_relations=7) == Directed(wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("wolk", "did you mean 'walk'"),
+        ("full", "must be told size: expected full(size=...)"),
+        ("gcn(", "walk"),
+    ],
+)
+def test_bad_text_is_refused(text, words):
+    with pytest.raises(ValueError, match="expected") as refused:
+        make_family(text)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "wanted"),
+    [
+        (GCN(), "gcn"),
+        (Walk(2), "walk(length=2)"),
+        (Walk(3, norm=None), "walk(length=3, norm=None)"),
+        (Directed(), "directed"),
+        (Directed(Walk(1)), "directed(walk(length=1))"),
+        (Stack(GCN(norm="target"), Identity()), "stack(gcn(norm='target'), identity)"),
+    ],
+)
+def test_short_names_name_the_family(family, wanted):
+    assert short_name(family) == wanted
+    assert parse_family(wanted) == family
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_has_its_defaults(name):
+    family = FAMILIES[name]
+    if family in (Stack, Union, Directed):
+        assert defaults(family) == {}
+    elif needs_python(family):
+        with pytest.raises(ValueError, match=rf"expected {family.__name__}\(...\) in Python"):
+            make_family(name)
+    elif MISSING in defaults(family).values() or family in (Explicit, Grid):
+        with pytest.raises(ValueError, match="must be told|its number of axes|one of window"):
+            make_family(name)
+    else:
+        assert family(**defaults(family)) == family()
+
+
+def test_families_of_content_are_for_training_alone():
+    for text in ("linearattention(2, 4)", "stack(gcn, linearattention(2, 4))", "gat", "gat(2)"):
+        assert make_family(text).makes_use_of("x")
+        with pytest.raises(ValueError, match="without features: .* got .*(linear_attention|gat)"):
+            any_family(text, {})
+
+
+def test_families_of_grids_are_refused_for_graphs():
+    with pytest.raises(ValueError, match=r"families of edges: .* got pool\(window=\(2, 2\)"):
+        make_family("pool((2, 2))")
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_a_description_stands_alone(name):
+    assert "above" not in describe_family(name)

@@ -5,14 +5,11 @@ struck, and says whom. A kill strikes if it hits the launcher or a worker of a r
 ends by it.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -103,7 +100,7 @@ WHOM = {"launcher": "", "first worker": "worker0", "other worker": "worker1"}
 class Together(Runner):
     """Runs command lines in two processes, and kills one of the three that are there."""
 
-    def timed(self, line: list[str]) -> tuple[float, float]:
+    def timed(self, line):
         """The seconds before the first epoch of a whole run, and those of an epoch."""
         agent = self.begin(line)
         seen = []
@@ -113,9 +110,7 @@ class Together(Runner):
         assert self._code(agent) == 0, Path("said").read_text()
         return seen[1] - seen[0], (seen[2] - seen[1]) / (EPOCHS * SEEDS - 1)
 
-    def struck(
-        self, line: list[str], whom: str, number: int, epoch: int, after: float
-    ) -> tuple[int, bool]:
+    def struck(self, line, whom, number, epoch, after):
         """Run one, and kill a process so many seconds after an epoch, of those of this run.
 
         Returns:
@@ -130,11 +125,11 @@ class Together(Runner):
             kill(target, number)
         return self._code(agent), is_there
 
-    def whole(self, line: list[str]) -> None:
+    def whole(self, line):
         """Run one to its end."""
         assert self._code(self.begin(line)) == 0, Path("said").read_text()
 
-    def _code(self, agent: int) -> int:
+    def _code(self, agent):
         """How it ended, which takes a minute at most."""
         until = time.monotonic() + 60
         while exists(agent):
@@ -144,7 +139,7 @@ class Together(Runner):
             time.sleep(0.01)
         return self.told()
 
-    def _reaches(self, agent: int, epoch: int) -> bool:
+    def _reaches(self, agent, epoch):
         """Wait until both workers run and so many epochs are done; whether it came to that."""
         workers = [Path(f"{agent}.worker{rank}") for rank in (0, 1)]
         epochs, until = Path(f"{agent}.epochs"), time.monotonic() + 60
@@ -158,7 +153,7 @@ class Together(Runner):
         return True
 
 
-def exists(process: int) -> bool:
+def exists(process):
     """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
@@ -167,7 +162,7 @@ def exists(process: int) -> bool:
     return True
 
 
-def epochs_left(folder: Path) -> int:
+def epochs_left(folder):
     """How many epochs a run has before it, by what its folder holds."""
     seeds = []
     if (folder / "metrics.json").exists():
@@ -180,7 +175,7 @@ def epochs_left(folder: Path) -> int:
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
+def runner(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with running(PARENT, Together) as made:
         yield made
@@ -188,12 +183,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
-def test_killed_processes(
-    runner: Together,
-    tmp_path: Path,
-    pytestconfig: pytest.Config,
-    record_property: Callable[[str, object], None],
-) -> None:
+def test_killed_processes(runner, tmp_path, pytestconfig, record_property):
     strikes = Strikes(pytestconfig.getoption("--kills"))
     starting, lasting = runner.timed(["train", "KarateClub", *RUN, "--out", "whole"])
     draw, number = random.Random(strikes.wanted), 0

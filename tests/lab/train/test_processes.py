@@ -1,7 +1,5 @@
 """Processes that train together get the numbers of one process, and none waits for ever."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -49,7 +47,7 @@ together.end()
 Job = tuple[dict[str, Any], int, int]
 
 
-def seed_run(changes: dict[str, Any], seed: int = 0, processes: Any = None) -> SeedRun:
+def seed_run(changes, seed=0, processes=None):
     dataset = data.load("KarateClub")
     given = {"batches": "random-nodes", "parts": 5, "accumulate": 2, "hidden": 8}
     settings = Settings("KarateClub", **{"family": "gcn", "split": "public", **given, **changes})
@@ -59,7 +57,7 @@ def seed_run(changes: dict[str, Any], seed: int = 0, processes: Any = None) -> S
     return SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, seed, **options)
 
 
-def together(jobs: list[Job], folder: Path, seconds: float) -> list[Any]:
+def together(jobs, folder, seconds):
     """What two processes get of some jobs."""
     root, here = Path(__file__).resolve().parents[3], Path(__file__).resolve().parent
     (folder / "worker.py").write_text(WORKER)
@@ -71,11 +69,10 @@ def together(jobs: list[Job], folder: Path, seconds: float) -> list[Any]:
         command, cwd=folder, env=env, timeout=seconds, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found: list[Any] = torch.load(folder / "found.pt", weights_only=True)
-    return found
+    return torch.load(folder / "found.pt", weights_only=True)
 
 
-def assert_as_alone(jobs: list[Job], found: list[Any]) -> None:
+def assert_as_alone(jobs, found):
     for (changes, seed, epochs), (parameters, losses) in zip(jobs, found, strict=True):
         alone = seed_run(changes, seed)
         for _ in range(epochs):
@@ -86,7 +83,7 @@ def assert_as_alone(jobs: list[Job], found: list[Any]) -> None:
         assert losses == pytest.approx(alone.history["val_loss"], rel=1e-5), changes
 
 
-def carried_by_text() -> list[str]:
+def carried_by_text():
     """The families of edges whose basis samples carry, as text."""
     graph, found = data.load("KarateClub").data, []
     for family in CASES:
@@ -99,7 +96,7 @@ def carried_by_text() -> list[str]:
     return found
 
 
-OPTIONS: list[dict[str, Any]] = [
+OPTIONS = [
     {"family": "walk(2)", "dropout": 0.5},
     {"family": "stack(gcn, identity)", "batches": "clusters", "class_weights": "balanced"},
     {"family": "directed(gcn)", "accumulate": 4, "skip": "concat", "layer_norm": "layer"},
@@ -111,9 +108,9 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("which", ["options", "families"])
-def test_two_processes_are_one(which: str, tmp_path: Path) -> None:
+def test_two_processes_are_one(which, tmp_path):
     if which == "options":
-        jobs: list[Job] = [(options, 1, 3) for options in OPTIONS]
+        jobs = [(options, 1, 3) for options in OPTIONS]
     else:
         families = carried_by_text()
         assert len(families) > 25
@@ -123,9 +120,9 @@ def test_two_processes_are_one(which: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow(cases=0)
 @pytest.mark.parametrize("family", ["walk(2)", "walk(3, direction=both)"])
-def test_many_tries_and_none_waits(family: str, tmp_path: Path) -> None:
+def test_many_tries_and_none_waits(family, tmp_path):
     """Four labelled nodes in five parts: some parts have none, more of them in some epochs."""
-    jobs: list[Job] = [({"family": family}, seed, 3) for seed in range(40)]
+    jobs = [({"family": family}, seed, 3) for seed in range(40)]
     found = together(jobs, tmp_path, seconds=500)
     assert_as_alone(jobs[:4], found[:4])
 
@@ -151,14 +148,14 @@ print("ended")
 
 
 @pytest.mark.slow(cases=1)
-def test_a_wrapper_that_outlives_the_group_does_not_wait_for_it(fresh: Any) -> None:
+def test_a_wrapper_that_outlives_the_group_does_not_wait_for_it(fresh):
     """Left alone, torch's wrapper hangs here within some tens of tries."""
     done = fresh.end(fresh.begin(MANY_ENDS))
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("ended\n")
 
 
-def test_why_processes_have_unequal_updates() -> None:
+def test_why_processes_have_unequal_updates():
     """Without shares of one plan, a process has updates that the other has not.
 
     A process that draws parts of its own, and leaves out those without a labelled node, whose mean
@@ -181,12 +178,12 @@ def test_why_processes_have_unequal_updates() -> None:
         assert sorted(known) == list(range(count))
 
 
-def test_no_parameter_is_without_a_gradient() -> None:
+def test_no_parameter_is_without_a_gradient():
     """A sample without edges, or without labelled nodes, has a gradient for each parameter."""
     for text in carried_by_text():
         run = seed_run({"family": text})
         (batch, *_) = run.contender.inputs.batches(run.nodes["train"], 0, 0, run.share)
-        held = run.contender.inputs.sampler.carried  # type: ignore[attr-defined]
+        held = run.contender.inputs.sampler.carried
         bare = replace(batch, structure=held.frame(batch.structure.size[0]))
         for one in (None, bare, replace(bare, rows=bare.rows[:0], nodes=bare.nodes[:0])):
             run.model.zero_grad()

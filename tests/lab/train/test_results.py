@@ -1,27 +1,33 @@
 """Means, spreads, differences and metrics, against numbers by hand; names on pages are text."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from pyg_outerconv.lab.report.compare import Comparison, Group, Model
 from pyg_outerconv.lab.report.compare import markdown as page_of_comparison
 from pyg_outerconv.lab.report.show_run import page as page_of_run
-from pyg_outerconv.lab.reproduce.results import page as page_of_table
+from pyg_outerconv.lab.reproduce.run import page as page_of_table
 from pyg_outerconv.lab.reproduce.table import Published, Row, Table
 from pyg_outerconv.lab.search.report import markdown as page_of_search
-from pyg_outerconv.lab.train.metrics import METRICS, accuracy, auroc, f1, majority
-from pyg_outerconv.lab.train.results import code, paired_difference, plain, spread, summarise, table
+from pyg_outerconv.lab.train.results import (
+    METRICS,
+    accuracy,
+    auroc,
+    code,
+    f1,
+    majority,
+    paired_difference,
+    plain,
+    spread,
+    summarise,
+    table,
+)
 
 
-def record(model: str, seed: int, accuracy: float) -> dict[str, Any]:
+def record(model, seed, accuracy):
     return {
         "model": model,
         "seed": seed,
@@ -33,31 +39,31 @@ def record(model: str, seed: int, accuracy: float) -> dict[str, Any]:
     }
 
 
-def both(ours: list[float], peer: list[float]) -> list[dict[str, Any]]:
+def both(ours, peer):
     runs = [record("outerconv", seed, value) for seed, value in enumerate(ours)]
     return [*runs, *(record("peer", seed, value) for seed, value in reversed([*enumerate(peer)]))]
 
 
-def test_spread_is_the_sample_standard_deviation() -> None:
+def test_spread_is_the_sample_standard_deviation():
     assert spread([0.2, 0.4, 0.9]) == pytest.approx(0.36055512754639896)
     assert spread([0.5]) is None
 
 
-def test_differences_are_paired_by_seed() -> None:
+def test_differences_are_paired_by_seed():
     found = paired_difference(both([0.1, 0.5, 0.9], [0.2, 0.4, 0.9]))
     assert found is not None
     assert found["mean"] == pytest.approx(0.0)
     assert found["standard_error"] == pytest.approx(0.1 / 3**0.5)  # differences -0.1, 0.1, 0
 
 
-def test_unpaired_seeds_do_not_count() -> None:
+def test_unpaired_seeds_do_not_count():
     found = paired_difference(both([0.5, 0.6, 0.9], [0.5, 0.5]))
     assert found is not None
     assert found["seeds"] == 2
     assert paired_difference([record("outerconv", 0, 0.5)]) is None
 
 
-def test_the_table_shows_mean_and_deviation() -> None:
+def test_the_table_shows_mean_and_deviation():
     text = table(summarise(both([0.8, 0.9], [0.8, 0.7]), {"outerconv": "A", "peer": "B"}, "f1"))
     assert "test f1 %" in text
     assert "majority class" in text
@@ -76,13 +82,13 @@ def test_the_table_shows_mean_and_deviation() -> None:
 
 
 @pytest.fixture(params=[2, 5])
-def drawn(request: pytest.FixtureRequest) -> tuple[torch.Tensor, torch.Tensor]:
+def drawn(request):
     generator = torch.Generator().manual_seed(request.param)
     logits = torch.randn(60, request.param, generator=generator).round(decimals=1)  # with ties
     return logits, torch.randint(request.param, (60,), generator=generator)
 
 
-def test_metrics_are_those_of_scikit_learn(drawn: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_metrics_are_those_of_scikit_learn(drawn):
     metrics = pytest.importorskip("sklearn.metrics")
     logits, wanted = drawn
     found = logits.argmax(-1)
@@ -95,20 +101,20 @@ def test_metrics_are_those_of_scikit_learn(drawn: tuple[torch.Tensor, torch.Tens
     assert auroc(logits, wanted) == pytest.approx(area)
 
 
-def test_a_class_without_nodes_does_not_count_in_f1_nor_in_the_area() -> None:
+def test_a_class_without_nodes_does_not_count_in_f1_nor_in_the_area():
     logits = torch.tensor([[2.0, 1, 0, -9], [0, 2, 1, -9], [0, 1, 2, -9], [2, 1, 0, -9]])
     wanted = torch.tensor([0, 1, 2, 1])
     assert f1(logits, wanted) == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
     assert 0.5 < auroc(logits, wanted) <= 1
 
 
-def test_the_area_of_one_class_is_refused() -> None:
+def test_the_area_of_one_class_is_refused():
     with pytest.raises(ValueError, match="nodes of two classes"):
         auroc(torch.randn(4, 2), torch.ones(4, dtype=torch.long))
 
 
 @pytest.mark.parametrize(("metric", "expected"), [("accuracy", 0.25), ("auroc", 0.5), ("f1", 0.2)])
-def test_the_majority_class_of_training_nodes(metric: str, expected: float) -> None:
+def test_the_majority_class_of_training_nodes(metric, expected):
     train, wanted = torch.tensor([1, 1, 0]), torch.tensor([0, 0, 0, 1])
     assert majority(metric, train, wanted, 2) == pytest.approx(expected)
     assert set(METRICS) == {"accuracy", "auroc", "f1"}
@@ -128,13 +134,13 @@ NAMES = [
 ]
 
 
-def of_run(name: str) -> str:
+def of_run(name):
     label = {"layer": name, "name": name, "norm": 1.0, "metric": 0.5, "change": 0.1}
     seen = {"layer": name, "node": 3, "node_name": name, "picture": "a.png", "labels": [name]}
     seen |= {"num_sources": 1, "sources": [1], "source_names": [name], "values": [[0.5]]}
     settings = {"dataset": name, "family": name, "depth": 2, "hidden": 8, "split": name}
     scores = {"nodes": 1, "precision": 1.0, "recall": 1.0, "f1": None}
-    facts: dict[str, Any] = {
+    facts = {
         "model": name,
         "settings": {**settings, "metric": name},
         "seed": 0,
@@ -152,14 +158,16 @@ def of_run(name: str) -> str:
     return page_of_run(facts, ["basis.png", "contributions.png"])
 
 
-def of_comparison(name: str) -> str:
-    differing = {"family": name, "theta": name}
-    model = Model(name, "outerconv", name, differing, 1, {0: 0.5}, [0.5], [1.0])
-    group = Group(name, name, name, "", [model], 0, 0.5)
-    return page_of_comparison(Comparison("first", [group], [f"{name} is alone"]), has_picture=True)
+def of_comparison(name):
+    model = {"run": name, "key": "outerconv", "name": name, "wanted": 1, "test": {"0": 0.5}}
+    model |= {"differing": {"family": name, "theta": name}, "mean": 0.5, "std": None}
+    model |= {"validation": [0.5], "seconds": [1.0], "difference": None}
+    group = {**dict.fromkeys(("dataset", "split", "metric"), name), "models": [model]}
+    found = {"groups": [{**group, "reference": 0, "majority": 0.5}]}
+    return page_of_comparison({**found, "notes": [f"{name} is alone"]}, has_picture=True)
 
 
-def of_table(name: str) -> str:
+def of_table(name):
     published = {"Cora": Published(50.0, name)}
     row = Row(name, {}, {}, published, peer=True, note=name)
     table = Table(Path("t.toml"), name, {"Cora": {}}, (row,), seeds=1, about=name)
@@ -172,16 +180,16 @@ def of_table(name: str) -> str:
     return page_of_table(table, [record], {**facts, "command": f"outerconv reproduce {name}"})
 
 
-def of_search(name: str) -> str:
+def of_search(name):
     rows = ("result", "model", "marginal", "term", "label", "best")
-    found: Any = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
+    found = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
     base = SimpleNamespace(dataset=name)
     report = SimpleNamespace(plan=SimpleNamespace(base=base), facts=name, metric="f1", **found)
     report.findings = lambda: [name]
-    return page_of_search(report)  # type: ignore[arg-type]
+    return page_of_search(report)
 
 
-PAGES: dict[str, Callable[[str], str]] = {
+PAGES = {
     "run": of_run,
     "comparison": of_comparison,
     "table": of_table,
@@ -189,7 +197,7 @@ PAGES: dict[str, Callable[[str], str]] = {
 }
 
 
-def columns(page: str) -> list[int]:
+def columns(page):
     """How many cells each row of a table has."""
     rows = [row for row in page.splitlines() if row.startswith("|")]
     return [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
@@ -197,7 +205,7 @@ def columns(page: str) -> list[int]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("page", PAGES)
-def test_names_are_text_on_every_page(page: str, name: str) -> None:
+def test_names_are_text_on_every_page(page, name):
     written, usual = PAGES[page](name), PAGES[page]("name")
     outside = re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", written.replace(plain(name), "name"))
     assert "<" not in outside
@@ -207,7 +215,7 @@ def test_names_are_text_on_every_page(page: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a`b", "``", "`a` <b>", "two\nlines", "<b>"])
-def test_a_span_of_code_ends_where_its_text_ends(text: str) -> None:
+def test_a_span_of_code_ends_where_its_text_ends(text):
     fence = re.match("`+", code(text))
     assert fence
     inside = code(text)[len(fence[0]) : -len(fence[0])]

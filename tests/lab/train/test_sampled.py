@@ -1,11 +1,7 @@
 """Training on samples: resumed runs equal unbroken ones, and gradients those of the whole graph."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +9,7 @@ from run_folders import stopping
 
 from pyg_outerconv import files
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.train import Experiment, Settings, predict
+from pyg_outerconv.lab.train import Experiment, Settings, load_trained
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.splits import make_split
@@ -43,7 +39,7 @@ WAYS = {
 }
 
 
-def run(folder: Path, settings: Settings, resume: bool = False, **options: Any) -> list[Any]:
+def run(folder, settings, resume=False, **options):
     made = Experiment(settings, folder, resume=resume, log=lambda line: None, **options)
     made.run()
     runs = files.load_json(folder / "metrics.json")["runs"]
@@ -52,18 +48,18 @@ def run(folder: Path, settings: Settings, resume: bool = False, **options: Any) 
 
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("way", WAYS)
-def test_resumed_is_unbroken(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_is_unbroken(way, tmp_path, monkeypatch):
     settings = replace(SETTINGS, **WAYS[way])
     whole = run(tmp_path / "whole", settings)
     with stopping(monkeypatch, 4):
         run(tmp_path / "broken", settings)
     torch.manual_seed(12345)
     assert run(tmp_path / "broken", settings, resume=True) == whole
-    made = predict(tmp_path / "broken")
-    assert made.test_metric == pytest.approx(made.recorded, abs=1e-6)
+    made = load_trained(tmp_path / "broken").predictions()
+    assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
 
 
-def seed_run(**changes: Any) -> SeedRun:
+def seed_run(**changes):
     dataset = data.load("KarateClub")
     settings = replace(SETTINGS, dropout=0.0, **{"accumulate": 1, **changes})
     split = make_split(dataset.data, "public", 0)
@@ -71,11 +67,11 @@ def seed_run(**changes: Any) -> SeedRun:
     return SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, 0)
 
 
-def parameters(made: SeedRun) -> dict[str, torch.Tensor]:
+def parameters(made):
     return {name: value.clone() for name, value in made.model.state_dict().items()}
 
 
-def test_one_part_is_the_whole_graph() -> None:
+def test_one_part_is_the_whole_graph():
     one, whole = seed_run(parts=1), seed_run(**WHOLE)
     for _ in range(3):
         one.step()
@@ -86,7 +82,7 @@ def test_one_part_is_the_whole_graph() -> None:
 
 
 @pytest.mark.parametrize("class_weights", ["none", "balanced"])
-def test_rows_count_alike_in_parts_of_any_size(class_weights: str) -> None:
+def test_rows_count_alike_in_parts_of_any_size(class_weights):
     """Of a family without edges, a sample's outputs are those of the graph: so are gradients."""
     given = {"family": "Identity()", "class_weights": class_weights}
     parts, whole = seed_run(parts=7, accumulate=7, **given), seed_run(**WHOLE, **given)
@@ -97,17 +93,17 @@ def test_rows_count_alike_in_parts_of_any_size(class_weights: str) -> None:
         torch.testing.assert_close(parameters(parts)[name], value, rtol=1e-4, atol=1e-5)
 
 
-def test_evaluation_has_the_weights_of_the_whole_graph() -> None:
+def test_evaluation_has_the_weights_of_the_whole_graph():
     made = seed_run(family="Walk(length=2)")
     made.step()
     inputs = made.contender.inputs
     nodes = torch.arange(34)
-    whole = made.model.eval()(inputs.x, inputs.basis)  # type: ignore[attr-defined]
-    ours = replace(inputs, most_edges=9).predicted(made.model, nodes)  # type: ignore[type-var]
+    whole = made.model.eval()(inputs.x, inputs.basis)
+    ours = replace(inputs, most_edges=9).predicted(made.model, nodes)
     torch.testing.assert_close(ours, whole, rtol=1e-5, atol=1e-6)
 
 
-def test_bfloat16_rounds_products() -> None:
+def test_bfloat16_rounds_products():
     exact, narrow = seed_run(), seed_run(precision="bfloat16")
     exact.step()
     narrow.step()
@@ -118,7 +114,7 @@ def test_bfloat16_rounds_products() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="no tensorboard")
-def test_tensorboard(tmp_path: Path) -> None:
+def test_tensorboard(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run(tmp_path / "run", SETTINGS, board=True)
@@ -143,7 +139,7 @@ def test_tensorboard(tmp_path: Path) -> None:
         ({"precision": "half"}, "bfloat16"),
     ],
 )
-def test_settings_are_checked(changes: dict[str, Any], expected: str) -> None:
+def test_settings_are_checked(changes, expected):
     with pytest.raises(ValueError, match=expected):
         replace(SETTINGS, **changes)
 
@@ -156,6 +152,6 @@ def test_settings_are_checked(changes: dict[str, Any], expected: str) -> None:
         ({"parts": 35}, "1 to 34"),
     ],
 )
-def test_what_samples_cannot_carry_is_refused(changes: dict[str, Any], expected: str) -> None:
+def test_what_samples_cannot_carry_is_refused(changes, expected):
     with pytest.raises(ValueError, match=expected):
         seed_run(**changes)

@@ -1,24 +1,22 @@
 """Each setting is said once: command line, TOML and Python refuse alike, help and guide tell it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from dataclasses import MISSING, fields
-from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
+from torch_geometric.data import Data
 from write_settings import FILE, table
 
+from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main, outerconv
 from pyg_outerconv.lab.data.source import OPTIONS
 from pyg_outerconv.lab.search.plan import SHARED, Plan
-from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.blocks import ACTIVATION
-from pyg_outerconv.lab.train.classifiers import NORMS
-from pyg_outerconv.lab.train.metrics import METRICS
+from pyg_outerconv.lab.train import Settings, Split, check_protocol, make_split
+from pyg_outerconv.lab.train.classifiers import ACTIVATION, NORMS
+from pyg_outerconv.lab.train.results import METRICS
 from pyg_outerconv.lab.train.settings import (
     TYPES,
     check_value,
@@ -28,17 +26,18 @@ from pyg_outerconv.lab.train.settings import (
     read_toml,
     write_toml,
 )
+from pyg_outerconv.lab.train.splits import absent_classes, check_classes
 
 FIELDS = {one.name: one for one in fields(Settings)}
 TOLD = {name: one for name, one in FIELDS.items() if one.metadata.get("help")}
 
 
-def settings(**changes: Any) -> Settings:
+def settings(**changes):
     return Settings(**{"dataset": "d", "family": "f", "split": "s", **changes})
 
 
 # What a setting cannot be, and parts of the message.
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"depth": 0}, "depth has a minimum: expected >= 1, got 0"),
     ({"depth": 257}, "depth has a maximum: expected <= 256, got 257"),
     ({"hidden": 0}, "hidden has a minimum: expected >= 1"),
@@ -101,7 +100,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def as_flags(changes: dict[str, Any]) -> list[str]:
+def as_flags(changes):
     flags = []
     for name, value in changes.items():
         flag = flag_of(FIELDS[name])
@@ -109,8 +108,8 @@ def as_flags(changes: dict[str, Any]) -> list[str]:
     return flags
 
 
-def as_toml(changes: dict[str, Any]) -> str:
-    def said(value: Any) -> str:
+def as_toml(changes):
+    def said(value):
         return repr(value) if isinstance(value, float) else json.dumps(value)
 
     return "\n".join(f"{name} = {said(value)}" for name, value in changes.items())
@@ -118,12 +117,8 @@ def as_toml(changes: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("changes", "words"), BAD, ids=lambda part: str(part)[:60])
 def test_a_value_is_refused_alike_in_python_by_option_and_in_toml(
-    changes: dict[str, Any],
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    changes, words, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=re.escape(words)):
         settings(**changes)
@@ -138,7 +133,7 @@ def test_a_value_is_refused_alike_in_python_by_option_and_in_toml(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_bounds_themselves_are_values() -> None:
+def test_bounds_themselves_are_values():
     for one in TOLD.values():
         for sign, bound in one.metadata["bounds"].items():
             if "=" in sign:
@@ -148,7 +143,7 @@ def test_bounds_themselves_are_values() -> None:
                     check_value(one, bound)
 
 
-def test_every_word_is_a_value_and_known_where_it_is_used() -> None:
+def test_every_word_is_a_value_and_known_where_it_is_used():
     used = {"metric": METRICS, "activation": ACTIVATION, "layer_norm": NORMS}
     for name, one in TOLD.items():
         for word in one.metadata["words"]:
@@ -157,7 +152,7 @@ def test_every_word_is_a_value_and_known_where_it_is_used() -> None:
             assert set(one.metadata["words"]) == set(used[name])
 
 
-OTHERS: dict[str, list[Any]] = {
+OTHERS = {
     "str": [5, 1.5, True, ["a"], {"a": 1}],
     "bool": ["true", 1, 0.0, [True]],
     "int": ["2", 2.0, True, [2]],
@@ -166,7 +161,7 @@ OTHERS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_value_of_another_type_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_value_of_another_type_is_refused(name, tmp_path):
     kind, file = str(FIELDS[name].type), tmp_path / "a.toml"
     assert set(OTHERS) < set(TYPES)
     for value in OTHERS[kind]:
@@ -192,9 +187,7 @@ def test_a_value_of_another_type_is_refused(name: str, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_file_that_is_wrong_is_refused(
-    text: str | bytes | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_wrong_is_refused(text, said, tmp_path, capsys):
     file = tmp_path / "a.toml"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -202,7 +195,7 @@ def test_a_file_that_is_wrong_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_toml_holds_what_was_written(tmp_path: Path) -> None:
+def test_toml_holds_what_was_written(tmp_path):
     values = {"family": 'a "b" \\ é', "lr": 1e-05, "wide": 64, "peer": False, "big": 1e30}
     (tmp_path / "a.toml").write_text(write_toml(values, "two\nlines"))
     assert read_toml(tmp_path / "a.toml") == values
@@ -211,7 +204,7 @@ def test_toml_holds_what_was_written(tmp_path: Path) -> None:
 # Options, help and guide --------------------------------------------------------------------------
 
 
-def test_settings_are_the_options_of_train_and_search() -> None:
+def test_settings_are_the_options_of_train_and_search():
     taken = {option.name: option for option in outerconv.commands["train"].params}
     own = {*OPTIONS, "directed", "root", "out", "resume", "config", "tensorboard", "import"}
     assert set(taken) - (own - {"undirected"}) == set(FIELDS) - {"imports"}
@@ -249,23 +242,23 @@ def test_settings_are_the_options_of_train_and_search() -> None:
         ),
     ],
 )
-def test_a_setting_is_told_with_its_words_and_its_default(name: str, text: str) -> None:
+def test_a_setting_is_told_with_its_words_and_its_default(name, text):
     assert explained(FIELDS[name]).startswith(text)
 
 
-def test_help_tells_every_default() -> None:
+def test_help_tells_every_default():
     silent = {"undirected", "pool", "peer"}
     for name, one in TOLD.items():
         assert ("; default" in explained(one)) is (name not in silent), name
         assert one.default is not MISSING or name in ("family", "split")
 
 
-def test_the_table_of_the_guide_is_that_of_the_fields() -> None:
+def test_the_table_of_the_guide_is_that_of_the_fields():
     again = "python tests/write_settings.py writes it anew"
     assert table() in FILE.read_text(encoding="utf-8"), again
 
 
-def test_the_options_of_training_are_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_options_of_training_are_in_sections(capsys):
     assert main(["train", "--help"]) == 0
     text = capsys.readouterr().out
     titles = ["A graph of your own:", "Model:", "Training:", "Samples of a large graph:", "Run:"]
@@ -273,3 +266,114 @@ def test_the_options_of_training_are_in_sections(capsys: pytest.CaptureFixture[s
     assert places == sorted(places)
     assert places[1] < text.index("--depth") < places[2] < text.index("--epochs") < places[3]
     assert places[4] < text.index("--resume") < text.index("--help")
+
+
+# Splits: disjoint, of the right sizes, fixed by their seed ----------------------------------------
+
+
+def sizes(split):
+    masks = torch.stack([split.train, split.validation, split.test]).int()
+    assert int(masks.sum(0).max()) <= 1, "a node has two roles"
+    return tuple(masks.sum(1).tolist())
+
+
+def same(one, other):
+    return all(
+        torch.equal(getattr(one, part), getattr(other, part))
+        for part in ("train", "validation", "test")
+    )
+
+
+def test_random_is_planetoids():
+    graph = Data(y=torch.arange(2100) % 3)
+    split = make_split(graph, "random", 0)
+    assert sizes(split) == (60, 500, 1000)
+    assert graph.y[split.train].bincount().tolist() == [20, 20, 20]
+    assert same(split, make_split(graph, "random", 0))
+    assert not same(split, make_split(graph, "random", 1))
+
+
+def test_random_refuses_small_classes_and_leaves_unlabelled_nodes_out():
+    y = torch.arange(2100) % 3
+    with pytest.raises(ValueError, match=r"20 nodes of class 3, got 1"):
+        make_split(Data(y=torch.cat([y, torch.tensor([3])])), "random", 0)
+    with pytest.raises(ValueError, match="more than 500 nodes"):
+        make_split(Data(y=y[:300]), "random", 0)
+    y[700:] = -1
+    split = make_split(Data(y=y), "random", 0)
+    assert sizes(split) == (60, 500, 140)
+    assert bool((y[split.train | split.validation | split.test] >= 0).all())
+
+
+def test_percentages():
+    graph = Data(y=torch.cat([torch.arange(100) % 2, torch.full((50,), -1)]))
+    split = make_split(graph, "random-50-20-30", 4)
+    assert sizes(split) == (50, 20, 30)
+    assert not bool(split.test[100:].any())
+    assert sizes(make_split(graph, "random-10-10-10", 4)) == (10, 10, 10)
+
+
+def test_several_masks_are_taken_one_by_one():
+    part = torch.arange(9) % 3
+    columns = {
+        f"{name}_mask": torch.stack([part == number, part == (number + 1) % 3], dim=1)
+        for number, name in enumerate(("train", "val", "test"))
+    }
+    graph = Data(y=part, **columns)
+    assert torch.equal(make_split(graph, "geom-gcn", 0).train, part == 0)
+    assert torch.equal(make_split(graph, "geom-gcn", 1).train, part == 1)
+    assert same(make_split(graph, "geom-gcn", 0), make_split(graph, "geom-gcn", 2))
+
+
+def test_a_missing_validation_part_is_a_fifth_of_the_training_nodes():
+    train = torch.arange(100) < 50
+    graph = Data(y=torch.zeros(100, dtype=torch.long), train_mask=train, test_mask=~train)
+    split = make_split(graph, "public", 3)
+    assert sizes(split) == (40, 10, 50)
+    assert torch.equal(split.train | split.validation, train)
+    assert torch.equal(split.test, ~train)
+    assert not same(split, make_split(graph, "public", 4))
+
+
+def test_the_club_halves_its_other_members():
+    club = data.load(data.EMBEDDED).data
+    split = make_split(club, "public", 0)
+    assert sizes(split) == (4, 15, 15)
+    assert torch.equal(split.train, club.train_mask)
+
+
+def test_a_part_without_nodes_is_refused():
+    graph = Data(y=torch.zeros(4, dtype=torch.long))
+    with pytest.raises(ValueError, match="expected validation nodes, got none"):
+        make_split(graph, "random-90-1-9", 0)
+
+
+@pytest.mark.parametrize("protocol", ["publik", "random-60-50-20", "random-0-50-50", "geom-gcn"])
+def test_unknown_protocols_are_refused(protocol):
+    with pytest.raises(ValueError, match="expected"):
+        check_protocol(data.entry("Photo"), protocol)
+    assert check_protocol(data.entry("Cora"), "geom-gcn") == "geom-gcn"
+
+
+def test_per_class_takes_fixed_numbers_and_tests_on_all_others():
+    graph = Data(y=torch.cat([torch.arange(90) % 3, torch.full((7,), -1)]))
+    split = make_split(graph, "per-class-5-8", 1)
+    assert sizes(split) == (15, 24, 51)
+    assert graph.y[split.train].bincount().tolist() == [5, 5, 5]
+    assert graph.y[split.validation].bincount().tolist() == [8, 8, 8]
+    assert not same(split, make_split(graph, "per-class-5-8", 2))
+    with pytest.raises(ValueError, match="takes 40 nodes of each class"):
+        make_split(graph, "per-class-20-20", 0)
+    with pytest.raises(ValueError, match="such as per-class-20-30"):
+        check_protocol(data.entry("KarateClub"), "per-class-0-8")
+
+
+def test_classes_without_training_nodes_are_found():
+    masks = torch.eye(3, dtype=torch.bool)
+    split = Split(*masks)
+    assert absent_classes(torch.tensor([0, 2, 0]), split) == [2]
+    assert absent_classes(torch.tensor([1, 1, 1]), split) == []
+    rule = "two of them among the train nodes, got class b alone"
+    with pytest.raises(ValueError, match=rule):
+        check_classes(torch.tensor([1, 0, 1]), split, "auroc", "ab".__getitem__)
+    check_classes(torch.tensor([0, 1, 0]), split, "f1")
