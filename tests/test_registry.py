@@ -121,30 +121,6 @@ def test_every_name_is_found_and_another_refused_with_the_nearest(registry):
                 ask(wrong)
 
 
-@pytest.mark.parametrize(
-    ("what", "text", "message"),
-    [
-        ("family", "walk(length=2, length=3)", "an option of walk has one value: expected length"),
-        ("score", "cosine(beta=2.0, beta=3.0)", "an option of cosine has one value: expected beta"),
-        ("normaliser", "softmax(dropout=0.5, dropout=0.1)", "an option of softmax has one value"),
-        ("form of theta", "low-rank(rank=2, rank=3)", "theta 'low-rank' is written with its"),
-        ("family", "walk('two')", "Walk's length has a type: expected integer, got 'two'"),
-        ("score", "cosine(channels='exp')", "Cosine's channels has a type: expected integer"),
-        ("score", "key-query(bias=1)", "KeyQuery's bias has a type: expected switch, got 1"),
-        ("normaliser", "softmax(dropout='a')", "Softmax's dropout has a type: expected number"),
-        ("form of theta", "low-rank(rank=2.0)", "theta 'low-rank' is written with its option"),
-        ("form of theta", "low-rank:9999999999", "theta 'low-rank' is written with its option"),
-        ("feature map", "relu(2)", "a feature map is a name with named options"),
-        ("feature map", "relu(a=2)", "unknown option of feature map 'relu' 'a'"),
-        ("score", "key-query(bias=True)(bias=True)", "a score is a name with named options"),
-        ("normaliser", "softmax(temperature=2) + 1", "a normaliser is a name with named options"),
-    ],
-)
-def test_options_that_the_signature_does_not_take_are_refused(what, text, message):
-    with pytest.raises(ValueError, match=message):
-        READ[what](text)
-
-
 def test_a_word_is_text_where_the_option_takes_text():
     assert type(make_score("feature-map(feature_map=relu)", 2, 3).phi) is FEATURE_MAPS["relu"]
     assert parse_family("multi_head(2, score=dot-product)").score == "dot-product"

@@ -105,22 +105,6 @@ def test_each_linear_combination_of_labels_is_that_of_its_matrices(kind):
         assert_is(combined, *(None if t is None else torch.tensordot(c.t(), t, 1) for t in tensors))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"inner": normal(2, 1, 3, 2), "coefficient": normal(4, 2), "heads": "sum"}, "no mixtures"),
-        ({"inner": normal(2, 1, 3, 2), "coefficient": normal(4, 2), "bias": normal(2, 2)}, "inner"),
-        ({"inner": normal(2, 2, 3, 2), "heads": "concat"}, r"got \(2, 2, 3, 2\)"),
-        ({"inner": normal(2, 3, 2), "heads": "concat"}, r"got \(2, 3, 2\)"),
-        ({"inner": normal(2, 1, 3, 2), "heads": "mean"}, "got 'mean'|got mean"),
-        ({"inner": normal(2, 1, 3, 2), "heads": "concat", "outer": normal(2, 2, 4)}, "added up"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(arguments, expected):
-    with pytest.raises(ValueError, match=expected):
-        Theta(**arguments)
-
-
 def test_narrow_matrices_are_in_memory_by_column_where_many_rows_meet_them():
     narrow, wide = torch.randn(50, 7), torch.randn(50, 17)
     many, few = torch.randn(2, 500, 50), torch.randn(999, 50)

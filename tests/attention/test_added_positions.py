@@ -62,33 +62,3 @@ def test_a_reset_draws_anew():
 
 def test_no_node_is_no_error():
     assert LearnedPositions(5, 2)(torch.empty(3, 0, 2)).shape == (3, 0, 2)
-
-
-def call(shape, rows, position=None, **options):
-    return lambda: LearnedPositions(shape, 4, **options)(torch.ones(rows, 4), position)
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "rule"),
-    [
-        (lambda: LearnedPositions(0, 4), ValueError, "shape: expected >= 1, got 0"),
-        (lambda: LearnedPositions((), 4), ValueError, "one number or more"),
-        (lambda: LearnedPositions(2.0, 4), TypeError, "integers in a list, got 2.0"),
-        (lambda: LearnedPositions(3, 0), ValueError, "channels: expected >= 1, got 0"),
-        (call(3, 4), IndexError, r"0 <= position < \(3,\), got \[3\]"),
-        (call(3, 1, torch.tensor([-1])), IndexError, r"got \[-1\]"),
-        (call((3, 2), 1, torch.tensor([[0, 2]])), IndexError, r"got \[0, 2\]"),
-        (
-            call((3, 2), 1, torch.tensor([[0, 2]]), separable=True),
-            IndexError,
-            r"< \(3, 2\), got \[0, 2\]",
-        ),
-        (call(3, 2, torch.tensor([0.0, 1.5])), ValueError, "without fractions, got 1.5"),
-        (call(3, 2, torch.tensor([0.0, torch.nan])), ValueError, "without fractions, got nan"),
-        (call((3, 2), 4), ValueError, r"6 nodes for \(3, 2\), got 4"),
-        (call((3, 2), 2, torch.arange(2)), ValueError, r"expected \(n, 2\), got \(2,\)"),
-    ],
-)
-def test_bad_input_is_refused(call, kind, rule):
-    with pytest.raises(kind, match=rule):
-        call()

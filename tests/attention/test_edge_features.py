@@ -127,11 +127,6 @@ def test_edge_features_and_positions_that_nothing_is_made_of_are_refused():
     assert conv(x, RING, edge_attr=attr).shape == (N, Q)
 
 
-def test_scores_without_edge_features_refuse_their_number():
-    with pytest.raises(ValueError, match="unknown option of score 'cosine' 'edge'"):
-        AttentionConv(P, Q, HEADS, score="cosine", edge_dim=2)
-
-
 def test_scores_that_are_made_already_must_have_the_edge_features():
     score = KeyQuery(HEADS, D, P, edge=D_EDGE)
     conv = AttentionConv(P, Q, HEADS, score=score, edge_dim=D_EDGE)

@@ -115,21 +115,3 @@ def test_dropout_drops_in_training_alone_and_keeps_the_mean(name):
     assert_near(dropped[dropped != 0], 2 * kept[dropped != 0])
     assert 0.4 < float((dropped == 0).double().mean()) < 0.6
     assert_near(normaliser.eval()(PATTERN.by_target, score), kept)
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.0])
-def test_dropout_is_a_share(dropout):
-    with pytest.raises(ValueError, match="dropout is a share"):
-        make_normaliser("softmax", dropout=dropout)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_temperatures_are_positive(temperature):
-    with pytest.raises(ValueError, match="a temperature divides scores"):
-        make_normaliser("l1", temperature=temperature)
-
-
-def test_options_are_numbers():
-    for options in ({"temperature": "2"}, {"temperature": torch.ones(1)}, {"dropout": None}):
-        with pytest.raises(TypeError, match="must be a number"):
-            make_normaliser("softmax", **options)

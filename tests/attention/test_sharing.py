@@ -118,21 +118,6 @@ def test_channels_are_learned_from_the_first_input(score):
             other(torch.randn(5, 4), EDGES)
 
 
-def test_nodes_without_features_are_refused_by_name():
-    conv = AttentionConv(5, 6, HEADS, score="key-query")
-    with pytest.raises(ValueError, match="scores are made of features"):
-        conv(None, EDGES)
-    with pytest.raises(ValueError, match="scores are made of features"):
-        conv(torch.arange(5), EDGES)
-
-
-def test_ends_of_different_batches_are_refused():
-    x = torch.randn(3, 5, P), torch.randn(2, 5, P)
-    for score in ("additive", "gatv2", "key-query", "gaussian-distance"):
-        with pytest.raises(ValueError, match="of one batch|queries of targets and keys"):
-            AttentionConv((P, P), 6, HEADS, score=score)(x, EDGES)
-
-
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("combine", ["concat", "mean"])
 def test_values_are_made_once_of_any_batch_and_combination(batch, combine, monkeypatch):

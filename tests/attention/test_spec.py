@@ -52,49 +52,11 @@ def test_what_is_made_already_is_taken():
     assert make_normaliser(normaliser) is normaliser
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("key-qery", "did you mean 'key-query'"),
-        ("key-query(bais=True)", "did you mean 'bias'"),
-        ("key-query(3)", "a name with named options"),
-        ("key-query(bias=True", "a name with named options"),
-        ("key-query(bias=print)", "bias has a type: expected switch, got 'print'"),
-        ("key-query(**{})", "a name with named options"),
-        ("", "a name with named options"),
-    ],
-)
-def test_bad_texts_are_refused(text, message):
-    with pytest.raises(ValueError, match=message):
-        make_score(text, 2, 3)
-
-
-def test_unknown_normalisers_are_refused():
-    with pytest.raises(ValueError, match="did you mean 'softmax'"):
-        make_normaliser("sofmax")
-    with pytest.raises(ValueError, match="did you mean 'dropout'"):
-        make_normaliser("softmax(dropuot=0.1)")
-    with pytest.raises(TypeError, match="a Normaliser or its name"):
-        make_normaliser(Softmax)
-    with pytest.raises(TypeError, match="a Score or its name"):
-        make_score(7, 2, 3)
-
-
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [0, -1])
 def test_heads_are_positive(name, heads):
     with pytest.raises(ValueError, match="a score needs its heads"):
         make_score(name, heads, 3)
-
-
-def test_numbers_of_channels_are_checked():
-    for name in ("key-query", "additive", "gatv2", "bahdanau", "cosine(projected=True)"):
-        with pytest.raises(ValueError, match="a score needs its channels"):
-            make_score(name, 2, 0)
-        with pytest.raises(TypeError, match="a score needs its channels"):
-            make_score(name, 2, None)
-    with pytest.raises(ValueError, match="sigma is a width"):
-        make_score("gaussian-distance(sigma=0.0)", 2)
 
 
 @pytest.mark.parametrize("name", SCORES)

@@ -133,18 +133,3 @@ def test_positions_that_are_given_go_first():
     source, target = heads.pattern.index.long()
     expected = normalised("softmax", term(pos[source] - pos[target]), heads.pattern)
     assert_near(heads.value, expected)
-
-
-def test_bad_terms_are_refused():
-    parts = KeyQuery(4, 3), Complete(), Softmax()
-    with pytest.raises(ValueError, match="a term is for all heads or for each"):
-        Attention(*parts, terms=(ALiBi(3),))
-    with pytest.raises(TypeError, match="terms add numbers of positions"):
-        Attention(*parts, terms=("alibi",))
-    with pytest.raises(TypeError, match="a tuple such as"):
-        Attention(*parts, terms=ALiBi(4))
-
-
-def test_rotary_positions_of_other_channels_are_refused():
-    with pytest.raises(ValueError, match="expected 3 channels, got 4"):
-        KeyQuery(2, 3, rotary=Rotary(4))

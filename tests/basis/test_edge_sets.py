@@ -158,8 +158,3 @@ def test_graphs_without_edges(size):
     none = torch.empty(2, 0, dtype=torch.long)
     there = Relation(1, None).basis(none, size=(size, size)).reorder()
     assert sorted(there.nodes.tolist()) == list(range(size))
-
-
-def test_two_sets_of_nodes_are_refused():
-    with pytest.raises(ValueError, match="at both ends: expected M = N, got M = 3, N = 4"):
-        Relation(1, None).basis(torch.tensor([[0], [3]]), size=(3, 4)).reorder()

@@ -97,36 +97,6 @@ def test_it_moves_and_casts_as_any_basis():
     assert "through=5" in repr(basis)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"query": positive(3, HEADS, CHANNELS + 1)}, ValueError, "dimensions"),
-        ({"query": positive(3, CHANNELS)}, ValueError, "dimensions"),
-        ({"query": positive(3, HEADS, CHANNELS).float()}, TypeError, "type"),
-        ({"causal": "strictly"}, ValueError, "did you mean 'strict'"),
-        ({"source_block": torch.zeros(4, dtype=torch.long)}, ValueError, "every target"),
-        ({"target_block": torch.zeros(3, dtype=torch.long)}, ValueError, "every source"),
-        (
-            {
-                "source_block": torch.zeros(5, dtype=torch.long),
-                "target_block": torch.zeros(3, dtype=torch.long),
-            },
-            ValueError,
-            "every source",
-        ),
-        (
-            {"source_block": torch.zeros(4), "target_block": torch.zeros(3)},
-            TypeError,
-            "integers",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(options, error, words):
-    given = {"key": positive(4, HEADS, CHANNELS), "query": positive(3, HEADS, CHANNELS)}
-    with pytest.raises(error, match=words):
-        FeatureProduct(**{**given, **options})
-
-
 def test_reductions_that_look_at_edges_are_refused_until_they_are_made():
     basis = feature_product((4, 4))
     theta, x = torch.randn(HEADS, 1, 3, 4).double(), torch.randn(4, 3).double()

@@ -119,18 +119,6 @@ def test_folding_of_heads_is_undone():
 # What is refused ----------------------------------------------------------------------------------
 
 
-def test_values_that_do_not_fit_the_edges_are_refused():
-    pattern = pattern_of("multi-edge", 1)
-    with pytest.raises(ValueError, match="heads need values for each edge"):
-        MultiHeadEdges(pattern, torch.randn(4, 2))
-    with pytest.raises(ValueError, match="heads need values for each edge"):
-        MultiHeadEdges(pattern, torch.randn(9))
-    with pytest.raises(TypeError, match="floating point"):
-        MultiHeadEdges(pattern, torch.ones(9, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="on the pattern's device"):
-        MultiHeadEdges(pattern, torch.randn(9, 2, device="meta"))
-
-
 def test_content_that_does_not_fit_the_support_is_refused():
     pattern = pattern_of("rectangular", 3)
     over, query, key = pattern.with_values(None), torch.randn(4, 3, 2), torch.randn(6, 3, 2)

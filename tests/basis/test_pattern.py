@@ -165,33 +165,6 @@ def test_nothing_can_be_assigned():
         basis.scale(2.0).factor = None
 
 
-@pytest.mark.parametrize(
-    ("edges", "label", "rule"),
-    [
-        ([[4], [0]], [0], r"every source .* \[0, 4\), got 4"),
-        ([[0], [3]], [0], r"every target .* \[0, 3\), got 3"),
-        ([[-1], [0]], [0], r"every source .*got -1"),
-        ([[0], [0]], [2], r"every label .* \[0, 2\), got 2"),
-    ],
-)
-def test_indices_out_of_range_are_refused(edges, label, rule):
-    with pytest.raises(ValueError, match=rule):
-        Pattern.build(torch.tensor(edges), torch.tensor(label), size=(4, 3), num_labels=2)
-
-
-@pytest.mark.parametrize(
-    ("value", "error", "rule"),
-    [
-        (torch.rand(5), ValueError, r"one value for each edge: expected shape \(6,\), got \(5,\)"),
-        (torch.rand(6, 1), ValueError, r"got \(6, 1\)"),
-        (torch.ones(6, dtype=torch.long), TypeError, "floating point"),
-    ],
-)
-def test_values_that_do_not_fit_are_refused(value, error, rule):
-    with pytest.raises(error, match=rule):
-        EdgeBasis(example(), value)
-
-
 def test_a_turned_pattern_knows_where_its_edges_come_from():
     edge_index, origin = torch.tensor([[3, 0, 2, 0], [1, 2, 0, 1]]), torch.tensor([5, -1, 7, 6])
     pattern = Pattern.build(edge_index, size=(4, 3), origin=origin)

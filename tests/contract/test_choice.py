@@ -273,14 +273,6 @@ def test_an_order_that_was_asked_for_keeps_to_max_memory_too(function):
             function(basis, case.x, case.theta, name, max_memory=int(held) - 1)
 
 
-@pytest.mark.parametrize("bound", [-1, 1.5, "1GB"])
-def test_bounds_that_are_no_number_of_bytes_are_refused(bound):
-    case = problem(Relation(3).basis(EDGES), 4, 2)
-    for function in (contract, contraction_path):
-        with pytest.raises(ValueError, match="max_memory must be a number of bytes"):
-            function(case.basis, case.x, case.theta, max_memory=bound)
-
-
 # The printed path ---------------------------------------------------------------------------------
 
 

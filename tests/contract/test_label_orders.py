@@ -7,8 +7,7 @@ from contractions import OF_EDGES, normal, parameter, random_edges, tensors_of
 from probes import Kept, Largest
 from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
 
-from pyg_outerconv.basis import Eye, Pattern, Polynomial, Scaled
-from pyg_outerconv.basis.polynomial import MONOMIAL
+from pyg_outerconv.basis import Eye, Pattern, Scaled
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.contract.arguments import problems
 from pyg_outerconv.contract.cost import constants
@@ -80,12 +79,6 @@ def test_rules_that_hide_their_edges_are_refused_by_name(aggr, label_aggr):
         assert_contraction(lazy.edges(), x, theta, (), 1, aggr, label_aggr)
 
 
-def test_a_reduction_within_labels_says_how_to_make_powers_explicit():
-    basis = Polynomial(edges_of("directed").select(0).edges(), MONOMIAL, 2).float()
-    with pytest.raises(ValueError, match=HIDDEN):
-        contract(basis, torch.randn(5, 2), torch.randn(2, 1, 2, 2), aggr="max")
-
-
 # Which order may ----------------------------------------------------------------------------------
 
 
@@ -151,16 +144,6 @@ def test_labels_compared_are_one_problem():
     assert len(problems(Problem(basis, x, theta))) == 2
     (one,) = problems(Problem(basis, x, theta, "sum", "max"))
     assert one.basis.num_bases == 4
-
-
-def test_unknown_reductions_are_refused_with_the_nearest():
-    edges = edges_of("multi-edge")
-    x, theta = normal(5, 2), parameter(3, 1, 2, 2)
-    for function in (contract, contraction_path):
-        with pytest.raises(ValueError, match=r"reduction over labels.*did you mean 'max'"):
-            function(edges, x, theta, label_aggr="maxx")
-        with pytest.raises(ValueError, match="reduction over labels"):
-            function(edges, x, theta, label_aggr="mean")
 
 
 # What it costs ------------------------------------------------------------------------------------

@@ -139,22 +139,6 @@ def test_a_tensor_is_no_mixture():
         contract(basis, x, torch.randn(3, 1, 4, 2), "label_mixing")
 
 
-@pytest.mark.parametrize(
-    ("coefficient", "error", "rule"),
-    [
-        (torch.ones(3, 4), ValueError, r"each label and matrix: expected \(K, 2\), got \(3, 4\)"),
-        (torch.ones(3), ValueError, r"got \(3,\)"),
-        (torch.ones(3, 2).double(), TypeError, "expected torch.float32, got torch.float64"),
-        (torch.ones(4, 2), ValueError, r"a matrix for each label: expected \(3, G, P/G, Q/G\)"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(coefficient, error, rule):
-    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
-    for order in (None, "label_mixing"):
-        with pytest.raises(error, match=rule):
-            contract(basis, x, Theta(torch.randn(2, 1, 4, 2), coefficient), order)
-
-
 def test_a_problem_tells_a_mixture_from_a_tensor():
     basis, x, mixture = random_edges(5, 9, 3), torch.randn(5, 4), parameter(3, 1, 4, 2, 2)
     case = Problem(basis, x, mixture)

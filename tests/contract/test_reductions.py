@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from contractions import OF_EDGES, normal, parameter, random_edges, reduced, tensors_of
+from contractions import OF_EDGES, normal, parameter, reduced, tensors_of
 
 from pyg_outerconv.basis import EdgeBasis, Eye, Pattern, Scaled
-from pyg_outerconv.contract import ORDERS, contract, contraction_path
+from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import assert_near, awkward_structures, legal_orders
@@ -164,14 +164,6 @@ def test_the_first_of_equal_inputs_takes_the_gradient():
         out = contract(pattern.with_values(None), x, torch.ones(1, 1, 1, 1), order, aggr="max")
         out.sum().backward()
         assert x.grad.tolist() == [[1.0], [0.0]]
-
-
-def test_unknown_reductions_are_refused_with_the_nearest():
-    edges = random_edges(4, 6, 2)
-    x, theta = torch.randn(4, 2), torch.randn(2, 1, 2, 2)
-    for function in (contract, contraction_path):
-        with pytest.raises(ValueError, match="did you mean 'max'"):
-            function(edges, x, theta, aggr="maxx")
 
 
 def test_reductions_need_features():

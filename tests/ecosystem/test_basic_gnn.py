@@ -94,13 +94,6 @@ def test_edge_features_reach_attention():
     assert_near(model(x, EDGES, edge_attr=attr), model.convs[1](hidden, EDGES, edge_attr=attr))
 
 
-def test_what_is_not_read_is_refused_not_dropped():
-    with pytest.raises(ValueError, match="Identity does not read edge_weight"):
-        OuterGNN(4, 6, 2, family="identity")(x_of(), EDGES, WEIGHT)
-    with pytest.raises(ValueError, match="does not read edge_weight"):
-        AttentionGNN(4, 6, 2)(x_of(), EDGES, WEIGHT)
-
-
 # Trimming ----------------------------------------------------------------------------------------
 
 # As a sampler lists them: two seeds, the sources of their edges, and the sources of these.

@@ -241,11 +241,6 @@ def test_bad_alignments_are_refused():
         conv(features(N, P))
 
 
-def test_edges_that_are_missing_are_asked_for():
-    with pytest.raises(TypeError, match=r"Relation.* reads edges: .*or a support of nodes alone"):
-        layer(support=Relation(1, None))(features(N, P))
-
-
 HEADS_OF = Attention(KeyQuery(HEADS, 3, P), Hops(), Softmax())
 
 

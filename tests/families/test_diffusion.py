@@ -148,29 +148,3 @@ def test_powers_with_weights_are_walks_mixed():
 def test_a_diffusion_is_named_in_text():
     assert parse_family("diffusion(kind='heat', t=2.0)") == Diffusion("heat", t=2.0)
     assert parse_family("diffusion((0.5, 0.5))").coefficients == (0.5, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("options", "rule"),
-    [
-        ({"kind": "pagerank"}, "kind of diffusion"),
-        ({"kind": ()}, "a diffusion needs a weight"),
-        ({"kind": (0.5, float("nan"))}, "weights of walks are numbers: expected finite"),
-        ({"kind": (float("inf"),)}, "weights of walks are numbers: expected finite"),
-        ({"alpha": 0.0}, "0 < alpha <= 1, got 0.0"),
-        ({"alpha": 1.5}, "got 1.5"),
-        ({"t": -1.0}, "got -1.0"),
-        ({"length": -1}, "length >= 0, got -1"),
-        ({"norm": "row"}, "norm"),
-        ({"remainder": "lose"}, "remainder"),
-    ],
-    ids=str,
-)
-def test_bad_options_are_refused(options, rule):
-    with pytest.raises(ValueError, match=rule):
-        Diffusion(**options)
-
-
-def test_a_bipartite_graph_has_no_diffusion():
-    with pytest.raises(ValueError, match="a diffusion needs sources and targets that are the same"):
-        Diffusion().basis(torch.tensor([[0], [1]]), size=(2, 3))

@@ -213,62 +213,6 @@ def test_data_gives_attributes_and_positions():
         )
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "rule"),
-    [
-        (lambda: Kernel(powers), ValueError, "the number of its functions"),
-        (lambda: Kernel(powers, 0), ValueError, "num_functions >= 1, got 0"),
-        (lambda: Kernel(3, 1), TypeError, "Kernel's fn has a type: expected a function, got 3"),
-        (lambda: Kernel(powers, 3, on="distance"), ValueError, "input of a kernel"),
-        (lambda: Kernel(powers, 3, normalised=True), ValueError, "on='pos'"),
-        (lambda: Kernel(powers, 3, on="pos", normalised=-1.0), ValueError, "> 0, got -1.0"),
-        (lambda: Kernel(powers, 3, on="pos", normalised=float("nan")), ValueError, "got nan"),
-        (lambda: Kernel(powers, 3, on="pos", normalised=float("inf")), ValueError, "got inf"),
-        (lambda: Kernel(powers, 3).basis(EDGE_INDEX), ValueError, r"edge_attr \(E, D\), got None"),
-        (
-            lambda: Kernel(powers, 3).basis(EDGE_INDEX, edge_attr=torch.ones(5).long()),
-            TypeError,
-            "must be floating point",
-        ),
-        (
-            lambda: Kernel(powers, 2).basis(EDGE_INDEX, edge_attr=torch.rand(5)),
-            ValueError,
-            r"expected \(5, 2\), got \(5, 3\)",
-        ),
-        (
-            lambda: Kernel(lambda u: u > 0, 1).basis(EDGE_INDEX, edge_attr=torch.rand(5)),
-            TypeError,
-            "returns numbers: expected floating point, got torch.bool",
-        ),
-        (
-            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX),
-            ValueError,
-            r"pos \(N, D\), got None",
-        ),
-        (
-            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.rand(4, 2)),
-            ValueError,
-            r"a row for each source: expected shape \(3, D\), got \(4, 2\)",
-        ),
-        (
-            lambda: Kernel(powers, 3, on="pos").basis(EDGE_INDEX, pos=torch.ones(3, 2).long()),
-            TypeError,
-            r"pos is a tensor, or a pair.*got \[torch.int64, torch.int64\]",
-        ),
-        (
-            lambda: Kernel(powers, 3, on="pos").basis(
-                EDGE_INDEX, pos=(torch.rand(3, 2), torch.rand(3, 1))
-            ),
-            ValueError,
-            "many columns: expected one D, got {1, 2}",
-        ),
-    ],
-)
-def test_bad_input_is_refused(make, error, rule):
-    with pytest.raises(error, match=rule):
-        make()
-
-
 def test_what_the_function_says_is_the_number_of_labels():
     assert Kernel(BSpline((5, 4))).num_bases == 20
     assert Kernel(EdgeNetwork(3, 8)).num_bases == 9
@@ -365,28 +309,6 @@ def test_a_layer_takes_a_basis_with_dropped_edges():
     x = torch.randn(3, 2)
     basis = drop_edges(conv.basis(x, EDGE_INDEX), 0.5)
     assert_near(conv(x, basis), contract(basis, x, conv.theta()) + conv.bias)
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
-def test_a_probability_is_one(p):
-    with pytest.raises(ValueError, match="dropped with a probability"):
-        drop_edges(many(), p)
-
-
-@pytest.mark.parametrize("p", ["0.5", None, True])
-def test_a_probability_is_a_number(p):
-    with pytest.raises(TypeError, match="expected a number, got"):
-        drop_edges(many(), p)
-
-
-def test_edges_are_dropped_of_a_basis():
-    with pytest.raises(TypeError, match="expected a Basis, got Tensor"):
-        drop_edges(EDGE_INDEX, 0.5)
-
-
-def test_whole_edges_must_stem_from_a_list():
-    with pytest.raises(ValueError, match="a pattern with an origin"):
-        drop_edges(Walk(2).basis(EDGE_INDEX).edges(), 0.5, whole=True)
 
 
 def test_kept_patterns_die_with_their_edges():

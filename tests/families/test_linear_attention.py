@@ -234,34 +234,3 @@ def test_the_recipe_puts_heads_side_by_side_or_projects_them():
     assert projected(x, None).shape == (9, 7)
     with pytest.raises(ValueError, match="multiple of 3"):
         linear_attention(P, Q, heads=3)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"heads": 0}, ValueError, "heads"),
-        ({"channels": 2.5}, TypeError, "channels"),
-        ({"feature_map": "rely"}, ValueError, "did you mean 'relu'"),
-        ({"feature_map": 3}, TypeError, "feature_map"),
-        ({"strict": True}, ValueError, "causal"),
-        ({"causal": "yes"}, TypeError, "causal"),
-        ({"in_channels": (1, 2, 3)}, ValueError, "sources and targets"),
-        ({"align": GCN, "causal": True}, TypeError, "align"),
-        ({"align": Stack(GCN(), GCN(), GCN())}, ValueError, "alignment"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, error, words):
-    with pytest.raises(error, match=words):
-        LinearAttention(**{"heads": HEADS, "channels": D, **options})
-
-
-def test_what_cannot_be_computed_is_refused():
-    family = LinearAttention(HEADS, D)
-    with pytest.raises(ValueError, match="basis of the features of nodes"):
-        family.basis(None, size=(4, 4))
-    with pytest.raises(ValueError, match="features"):
-        OuterConv(5, Q, family)(None, None, size=(5, 5))
-    with pytest.raises(TypeError, match="keeps nodes"):
-        layer(feature_map=torch.nn.Flatten())(normal(4, P), None)
-    with pytest.raises(ValueError, match="random features"):
-        layer(feature_map=PositiveRandom(D + 1, 4))(normal(4, P), None)

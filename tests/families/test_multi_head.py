@@ -201,11 +201,6 @@ def test_what_does_not_fit_is_refused(make, text, options, told):
     assert told in str(refused.value)
 
 
-def test_without_a_layer_there_is_no_basis():
-    with pytest.raises(ValueError, match="GAT makes its basis in a layer"):
-        parse_family("gat").basis(EDGES)
-
-
 def test_attention_dropout_acts_in_training_alone():
     conv, data = layer_of(P, 6, "gat(2, dropout=0.6)").double(), graph()
     assert_near(conv.eval()(data.x, EDGES), conv(data.x, EDGES))

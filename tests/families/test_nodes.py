@@ -3,7 +3,6 @@
 import pytest
 import torch
 from contractions import normal, parameter
-from torch_geometric.data import Data
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import EdgeBasis, UnitMatrices
@@ -142,13 +141,6 @@ def test_numbers_of_nodes_are_those_of_the_family():
     with pytest.raises(ValueError, match="max_parameters >= 1, got 0"):
         Full((1, 1), max_parameters=0)
     assert parse_family("full((3, 2), max_parameters=None)") == Full((3, 2), None)
-
-
-def test_a_graph_without_edges_is_not_taken_for_nodes_alone():
-    with pytest.raises(ValueError, match="a graph needs edges"):
-        Identity().basis_of(Data(x=torch.ones(3, 1)))
-    with pytest.raises(ValueError, match="a graph needs edges"):
-        Full((3, 2)).basis_of(Data(x=torch.ones(3, 1)))
 
 
 def test_both_ends_stack():

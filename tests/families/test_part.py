@@ -52,22 +52,6 @@ def test_heads_may_have_parts_of_their_own():
         assert_near(dense[k], torch.eye(5)[:, start : start + 2])
 
 
-def test_a_part_that_is_not_there_is_refused():
-    for family, size in (
-        (Part(6), (5, None)),
-        (Part(start=6), (5, None)),
-        (Part(3, start=-2), (5, None)),
-        (Part(start=-6), (5, None)),
-        (Part(start=3), (5, 3)),
-    ):
-        with pytest.raises(ValueError, match="a part lies within the sources"):
-            family.basis(None, size=size)
-    with pytest.raises(ValueError, match="has a fixed number of targets: expected 2, got 3"):
-        Part(2).basis(None, size=(5, 3))
-    with pytest.raises(ValueError, match="count of Part is bounded"):
-        Part(-1)
-
-
 def test_a_graph_has_no_place_for_targets_that_are_some_of_its_nodes():
     data = Data(x=torch.ones(4, 1), edge_index=torch.tensor([[0, 3], [1, 2]]))
     with pytest.raises(ValueError, match="between the nodes of a graph"):

@@ -38,31 +38,6 @@ def test_a_string_needs_no_quotes(text, family):
     assert parse_family(repr(family)) == family
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("agnn", r"'agnn', a well-known layer: expected agnn_conv of pyg_outerconv.nn.attention"),
-        ("GATv2Conv", "expected gatv2, got 'GATv2Conv'"),
-        ("sage", r"expected relation\(1, norm='mean'\) with root_weight=True, got 'sage'"),
-        ("stack(gcn, rgcn)", r"expected relation\(num_relations\)"),
-        ("tag(3)", r"expected walk\(length, norm='sym'\)"),
-        ("appnp", "appnp of pyg_outerconv.nn.recipes"),
-        ("GCNConv", "expected gcn, got 'GCNConv'"),
-        ("wok", "unknown family 'wok': expected one of"),
-        ("relation(2, norm=meen)", "unknown norm 'meen'"),
-        ("relation(2, norm=sum)", "None divides by nothing"),
-        ("walk(length=2, length=3)", "an option of walk has one value: expected length once"),
-        ("gcn(add_self_loops=maybe)", "add_self_loops has a type: expected switch, got 'maybe'"),
-        ("scale(gcn, nan)", "factor has a type: expected number"),
-        ("directed(gnc)", r"unknown family 'gnc' \(did you mean 'gcn'"),
-        ("", "a family is a name with options"),
-    ],
-)
-def test_an_unknown_name_says_what_to_write(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse_family(text)
-
-
 @pytest.mark.parametrize("layer", WELL_KNOWN)
 def test_what_a_well_known_layer_is_exists(layer):
     meant = WELL_KNOWN[layer]
@@ -73,22 +48,6 @@ def test_what_a_well_known_layer_is_exists(layer):
             break
     else:
         assert meant.split("(")[0].split(",")[0] in FAMILIES
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("walk(aggregate=max)", "option of Walk renamed: expected aggr, got aggregate"),
-        ("grid(kernel_size=3)", "option of Grid renamed: expected window, got kernel_size"),
-        ("stack(gcn, complete(loops=False))", "expected add_self_loops, got loops"),
-        ("blocks(size=3)", "option of Blocks renamed: expected window, got size"),
-        ("full(num_sources=2)", "option of Full renamed: expected size, got num_sources"),
-        ("walk(lenght=2)", r"unknown option of Walk 'lenght' \(did you mean 'length'\?\)"),
-    ],
-)
-def test_an_option_with_an_old_name_is_refused_with_its_new_one(text, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        parse_family(text)
 
 
 def test_old_names_are_refused_as_keywords_and_in_pickles():

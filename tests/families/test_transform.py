@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import CASES, CELL_CASES, fits_cells
 from torch_geometric import transforms as T
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 from torch_geometric.loader import DataLoader
 
@@ -118,11 +118,6 @@ def test_original_is_left_alone():
     before = set(data.keys())
     GCN()(data)
     assert set(data.keys()) == before
-
-
-def test_hetero_is_refused_with_the_way_out():
-    with pytest.raises(TypeError, match="from_hetero"):
-        GCN()(HeteroData())
 
 
 def test_repr_is_the_recipe():

@@ -125,29 +125,5 @@ def test_attention_reads_an_image_by_a_map_of_queries_of_another_size(keys):
         assert_near(one, other)
 
 
-X = torch.ones(2, 3, 4)
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "rule"),
-    [
-        (lambda: unfold(X, 3), IndexError, r"one of the axes: expected \[-3, 3\), got 3"),
-        (lambda: unfold(X, -3, batch_dims=1), IndexError, r"\[-2, 2\), got -3"),
-        (lambda: unfold(X, 1.0), TypeError, "integer, got 1.0"),
-        (lambda: unfold(X, 0, batch_dims=3), ValueError, ">= 1 beside the batch, got 0"),
-        (lambda: unfold(X, 0, batch_dims=4), ValueError, r"\[0, 3\], got 4"),
-        (lambda: unfold(X, 0, batch_dims=-1), ValueError, r"\[0, 3\], got -1"),
-        (lambda: unfold(X, 0, batch_dims=True), TypeError, "integer, got True"),
-        (lambda: fold(X[0], 0, (4, 3)), ValueError, r"along axis 0.*\(4, 3\), got \(3, 4\)"),
-        (lambda: fold(X, 0, (3, 4)), ValueError, r"\(3, 4\), got \(2, 3, 4\)"),
-        (lambda: fold(X[0], 2, (3, 4)), IndexError, r"\[-2, 2\), got 2"),
-        (lambda: fold(X[0], 0, ()), ValueError, ">= 1 beside the batch, got 0"),
-    ],
-)
-def test_bad_input_is_refused(call, kind, rule):
-    with pytest.raises(kind, match=rule):
-        call()
-
-
 def test_examples_are_right():
     assert doctest.testmod(images).failed == 0

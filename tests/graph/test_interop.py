@@ -147,49 +147,6 @@ def test_edge_list_out_is_the_basis_again():
     assert_near(again.to_dense(), basis.to_dense())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "rule"),
-    [
-        (([[0], [1]],), TypeError, "expected Tensor, got list"),
-        ((INDEX.float(),), TypeError, r"integers: expected torch.int64, got torch.float32"),
-        ((INDEX[0],), ValueError, r"expected shape \(2, E\), got \(4,\)"),
-        ((INDEX.t(),), ValueError, r"got \(4, 2\)"),
-        ((INDEX - 1,), ValueError, "not be negative: expected >= 0, got -1"),
-        ((INDEX, WEIGHT[:2]), ValueError, r"edge_weight .*shape \(4,\), got \(2,\)"),
-        ((INDEX, WEIGHT[:, None, None]), ValueError, r"got \(4, 1, 1\)"),
-        (
-            (INDEX, WEIGHT > 0),
-            TypeError,
-            "numbers: expected floating point or integers .*edge_index.*torch.bool",
-        ),
-        ((INDEX, WEIGHT / 0), ValueError, "finite: expected numbers, got NaN or infinity"),
-        ((INDEX, None, WEIGHT), TypeError, "edge_type must hold integers"),
-        ((INDEX, None, torch.tensor([0, 0, -1, 0])), ValueError, "got -1"),
-        ((INDEX, [1.0] * 4), TypeError, "edge_weight must be a tensor: expected Tensor, got list"),
-    ],
-)
-def test_what_is_no_edge_list_is_refused(arguments, error, rule):
-    with pytest.raises(error, match=rule):
-        Graph.read(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("size", "rule"),
-    [((2, 4), r"every source .* below 2, got 2"), ((3, 3), r"every target .* below 3, got 3")],
-)
-def test_size_smaller_than_an_index_is_refused(size, rule):
-    with pytest.raises(ValueError, match=rule):
-        Graph.read(INDEX, size=size)
-
-
-def test_size_must_agree_with_a_sparse_matrix_and_batch_with_size():
-    matrix = torch.sparse_coo_tensor(INDEX.flip(0), WEIGHT, (4, 3))
-    with pytest.raises(ValueError, match=r"row for each target: expected \(3, 4\), got \(4, 3\)"):
-        Graph.read(matrix, size=(4, 3))
-    with pytest.raises(ValueError, match=r"one graph for each node: expected \(4,\), got \(3,\)"):
-        Graph.read(INDEX, size=(4, 4), batch=torch.zeros(3, dtype=torch.long))
-
-
 def test_partial_weights_are_refused():
     graph = nx.Graph([(0, 1), (1, 2)])
     graph[0][1]["weight"] = 2.0
@@ -221,14 +178,6 @@ def test_integers_are_weights_as_they_are(count):
         from_networkx(nx.DiGraph([(0, 1, {"weight": count})]))[0],
     ):
         assert float(edges.edge_weight) == float(count)
-
-
-def test_integers_that_a_float_rounds_are_refused():
-    count = 2**24 + 1
-    with pytest.raises(ValueError, match=f"must fit the default dtype: .*float32, got {count}"):
-        from_scipy(sp.coo_array(np.array([[0, count], [0, 0]])))
-    with pytest.raises(ValueError, match="must fit the default dtype"):
-        from_networkx(nx.DiGraph([(0, 1, {"weight": count})]))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -163,17 +163,3 @@ def test_degrees_are_counted_within_transforms_too(family):
         leaf = weight.clone().requires_grad_()
         (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
         torch.testing.assert_close(gradient, wanted)
-
-
-@pytest.mark.parametrize(
-    ("make", "norm", "words"),
-    [
-        (GCN, "rw", "'source' divides by the degree of the sending node, 'target'"),
-        (lambda norm: Chebyshev(norm=norm), "rw", "'source' divides"),
-        (lambda norm: Relation(2, norm), "sum", "None divides by nothing"),
-        (lambda norm: Walk(norm=norm), "row", "unknown norm 'row'"),
-    ],
-)
-def test_other_words_for_a_norm_are_refused_with_the_one_that_is_meant(make, norm, words):
-    with pytest.raises(ValueError, match=words):
-        make(norm=norm)

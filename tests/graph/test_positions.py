@@ -101,35 +101,3 @@ def test_relative_positions_are_of_the_source_as_seen_from_the_target():
 def test_a_module_without_heads_is_no_index_term():
     assert isinstance(ALiBi(2), IndexTerm)
     assert not isinstance(torch.nn.Linear(2, 2), IndexTerm)
-
-
-def of(pos, size=None):
-    return lambda: positions_of(Graph.read(EDGES, size=size, pos=pos))
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "rule"),
-    [
-        (of(torch.ones(4, 2)), ValueError, r"M, N = \(3, 3\), got \(4, 4\)"),
-        (of(torch.ones(3, 2), size=(3, 4)), ValueError, r"M, N = \(3, 4\), got \(3, 3\)"),
-        (
-            of((torch.ones(3, 2), torch.ones(3, 1))),
-            ValueError,
-            r"many columns.*got \(2, 1\)",
-        ),
-        (of(torch.ones(3, 2, 1)), ValueError, "a number on each axis"),
-        (of(torch.ones(3, 2).bool()), TypeError, "torch.bool"),
-        (lambda: positions_of(Graph.read(EDGES), torch.int64), TypeError, "become floating point"),
-        (
-            lambda: positions_of(Graph.read(EDGES, size=(3, 4), batch=torch.zeros(4).long())),
-            ValueError,
-            "one batch vector for both ends",
-        ),
-        (lambda: places_within(torch.ones(3)), TypeError, "must hold integers"),
-        (lambda: places_within(torch.tensor([0, -1])), ValueError, "must not be negative"),
-        (lambda: places_within(torch.zeros(2, 2).long()), ValueError, "one graph for each node"),
-    ],
-)
-def test_bad_input_is_refused(call, kind, rule):
-    with pytest.raises(kind, match=rule):
-        call()

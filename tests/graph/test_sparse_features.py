@@ -200,23 +200,6 @@ def test_a_broken_matrix_is_refused(pointers, columns, message):
         SparseFeatures.of(x)
 
 
-def test_dense_matrices_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="must be a matrix"):
-        SparseFeatures.of(torch.ones(3))
-    with pytest.raises(TypeError, match="floating point"):
-        SparseFeatures.of(torch.ones(3, 3, dtype=torch.long))
-
-
-def test_values_that_do_not_fit_are_refused():
-    x = SparseFeatures.of(DENSE.to_sparse())
-    with pytest.raises(ValueError, match="a value for each entry: expected"):
-        x.with_values(torch.ones(3))
-    with pytest.raises(TypeError, match="floating point values"):
-        x.with_values(torch.ones(4, dtype=torch.long))
-    with pytest.raises(ValueError, match="on the pattern's device"):
-        x.with_values(torch.ones(4, device="meta"))
-
-
 def test_density_pays_where_it_is_low_and_x_is_large():
     assert predicted_share(0, (10, 10)) == 0.0
     assert predicted_share(10, (10, 10)) < predicted_share(20, (10, 10))

@@ -157,15 +157,3 @@ def test_who_serves_it_and_who_says_why_not():
     request = Request("additive", "cuda", torch.float32, torch.int32, (7, 7), 20, 3, 2)
     assert BACKENDS["native"].why_not(request) == []
     assert "has no additive" in BACKENDS["triton"].why_not(request)
-
-
-def test_refusals():
-    csr = csr_of("square")
-    a, b, weight = random_inputs(shapes_of(csr))
-    with pytest.raises(ValueError, match=r"unknown activation of additive 'relu'"):
-        additive(csr, a, b, weight, activation="relu")
-    for operands in ((a[1:], b, weight), (a, b[:, :1], weight), (a, b, weight[0])):
-        with pytest.raises(ValueError, match="additive needs a row of a for every row"):
-            additive(csr, *operands)
-    with pytest.raises(TypeError, match="one dtype"):
-        additive(csr, a, b.float(), weight)

@@ -11,13 +11,10 @@ from matrices import csr_of
 from pyg_outerconv.kernels import (
     BACKENDS,
     Request,
-    attend,
     get_backend,
     grouped_matmul,
     mode,
     record,
-    sddmm,
-    segment_softmax,
     spmm,
     use_backend,
 )
@@ -237,61 +234,3 @@ def test_a_record_within_a_record_ends_alone():
             pass  # both are empty, and equal
         spmm(csr, None, x)
     assert (len(outer), len(inner)) == (1, 0)
-
-
-X, XS = torch.randn(7, 3), torch.randn(7, 2, 3)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda s: spmm(s, None, torch.randn(8, 3)),
-        lambda s: spmm(s, None, torch.randn(7)),
-        lambda s: spmm(s, torch.randn(19), X),
-        lambda s: spmm(s, torch.randn(20, 3), XS),
-        lambda s: spmm(s, torch.randn(20, 2, 1), XS),
-        lambda s: sddmm(s, X, torch.randn(7, 2)),
-        lambda s: sddmm(s, X, XS),
-        lambda s: sddmm(s, torch.randn(7, 4, 3), XS),
-        lambda s: sddmm(s, torch.randn(7, 1), torch.randn(7, 2), op="add"),
-        lambda s: segment_softmax(s, torch.randn(19)),
-        lambda s: segment_softmax(s, torch.randn(20, 2, 2)),
-        lambda s: attend(s, X, X, X),
-        lambda s: attend(s, XS, torch.randn(7, 1, 3), XS),
-        lambda s: attend(s, XS, XS, XS, torch.randn(20, 3)),
-        lambda s: attend(s, XS, XS, XS, torch.randn(19)),
-        lambda s: grouped_matmul(X, torch.tensor([0, 7]), torch.randn(2, 3, 2)),
-        lambda s: grouped_matmul(X, torch.tensor([0, 7]), torch.randn(1, 4, 2)),
-        lambda s: grouped_matmul(
-            X, torch.tensor([0, 7]), torch.randn(1, 3, 2), scatter=torch.arange(7)
-        ),
-        lambda s: grouped_matmul(
-            X, torch.tensor([0, 7]), torch.randn(1, 3, 2), scatter=torch.arange(6), num_rows=9
-        ),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(call):
-    with pytest.raises(ValueError, match="expected .*, got "):
-        call(csr_of("square"))
-
-
-def test_unknown_words_are_refused_with_the_nearest():
-    csr = csr_of("square")
-    with pytest.raises(ValueError, match="did you mean 'mean'"):
-        spmm(csr, None, X, aggr="means")
-    with pytest.raises(ValueError, match="unknown op of sddmm 'plus'"):
-        sddmm(csr, X, X, op="plus")
-
-
-def test_types_that_differ_are_refused():
-    csr = csr_of("square")
-    with pytest.raises(TypeError, match=r"expected torch.float32, got torch.float64"):
-        spmm(csr, torch.randn(20), torch.randn(7, 3).double())
-    for call in (
-        lambda: sddmm(csr, X, X.double()),
-        lambda: attend(csr, XS, XS, XS.double()),
-        lambda: attend(csr, XS, XS, XS, torch.randn(20).double()),
-        lambda: grouped_matmul(X, torch.tensor([0, 7]), torch.randn(1, 3, 2).double()),
-    ):
-        with pytest.raises(TypeError, match="operands of one dtype"):
-            call()

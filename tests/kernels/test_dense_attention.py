@@ -329,25 +329,3 @@ def test_a_window_compiles():
     ours = compiled(*inputs, left=2, right=0)
     assert_same(ours, on_edges(band(9, 9, 2, 0), inputs), inputs)
     torch._dynamo.reset()
-
-
-def test_refusals():
-    query, key, value = operands(4, 5)
-    with pytest.raises(ValueError, match="attend_all needs queries"):
-        attend_all(query, key[:, :1], value)
-    with pytest.raises(ValueError, match="a bias for each pair"):
-        attend_all(query, key, value, torch.zeros(4, 5))
-    with pytest.raises(TypeError, match="source_mask"):
-        attend_all(query, key, value, source_mask=torch.ones(5))
-    with pytest.raises(ValueError, match="source_mask"):
-        attend_band(query, key, value, left=1, right=1, source_mask=torch.ones(4).bool())
-    with pytest.raises(ValueError, match="dilation"):
-        attend_band(query, key, value, left=1, right=1, dilation=0)
-    with pytest.raises(ValueError, match="dropout_p"):
-        attend_all(query, key, value, dropout_p=1.5)
-    with pytest.raises(ValueError, match="as many targets and sources"):
-        attend_blocks(query, key, value, blocks_of(torch.arange(4), torch.arange(4)))
-    with pytest.raises(TypeError, match="integers"):
-        blocks_of(torch.rand(4), torch.arange(4))
-    with pytest.raises(TypeError, match="one dtype"):
-        attend_all(query, key.float(), value)

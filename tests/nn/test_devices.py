@@ -10,14 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import AttentionConv, OuterConv, compose
 from pyg_outerconv.contract import contract
-from pyg_outerconv.families import GCN, Chebyshev, Grid, Hops, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Grid, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,
     FixedBasis,
-    GridConv,
-    GridPool,
-    GridUnpool,
     fixed_basis,
     gat_conv,
     multi_head_attention,
@@ -100,32 +97,6 @@ def test_shapes_are_found_as_the_refusal_says(family):
     expected = conv(x, basis)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         assert conv(mode.from_tensor(x), basis).shape == expected.shape
-
-
-def test_pairs_are_in_one_place():
-    conv = OuterConv((3, 3), 4, Relation(1), root_weight=True)
-    x, edges = inputs()
-    for pair in ((x, x.to("meta")), (x.to("meta"), x)):
-        with pytest.raises(ValueError, match="sources and targets are in one place"):
-            conv(pair, edges)
-
-
-def test_supports_and_grids_elsewhere_are_refused():
-    x, edges = inputs()
-    with pytest.raises(ValueError, match=MATCH):
-        AttentionConv(3, 4, 2)(x, Hops().basis(edges, size=(5, 5)).to("meta"))
-    images = torch.randn(2, 3, 6, 6)
-    for layer in (GridConv(3, 4, 3, dim=2), GridConv(-1, 4, 3, dim=2)):
-        with pytest.raises(ValueError, match=MATCH):
-            layer.to("meta")(images)
-        with pytest.raises(ValueError, match=MATCH):
-            layer.to("meta")(images.flatten(2).mT, (6, 6))
-    with pytest.raises(ValueError, match=r"meta has none.*FakeTensorMode"):
-        GridConv(3, 4, 3, dim=2).to("meta")(images.to("meta"))
-    mask = torch.ones(7, 1, dtype=torch.bool, device="meta")
-    for layer in (GridConv(3, 4, 3, dim=2), GridPool(2, dim=2), GridUnpool(2, dim=2)):
-        with pytest.raises(ValueError, match=MATCH):
-            layer(torch.randn(7, 3), mask)
 
 
 def test_shapes_of_layers_without_edges_are_found_too():

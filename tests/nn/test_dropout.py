@@ -64,12 +64,6 @@ def test_dropout_of_dense_features_is_that_of_torch():
     assert torch.equal(dropout_features(x, 0.5), expected)
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.5])
-def test_dropout_refuses_what_is_no_probability(p):
-    with pytest.raises(ValueError, match="dropout takes a probability"):
-        dropout_features(bag(5, 6).to_sparse(), p)
-
-
 def test_torch_refuses_dropout_of_sparse_features_by_itself():
     # Should it learn to, dropout_features can leave it to torch.
     with pytest.raises(NotImplementedError):

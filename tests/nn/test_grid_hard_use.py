@@ -47,52 +47,6 @@ def test_parametrizations_leave_the_forms_of_theta_alone():
     assert FORMS["grouped"] is GroupedTheta
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (
-            lambda: GridConv(4, 4, 3, groups="2", dim=2),
-            TypeError,
-            "groups has a type",
-        ),
-        (
-            lambda: GridConv(4, 4, 3, groups=2.0, dim=2),
-            TypeError,
-            "groups has a type",
-        ),
-        (
-            lambda: GridConv(4, 4, 3, groups=True, dim=2),
-            TypeError,
-            "groups has a type",
-        ),
-        (
-            lambda: GridConv(True, 4, 3, dim=2),
-            TypeError,
-            "in_channels has a type",
-        ),
-        (
-            lambda: GridPool(2, dim=2, count_include_pad="no"),
-            TypeError,
-            "count_include_pad has a type",
-        ),
-    ],
-)
-def test_options_of_other_types_are_refused(make, error, words):
-    with pytest.raises(error, match=words):
-        make()
-
-
-@pytest.mark.parametrize("size", [5, (), (4.0, 4), "44"])
-def test_an_output_size_that_is_no_shape_is_refused(size):
-    with pytest.raises(ValueError, match="number of cells on each axis"):
-        GridUnpool(2, dim=2)(torch.randn(1, 3, 2, 2), output_size=size)
-
-
-def test_an_output_size_beside_cells_is_refused():
-    with pytest.raises(ValueError, match="cells or output_size"):
-        GridUnpool(2, dim=1)(torch.randn(2, 3), (4,), output_size=(4,))
-
-
 @pytest.mark.parametrize("aggr", ["max", "min", "sum", "mean"])
 def test_poolings_show_the_order_that_they_take(aggr):
     image, mask = torch.randn(8, 3, 32, 32), torch.rand(32, 32) < 0.1

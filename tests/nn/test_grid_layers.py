@@ -164,13 +164,6 @@ def test_bad_options_are_refused():
         assert reason in str(caught.value)
 
 
-def test_images_go_with_nothing_beside_them():
-    conv, image = GridConv(2, 3, 3, dim=2), torch.zeros(2, 5, 5)
-    for name in ("edge_weight", "edge_type", "batch", "edge_attr", "pos"):
-        with pytest.raises(ValueError, match="images are a whole grid"):
-            conv(image, **{name: torch.zeros(2)})
-
-
 def test_bad_images_are_refused():
     conv = GridConv(2, 3, 3, dim=2)
     for x, error, reason in (

@@ -207,38 +207,3 @@ def test_positions_are_those_of_cartesian(norm):
         gradients(actual, [x, pos]), gradients(expected, [x, pos]), strict=True
     ):
         assert_near(found, wanted)
-
-
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda: GaussianMixture(0, 3), "needs its dim"),
-        (lambda: GaussianMixture(2, 0), "needs its num_functions"),
-        (lambda: GaussianMixture(3, 2)(torch.rand(4, 2)), r"expected \(E, 3\), got \(4, 2\)"),
-        (lambda: BSpline(5, degree=4), "degree of a B-spline"),
-        (lambda: BSpline((5, 3), degree=3), "more pieces than its degree"),
-        (lambda: BSpline(()), "more pieces than its degree"),
-        (lambda: BSpline((5, 5), is_open_spline=(True,)), "open or closed along each"),
-        (lambda: BSpline(5)(torch.tensor([[1.5]])), "between 1.5 and 1.5"),
-        (lambda: BSpline(5)(torch.rand(3)), r"expected \(E, 1\), got \(3,\)"),
-        (lambda: EdgeNetwork(4), "a network has layers"),
-        (lambda: EdgeNetwork(4, 0), "a network has layers"),
-    ],
-)
-def test_bad_options_are_refused(make, rule):
-    with pytest.raises(ValueError, match=rule):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda: GaussianMixture(2.0, 3), "dim has a type: expected integer, got 2.0"),
-        (lambda: BSpline(5.0), "kernel_size has a type: expected integer.*got 5.0"),
-        (lambda: BSpline((5, True)), r"kernel_size has a type: expected integer.*got \(5, True\)"),
-        (lambda: EdgeNetwork(2, 3.5), "width: expected an integer, got 3.5"),
-    ],
-)
-def test_sizes_that_are_no_integers_are_refused(make, rule):
-    with pytest.raises(TypeError, match=rule):
-        make()

@@ -33,14 +33,6 @@ def test_memory_is_a_bound_on_orders():
         conv(x, EDGES, edge_type=TYPES)
 
 
-def test_options_that_are_wrong_are_refused_before_anything_is_made():
-    with pytest.raises(ValueError, match="did you mean 'propagate_first'"):
-        OuterConv(4, 3, GCN(), order="propagate-first")
-    for wrong in (-1, 2.5, "1GB"):
-        with pytest.raises(ValueError, match="max_memory must be a number of bytes"):
-            OuterConv(4, 3, GCN(), max_memory=wrong)
-
-
 @pytest.mark.parametrize("family", [GCN(), Walk(2), Identity(), Relation(3)], ids=str)
 @pytest.mark.parametrize("featureless", [False, True])
 def test_a_bias_is_added_once_and_parameters_stay_as_they_are(family, featureless):

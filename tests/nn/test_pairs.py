@@ -12,7 +12,6 @@ from pyg_outerconv.basis import to_scipy
 from pyg_outerconv.families import (
     GCN,
     Chebyshev,
-    Cluster,
     Complete,
     Compose,
     Diffusion,
@@ -238,14 +237,6 @@ def test_who_says_that_there_are_two_sets_of_nodes():
     assert said["sizes of both rows"].size == (5, 3)
     with pytest.raises(ValueError, match="as many sources as targets: expected M = N"):
         Graph.read(index, size=(2, 3), bipartite=False)
-
-
-def test_clusters_are_no_nodes_even_if_there_are_as_many():
-    conv = OuterConv(P, Q, Cluster(), root_weight=True)
-    with pytest.raises(ValueError, match="targets are other nodes than sources"):
-        conv(torch.randn(3, P), torch.tensor([2, 0, 1]))
-    with pytest.raises(ValueError, match="same nodes"):
-        Compose(Stack(Identity(), Cluster()), Identity()).basis(torch.tensor([1, 0]), size=(2, 2))
 
 
 def test_targets_without_positions_of_their_own_are_still_no_sources():

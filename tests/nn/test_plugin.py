@@ -135,12 +135,6 @@ def test_values_of_a_sparse_matrix_get_gradients(layout):
     assert_near(torch.autograd.grad(out.square().sum(), weight)[0], expected)
 
 
-def test_gradients_of_an_uncoalesced_matrix_are_refused_for_torch_would_drop_them():
-    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weights().requires_grad_(), (5, 5))
-    with pytest.raises(ValueError, match=r"only where it is coalesced: expected .*coalesce\(\)"):
-        layer(GCN())(x_of(), matrix)
-
-
 @pytest.mark.parametrize("by", [None, "row", "col"])
 @of_each_family
 def test_an_edge_index_object_is_its_edges(family, by):
@@ -208,6 +202,19 @@ def test_a_given_basis_is_the_familys(family):
     conv, x = layer(family), x_of()
     basis = family.basis(*arguments(family), size=(5, 5))
     assert_near(conv(x, basis), conv(x, **named(*arguments(family))))
+
+
+def test_add_is_sum_as_in_pyg():
+    conv = OuterConv(4, 6, GCN(), aggr="add", label_aggr="add")
+    assert (conv.aggr, conv.label_aggr) == ("sum", "sum")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("family", ["gcn", "chebyshev", "walk", "relation", "directed"])
+def test_short_integers_are_indices_too(dtype, family):
+    edge_index = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 2]])
+    conv, x = OuterConv(3, 2, family), torch.randn(300, 3)
+    torch.testing.assert_close(conv(x, edge_index.to(dtype)), conv(x, edge_index))
 
 
 # State -------------------------------------------------------------------------------------------

@@ -116,21 +116,5 @@ def test_no_label_has_more_columns_than_its_own():
     assert late.weight.shape == (3, 5, 2)
 
 
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda: ssg_conv(2, 2, 0.1, 0), "length >= 1, got 0"),
-        (lambda: mix_hop(2, 2, ()), "one or more, each >= 0"),
-        (lambda: mix_hop(2, 2, (0, -1)), "each >= 0"),
-        (lambda: sg_conv(2, 2, -1), "length of Walk is bounded"),
-        (lambda: appnp(3, 0.0), "alpha must be a probability"),
-        (lambda: make_theta("columns", 3, 4, 5), "out_channels a multiple of 3, got 5"),
-    ],
-)
-def test_bad_options_are_refused(make, rule):
-    with pytest.raises(ValueError, match=rule):
-        make()
-
-
 def test_examples_are_right():
     assert doctest.testmod(recipes).failed == 0

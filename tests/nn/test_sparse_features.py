@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from bags import MAKE, bag, unsorted_csr
+from bags import MAKE, bag
 from cases import ALL_PAIRS, CASES, arguments_of, over, structure_for
 from torch import nn
 from torch_geometric.explain import Explainer, GNNExplainer
@@ -165,12 +165,6 @@ def test_gradients_reach_the_values_of_x(order):
     if order == "csc":
         place = place[:, (place[1] * 5 + place[0]).argsort()]
     assert_near(found, expected[place[0], place[1]])
-
-
-def test_gradients_that_torch_gets_wrong_are_refused():
-    x = unsorted_csr(bag(5, 6)).requires_grad_()
-    with pytest.raises(ValueError, match="must be in torch's order"):
-        layer(6, 3, "gcn")(x, RING)
 
 
 @pytest.mark.parametrize("make", [MAKE["csr"], MAKE["coo"]])

@@ -7,12 +7,11 @@ import pickle
 import pytest
 import torch
 from torch_geometric import transforms as T
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader, RandomNodeLoader
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.families import GCN, Cluster, Family, Kernel, Relation, Walk
-from pyg_outerconv.nn import AttentionConv, GaussianMixture
+from pyg_outerconv.families import GCN, Relation, Walk
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.transforms import AddBasis, basis_of
 
@@ -114,46 +113,3 @@ def test_the_example_of_the_docstring_runs():
 def test_repr_is_what_was_asked_for():
     assert repr(AddBasis("walk(2)", name="far")) == (f"AddBasis({Walk(2)}, name='far')")
     assert "AddBasis(GCN(" in repr(add_all)
-
-
-def named():
-    """A graph with an attribute of its own."""
-    data = graph(0)
-    data.old = 3
-    return data
-
-
-class Unregistered(Walk, Family):
-    """A family that no text describes."""
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: AddBasis(3), TypeError, "a family is an object or text"),
-        (lambda: AddBasis("gat"), ValueError, "a family without parameters"),
-        (lambda: AddBasis("gcn", name=3), TypeError, "under a name: expected text, got int"),
-        (lambda: AddBasis("gcn", name="a b"), ValueError, "expected an identifier .* got 'a b'"),
-        (lambda: AddBasis("gcn", name="batch"), ValueError, "Data gives no meaning, got 'batch'"),
-        (lambda: AddBasis("gcn", name="ptr"), ValueError, "Data gives no meaning, got 'ptr'"),
-        (lambda: AddBasis(Cluster()), ValueError, "targets are the nodes"),
-        (lambda: AddBasis(AttentionConv(3, 4).family), ValueError, "without parameters"),
-        (lambda: AddBasis(Kernel(GaussianMixture(2, 3))), ValueError, "without parameters"),
-        (lambda: AddBasis(Unregistered(2)), ValueError, "by the text of its family"),
-        (lambda: AddBasis("gcn")(HeteroData()), TypeError, "from_hetero"),
-        (lambda: AddBasis("gcn", name="old")(named()), ValueError, "no other attribute's place"),
-        (lambda: basis_of(add_all(graph(0)), "fra"), ValueError, "unknown basis 'fra'.*'far'"),
-        (lambda: basis_of(HeteroData()), TypeError, "from_hetero"),
-    ],
-)
-def test_bad_input_is_refused(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
-def test_graphs_of_one_batch_have_one_family_under_a_name():
-    one = T.Compose([AddBasis("gcn", name="a"), AddBasis("walk(1)", name="b")])
-    other = T.Compose([AddBasis("gcn", name="b"), AddBasis("walk(1)", name="a")])
-    batch = Batch.from_data_list([one(graph(0)), other(graph(0))])
-    with pytest.raises(ValueError, match="one family under 'a'"):
-        basis_of(batch, "a")

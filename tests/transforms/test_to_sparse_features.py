@@ -72,23 +72,6 @@ def test_attributes_are_named():
     assert type(out.x) is torch.Tensor
 
 
-@pytest.mark.parametrize("bad", [-0.1, 1.5])
-def test_densities_out_of_range_are_refused(bad):
-    with pytest.raises(ValueError, match="share of non-zeros"):
-        ToSparseFeatures(bad)
-
-
-@pytest.mark.parametrize("bad", ["0.1", True, None])
-def test_densities_that_are_no_numbers_are_refused(bad):
-    with pytest.raises(TypeError, match="share of non-zeros"):
-        ToSparseFeatures(bad)
-
-
-def test_names_that_are_no_list_are_refused():
-    with pytest.raises(TypeError, match="names of features"):
-        ToSparseFeatures(attrs="x")
-
-
 def test_each_type_of_nodes_is_decided_by_itself():
     data = HeteroData()
     data["paper"].x, data["author"].x = graph(7).x, torch.ones(4, 3)

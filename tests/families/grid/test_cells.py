@@ -211,48 +211,6 @@ def test_cells_move_and_are_pickled():
     assert repr(Cells.of_shape((2, 2))) == "Cells(all, shape=(2, 2))"
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "rule"),
-    [
-        (
-            lambda: Cells(torch.rand(3, 2)),
-            TypeError,
-            "of cells are integers: expected torch.int64",
-        ),
-        (lambda: Cells([[1, 2]]), TypeError, "coordinates of cells are integers: .* got list"),
-        (lambda: Cells(torch.zeros(3).long()), ValueError, r"shape \(n, D\), got \(3,\)"),
-        (lambda: Cells(torch.zeros(3, 0).long()), ValueError, r"shape \(n, D\), got \(3, 0\)"),
-        (
-            lambda: Cells(torch.zeros(2, 2).long()),
-            ValueError,
-            "distinct: expected each once, got 1",
-        ),
-        (lambda: Cells(torch.ones(1, 2).long(), (3,)), ValueError, "axis of the shape: expected 1"),
-        (
-            lambda: Cells(torch.ones(1, 2).long(), (3, 1)),
-            ValueError,
-            r"below \(3, 1\), got \(1, 1\)",
-        ),
-        (lambda: Cells(-torch.ones(1, 1).long(), (3,)), ValueError, r"below \(3,\), got \(-1,\)"),
-        (lambda: Cells(None), ValueError, "expected a shape, got neither"),
-        (lambda: Cells(None, (2,), torch.zeros(2).long()), ValueError, "batch needs listed cells"),
-        (
-            lambda: Cells(torch.ones(1, 1).long(), batch=torch.ones(2).long()),
-            ValueError,
-            "one graph",
-        ),
-        (lambda: Cells(torch.ones(1, 1).long(), batch=torch.ones(1)), TypeError, "batch must hold"),
-        (lambda: Cells.of_mask(torch.ones(3)), TypeError, "expected torch.bool, got torch.float32"),
-        (lambda: Cells.of_mask(torch.tensor(True)), ValueError, "expected >= 1, got 0"),
-        (lambda: Cells.of_mask(torch.tensor([True]), batched=True), ValueError, ">= 2, got 1"),
-        (lambda: Cells.of_shape((2.5,)), ValueError, "number of cells on each axis"),
-    ],
-)
-def test_cells_that_make_no_sense_are_refused(make, error, rule):
-    with pytest.raises(error, match=rule):
-        make()
-
-
 # On graphs ---------------------------------------------------------------------------------------
 
 
@@ -277,16 +235,3 @@ def test_targets_of_its_own_are_not_stored_on_a_graph_but_made_of_it(family):
     dense = family.basis_of(Batch.from_data_list(graphs())).to_dense()
     blocks = [family.basis_of(graph).to_dense() for graph in graphs()]
     assert_near(dense, torch.stack([torch.block_diag(a, b) for a, b in zip(*blocks, strict=True)]))
-
-
-@pytest.mark.parametrize(
-    ("data", "error", "rule"),
-    [
-        (Data(x=torch.ones(2, 1)), ValueError, r"data.pos of shape \(n, D\), integers, got a Data"),
-        (Data(pos=torch.rand(2, 2)), TypeError, "coordinates of cells are integers"),
-        ({"pos": torch.ones(2, 2)}, TypeError, "homogeneous graph"),
-    ],
-)
-def test_graphs_without_whole_positions_are_refused(data, error, rule):
-    with pytest.raises(error, match=rule):
-        Grid((3, 3)).basis_of(data)

@@ -163,21 +163,3 @@ def test_edges_that_inference_made_serve_training():
         basis.edges()
     conv(torch.randn(4, 2), basis.edges()).sum().backward()
     assert conv.theta.weight.grad.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda: Axis(3, 3, (0,), 0), "needs its stride: expected >= 1, got 0"),
-        (lambda: Axis(-1, 3, (0,)), "needs its num_inputs: expected >= 0, got -1"),
-        (lambda: Axis(3, 3, ()), "number of taps: expected >= 1, got 0"),
-        (lambda: Axis(3, 3, (1, 1)), "must differ: expected distinct"),
-        (lambda: Axis(3, 3, (1,), 1, "wrap"), "unknown padding_mode 'wrap'"),
-        (lambda: GridShift((), ((0,),), on=CPU), "a grid has axes"),
-        (lambda: GridShift((Axis(3, 3, (0,)),), (), on=CPU), "need a label"),
-        (lambda: GridShift((Axis(3, 3, (0,)),), ((1,),), on=CPU), r"below \(1,\), got \(1,\)"),
-    ],
-)
-def test_shifts_that_make_no_sense_are_refused(make, rule):
-    with pytest.raises(ValueError, match=rule):
-        make()

@@ -100,24 +100,3 @@ def test_clouds_without_edges_are_stored_and_batched():
 def test_neighbours_do_not_depend_on_the_order_of_nodes(seed):
     for family in (Nearest(2), Stack(Nearest(1), Nearest(3, add_self_loops=True))):
         assert_declared_laws(family, seed)
-
-
-def test_bad_positions_are_refused():
-    pos = torch.randn(4, 2)
-    for message, given in (
-        ("Nearest needs positions", {"size": (4, 4)}),
-        ("a row for each source: expected 3, got 4", {"pos": pos, "size": (3, 3)}),
-        (r"pos needs a row for each source: expected shape \(4, D\)", {"pos": pos[:, 0]}),
-        ("equally many columns", {"pos": (pos, pos[:, :1])}),
-        ("must be finite", {"pos": pos / 0}),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Nearest(2).basis(None, **given)
-    with pytest.raises(TypeError, match="floating point"):
-        Nearest(2).basis(None, pos=pos > 0)
-    with pytest.raises(TypeError, match="pos has a row for each node"):
-        Nearest(2).basis(None, pos=[pos])
-    with pytest.raises(ValueError, match=">= 0"):
-        Nearest(-1)
-    with pytest.raises(ValueError, match="does not read pos"):
-        OuterConv(2, 2, "causal")(torch.randn(4, 2), None, pos=pos)

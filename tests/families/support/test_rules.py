@@ -100,16 +100,3 @@ def test_rows_and_columns_of_a_rule_are_those_of_its_mask(rule):
     assert_near(rule.restrict([2, 0], [1]).to_dense(torch.float64), dense[:, [2, 0]][:, :, [1]])
     for target in range(rule.size[1]):
         assert torch.equal(rule.receptive_field(target), dense[0, :, target].nonzero().view(-1))
-
-
-def test_bad_rules_are_refused():
-    with pytest.raises(ValueError, match=r"M, N >= 0, got \(-1, 2\)"):
-        Band(-1, 2, on=CPU)
-    with pytest.raises(ValueError, match="dilation >= 1"):
-        Band(1, 2, dilation=0, on=CPU)
-    with pytest.raises(TypeError, match="target_block numbers blocks"):
-        SameBlock(torch.zeros(2, dtype=torch.long), torch.zeros(2))
-    with pytest.raises(ValueError, match="source_block has one block for each node"):
-        SameBlock(torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, dtype=torch.long))
-    with pytest.raises(ValueError, match="are on one device"):
-        SameBlock(*(torch.zeros(2, dtype=torch.long, device=d) for d in ("cpu", "meta")))

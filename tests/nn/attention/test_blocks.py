@@ -123,13 +123,6 @@ def test_attentions_of_a_block_can_share_keys_and_queries():
     assert own.query.weight is memory.query.weight
 
 
-def test_unknown_activations_are_refused():
-    with pytest.raises(ValueError, match="relu"):
-        EncoderBlock(CHANNELS, HEADS, activation="rel")
-    with pytest.raises(TypeError, match="activation has a type: expected text or a function"):
-        EncoderBlock(CHANNELS, HEADS, activation=3)
-
-
 def test_blocks_begin_anew():
     block, x = DecoderBlock(CHANNELS, HEADS).eval(), torch.randn(2, LENGTH, CHANNELS)
     out = block(x, x).detach()

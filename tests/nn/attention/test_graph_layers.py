@@ -254,13 +254,6 @@ def test_attention_is_dropped_in_training_alone(make):
     assert torch.equal(layer(x, EDGES), layer(x, EDGES))
 
 
-def test_loops_with_edge_features_need_listed_edges():
-    layer = gat_conv(P, Q, edge_dim=D)
-    matrix = torch.eye(NODES).to_sparse()
-    with pytest.raises(TypeError, match="where edges are listed"):
-        layer(torch.randn(NODES, P), matrix, torch.randn(12, D))
-
-
 def test_docstrings_run():
     found = doctest.testmod(graph_attention)
     assert found.attempted

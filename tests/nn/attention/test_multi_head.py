@@ -148,24 +148,6 @@ def test_parameters_begin_as_torchs(kdim):
     assert math.isclose(weight.detach().abs().max(), before.abs().max(), rel_tol=0.02)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"add_bias_kv": True}, "add_bias_kv"),
-        ({"add_zero_attn": True}, "add_zero_attn"),
-        ({"kdim": 4, "vdim": 5}, "vdim = kdim"),
-    ],
-)
-def test_what_has_no_equal_is_refused(options, match):
-    with pytest.raises(ValueError, match=match):
-        from_torch(torch.nn.MultiheadAttention(EMBED, HEADS, **options))
-
-
-def test_supports_are_for_attention_alone():
-    with pytest.raises(TypeError, match="attention has supports"):
-        from_torch(torch.nn.Conv1d(2, 3, 3), support="causal")
-
-
 @both_types
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_bare_layer_is_torchs_scaled_dot_product_attention(dtype, causal):
@@ -180,11 +162,6 @@ def test_the_bare_layer_is_torchs_scaled_dot_product_attention(dtype, causal):
     direction = torch.randn_like(out)
     (found,) = torch.autograd.grad(out, x, direction)
     assert_near(found, torch.autograd.grad(expected, x, direction)[0])
-
-
-def test_heads_divide_channels():
-    with pytest.raises(ValueError, match="heads share channels evenly"):
-        multi_head_attention(12, 5)
 
 
 @pytest.mark.parametrize("module", [multi_head, blocks])

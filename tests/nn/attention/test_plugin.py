@@ -21,7 +21,7 @@ from torch_geometric.nn import (
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import OuterConv, record
-from pyg_outerconv.attention import KeyQuery, RelativeBias
+from pyg_outerconv.attention import KeyQuery, LearnedQueries, RelativeBias
 from pyg_outerconv.basis import Basis, EdgeBasis, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import GCN, Hops, Relation, Stack
 from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
@@ -185,6 +185,17 @@ def test_a_support_given_with_edge_features_and_positions():
     assert_near(conv(x, support, pos=pos), conv(x, EDGES, pos=pos))
     conv = AttentionConv(P, Q, 2, support="causal")
     assert_near(conv(x, conv.family.support.basis(None, size=(NODES, NODES))), conv(x))
+
+
+@pytest.mark.parametrize(
+    "score", ["key-query", "bilinear", "additive", "gatv2", "feature-map", "gatv2(own=True)"]
+)
+def test_queries_of_another_width_are_told_the_pair_that_takes_them(score):
+    queries, x = LearnedQueries(3, P + 2), x_of(5, P)
+    with pytest.raises(ValueError, match=rf"expected {P}, or in_channels=\({P}, {P + 2}\), got"):
+        AttentionConv(P, Q, 2, "complete", queries, score)(x)
+    fits = AttentionConv((P, P + 2), Q, 2, "complete", queries, score)
+    assert fits(x).shape == (3, Q)
 
 
 # Wrappers ----------------------------------------------------------------------------------------

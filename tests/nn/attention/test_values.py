@@ -9,7 +9,6 @@ from pyg_outerconv import nn
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
-from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
@@ -80,23 +79,6 @@ def test_identity_has_no_values():
     conv, x = AttentionConv(P, -1, 1, theta="identity", channels=3, bias=False).double(), x_of()
     assert conv(x, EDGES).shape == (NODES, P)
     assert_near(conv(x, EDGES), torch.einsum("hmn,mp->np", conv.basis(x, EDGES).to_dense(), x))
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"combine": "add"}, "combine"),
-        ({"theta": "full", "combine": "concat"}, "heads with a theta of their own"),
-        ({"theta": "full", "value_channels": 3}, "heads with a theta of their own"),
-        ({"value_channels": 3}, "an output projection adds up heads"),
-        ({"combine": "mean", "value_channels": 3}, "an output projection adds up heads"),
-        ({"theta": "identity", "value_bias": True}, "theta 'identity' has as many"),
-        ({"theta": "depthwise", "value_bias": True}, "depthwise|a value bias"),
-    ],
-)
-def test_forms_that_contradict_each_other_are_refused(options, match):
-    with pytest.raises(ValueError, match=match):
-        layer(**options)
 
 
 # Folding and factoring ---------------------------------------------------------------------------
@@ -207,21 +189,6 @@ def test_folded_layers_share_nothing_with_what_they_came_from():
     assert_near(conv(x, EDGES), before(x, EDGES))
     frozen = layer(combine="sum", value_channels=4, value_bias=True).requires_grad_(False)
     assert not any(parameter.requires_grad for parameter in nn.fold_output(frozen).parameters())
-
-
-@pytest.mark.parametrize(
-    ("conv", "match"),
-    [
-        (AttentionConv(P, -1, 1, theta="identity"), "folded into values.*identity"),
-        (AttentionConv(-1, Q, 2), "none yet"),
-        (gat_conv(P, Q), "so would scores of values.*additive"),
-        (transformer_conv(P, Q, edge_dim=2), "edge features"),
-    ],
-)
-def test_what_cannot_be_folded_is_refused(conv, match):
-    for fold in (lambda: nn.fold_output(conv), lambda: nn.factor_output(conv, 4)):
-        with pytest.raises(ValueError, match=match):
-            fold()
 
 
 def test_a_lazy_score_of_values_sees_the_values_that_stay():
