@@ -65,6 +65,17 @@ def test_python_blocks_of_a_page_run_as_one_program(name, registries, capsys):
             assert shown in capsys.readouterr().out
 
 
+QUOTED = re.compile(r"```python (pyg_outerconv/\S+)\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, path in PAGES.items() if QUOTED.search(path.read_text())]
+)
+def test_code_that_a_page_quotes_is_in_the_file(name):
+    for file, quoted in QUOTED.findall(PAGES[name].read_text()):
+        assert quoted in (ROOT / file).read_text(), file
+
+
 @pytest.mark.parametrize("name", with_fences("console"))
 def test_commands_of_a_page_run_in_order(name, registries, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
