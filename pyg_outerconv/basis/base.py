@@ -6,6 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +35,12 @@ Shape = tuple[int, ...]
 Leaf = tuple["Basis", Theta]
 
 MOST_LAYERS = 100_000
+
+
+@cache
+def _field_names(kind: type[Basis]) -> tuple[str, ...]:
+    """The names of the fields of a kind, which every call of a layer asks for."""
+    return tuple(field.name for field in fields(kind))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,8 +141,8 @@ class Basis(ABC):
     def _contents(self) -> list[Any]:
         """Its fields, and the items of those that are tuples of bases."""
         found: list[Any] = []
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _field_names(type(self)):
+            value = getattr(self, name)
             if isinstance(value, tuple) and value and isinstance(value[0], Basis):
                 found += value
             else:

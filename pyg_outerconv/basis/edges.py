@@ -194,7 +194,7 @@ class EdgeBasis(PatternBasis):
     def times(self, factor: float, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The same edges with all values times a number; ones become values of ``dtype``."""
         if (listed := self._listed) is not None:
-            return EdgeBasis.of_list(self.pattern, factor * listed)
+            return EdgeBasis.of_checked_list(self.pattern, factor * listed)
         return EdgeBasis(self.pattern, factor * self.values(dtype))
 
     def times_of_ends(

@@ -86,6 +86,13 @@ class Polynomial(Basis):
         if self.num_terms < 1:
             raise RefusedValue("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
 
+    @staticmethod
+    def of(operator: EdgeBasis, recurrence: Recurrence, num_terms: int) -> Polynomial:
+        """The polynomial of an operator and of numbers that fit by the way they were made."""
+        polynomial = object.__new__(Polynomial)
+        vars(polynomial).update(operator=operator, recurrence=recurrence, num_terms=num_terms)
+        return polynomial
+
     @property
     def labels(self) -> Sequence[int]:
         """The k of each label."""
@@ -101,6 +108,9 @@ class Polynomial(Basis):
 
     def shape_class(self) -> Hashable:
         return self.recurrence, self.num_terms, self.kept, self.operator.shape_class()
+
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return self.recurrence, self.num_terms, self.kept, *self.operator.plan_key()
 
     def powers(self) -> list[EdgeBasis]:
         """The edges of p_k(A) for each label, by sparse products."""
@@ -152,15 +162,18 @@ class Polynomial(Basis):
                 out = out | terms[-1]
         return out
 
-    def step(self, dtype: torch.dtype) -> Step:
-        """The function (x, c) → c Aᵀ x; values that are ones get the given dtype."""
+    def step(self, dtype: torch.dtype, few: int | None = None) -> Step:
+        """The function (x, c) → c Aᵀ x; values that are ones get the given dtype.
+
+        ``few``: see :meth:`EdgeBasis.propagate_rows`.
+        """
         operator = self.operator
         scaled = {1.0: operator}
 
         def step(x: Tensor, factor: float) -> Tensor:
             if factor not in scaled:  # scaling the E values is cheaper than scaling x
                 scaled[factor] = operator.times(factor, dtype)
-            return scaled[factor].propagate_rows(x)
+            return scaled[factor].propagate_rows(x, few=few)
 
         return step
 

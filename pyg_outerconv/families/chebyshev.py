@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,8 @@ from ..errors import RefusedValue
 from ..graph.graph import Graph
 from ..graph.norm import check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
-from ..kernels.index_checks import has_numbers
+from ..kernels.edge_lists import share_of_degrees
+from ..kernels.index_checks import can_read, has_numbers
 from ..memo import Memo
 from .family import Family
 from .options import check_least, check_powers
@@ -99,7 +101,7 @@ class Chebyshev(Family):
             rescaled = edges.but(edge_weight=edges.weight(dtype))
         else:
             rescaled = self._rescaled(edges, dtype)
-        return Polynomial(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
+        return Polynomial.of(edge_basis(rescaled), CHEBYSHEV, self.num_terms)
 
     def _rescaled(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """The edges of L̂."""
@@ -112,6 +114,10 @@ class Chebyshev(Family):
         if self.lambda_max == "bound":
             edges.require_nonnegative("lambda_max='bound'", "or lambda_max='exact' or a number")
             if self.norm is not None:  # 2 L / 2 − I has no diagonal
+                if edges.edge_weight is None and can_read(edges.edge_index):
+                    value = self._by_counts(edges, dtype or torch.get_default_dtype())
+                    if value is not None:
+                        return edges.but(edge_weight=value)
                 weight = edges.weight(dtype)
                 weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
                 return self._normalised(edges.but(edge_weight=weight), dtype)
@@ -147,6 +153,17 @@ class Chebyshev(Family):
             diagonal = torch.ones(num_nodes, dtype=wide, device=edges.device)
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
         return edges.with_diagonal(diagonal, nodes)
+
+    def _by_counts(self, edges: Graph, dtype: torch.dtype) -> Tensor | None:
+        """The entries of L − I for edges of weight 1; None where there are self-loops."""
+        source, target = edges.edge_index.numpy()
+        if np.count_nonzero(source == target):
+            return None
+        index, norm = edges.edge_index, self.norm
+        assert norm is not None
+        if norm == "sym":  # of the degrees of sources at both ends
+            index = index.flip(0)
+        return share_of_degrees(index, edges.size, norm, True, dtype).neg_()
 
     def _normalised(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """Edges without loops with the entries of L − I."""

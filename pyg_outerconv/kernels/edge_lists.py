@@ -237,7 +237,8 @@ def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = F
 
 def _inverse_counts(index: Any, count: int, dtype: torch.dtype, root: bool) -> Any:
     counts = np.bincount(index, minlength=count).astype(_FLOATS[dtype])
-    counts[counts == 0] = np.inf
+    if np.count_nonzero(counts) != counts.size:
+        counts[counts == 0] = np.inf
     counts = np.sqrt(counts, out=counts) if root else counts
     return np.reciprocal(counts, out=counts)
 
@@ -258,22 +259,24 @@ def share_of_degrees(
     source, target = edge_index.numpy()
     wide = dtype if dtype == torch.float64 else torch.float32
     if norm == "source":
-        value = _taken(_inverse_counts(source, size[0], wide, False), source)
+        shares = _taken(_inverse_counts(source, size[0], wide, False), source)
     elif norm == "target":
-        value = _taken(_inverse_counts(target, size[1], wide, False), target)
+        shares = _taken(_inverse_counts(target, size[1], wide, False), target)
     else:
         received = sent = _inverse_counts(target, size[1], wide, True)
         if norm == "both" or not one_set:
             sent = _inverse_counts(source, size[0], wide, True)
-        value = _taken(sent, source).mul_(_taken(received, target))
+        shares = _taken(sent, source)
+        shares *= _taken(received, target)
+    value = torch.from_numpy(shares)
     return value if wide == dtype else value.to(dtype)
 
 
-def _taken(numbers: Any, index: Any) -> Tensor:
+def _taken(numbers: Any, index: Any) -> Any:
     """The numbers at the places of an index; in all threads where there are many."""
     if index.size > SHORT:
-        return torch.from_numpy(numbers).index_select(0, torch.from_numpy(index))
-    return torch.from_numpy(numbers.take(index))
+        return torch.from_numpy(numbers).index_select(0, torch.from_numpy(index)).numpy()
+    return numbers.take(index)
 
 
 def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
@@ -324,7 +327,7 @@ def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
     edges = edge_index.numpy()
     source, target = edges
     loops, is_loop = np.arange(count, dtype=edges.dtype), source == target
-    if is_loop.any():
+    if np.count_nonzero(is_loop):
         loops[source[is_loop]] = -1
         loops = loops[loops >= 0]
     out = np.empty((2, source.size + loops.size), edges.dtype)

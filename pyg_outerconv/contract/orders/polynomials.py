@@ -25,7 +25,7 @@ def _polynomial(problem: Problem) -> Polynomial:
 
 def _step(problem: Problem) -> Step:
     """The function H ↦ s Aᵀ H, by sparse products."""
-    return _polynomial(problem).step(problem.dtype)
+    return _polynomial(problem).step(problem.dtype, problem.few)
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
