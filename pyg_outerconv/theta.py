@@ -22,7 +22,8 @@ class Theta:
     - *Heads*, with ``outer``, ``bias`` or ``heads``: Θ_h = V_h O_h, so that head h is propagated
       with V channels, not Q, and brings ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h``.
 
-    Scaled, mixed and selected labels of a basis are absorbed into Θ by its methods.
+    Scaled, mixed and selected labels of a basis are absorbed into Θ by its methods. Products
+    with X are its methods too, so that an order asks no form what it is.
 
     Attributes:
         shape: (K, G, P/G, Q/G).
@@ -40,8 +41,8 @@ class Theta:
         heads: how the results of heads are put together: ``'sum'``, O_h being the identity if there
             is no ``outer``; or ``'concat'``, O_h being zero but for the identity in block h of its
             H·V columns. None: there are no heads, or their results are added up.
-        factor: a number by which the results of all heads are multiplied, not their values: 1 for a
-            sum of heads, 1/H for a mean.
+        factor: a number by which the results of all heads are multiplied, not their values, of
+            which scores of GAT are made: 1 for a sum of heads, 1/H for a mean.
         is_unit: whether Θ_k = c_k I: V is ones (1, P, 1, 1), requires no gradient, and needs no
             product.
         constant: the value of every c_k, if it is known without reading the tensor; else None.

@@ -2,7 +2,7 @@
 
 Each operation is a basis made of others, its parts. It stores these alone, and says how features
 are propagated through them, what their edges are, and what becomes of Θ. Products are in
-``products.py``.
+``products.py``. Their names are participles (``Stacked``), those of families nouns (``Stack``).
 """
 
 from __future__ import annotations

@@ -184,7 +184,10 @@ def listed_edges(pattern: Pattern) -> Listed:
 
 
 def by_label(x: Tensor, num_labels: int) -> Tensor:
-    """Reshape (nodes, *batch, H, C) to (nodes·L, B·H/L, C), as kernels take it; a view if L = 1."""
+    """Reshape (nodes, *batch, H, C) to (nodes·L, B·H/L, C), as kernels take it; a view if L = 1.
+
+    Items of a batch are more heads on the same edges, not copies of the graph.
+    """
     if num_labels > 1:
         x = x.unflatten(-2, (num_labels, -1)).movedim(-3, 1).flatten(0, 1)
     return x.flatten(1, -2)

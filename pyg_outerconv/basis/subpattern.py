@@ -83,6 +83,8 @@ def of_rows(
 ) -> Pattern:
     """A pattern over tensors in rows of targets, which may be mapped to files; nothing is read.
 
+    It has no order of an edge list: what asks for one fails at once, instead of reading the file.
+
     Args:
         ptr: (N + 1,) the edges into target n are ``ptr[n]:ptr[n + 1]``.
         source: (E,) their sources.

@@ -1,4 +1,7 @@
-"""Cluster: pooling by assignment, from the members of a cluster to the cluster."""
+"""Cluster: pooling by assignment, from the members of a cluster to the cluster.
+
+``Pool`` slides windows over grids and shares no option with it, so these are two families.
+"""
 
 from __future__ import annotations
 

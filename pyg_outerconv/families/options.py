@@ -32,7 +32,10 @@ RENAMED = {
     "reduce": ("aggr",),
     "size": ("window",),
 }
-"""The options that took the place of those of earlier versions."""
+"""The options that took the place of those of earlier versions: one word for one thing.
+
+``window`` is the size of a window, block or kernel, of grids and of sequences.
+"""
 
 
 def present_name(name: str, known: Collection[str]) -> str | None:

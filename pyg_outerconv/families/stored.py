@@ -1,7 +1,8 @@
 """Bases stored on a graph by a transform, and the check that they still belong to the graph.
 
 The sets of edges in a basis are stored. All else is taken from the basis of the same nodes without
-edges.
+edges, for sizes and rules follow the batch; so no family is known here. Of explicit edges alone no
+second basis is made.
 """
 
 from __future__ import annotations

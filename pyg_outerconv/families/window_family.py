@@ -23,7 +23,8 @@ from .options import count_axes
 class Windows(Family):
     """A family whose matrices are the taps of a kernel that slides over the cells of a grid.
 
-    All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges.
+    All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges. Labels are a
+    list of taps, so that offsets need not fill a box; a transposed kernel is the transposed rule.
 
     Attributes:
         per_axis: the options with a value for each axis.

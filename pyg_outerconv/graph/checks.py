@@ -182,7 +182,8 @@ def check_attributes(edge_attr: Any, index: Tensor) -> None:
 def check_one_set(bipartite: bool, size: tuple[int, int], what: str, instead: str) -> None:
     """Refuse a bipartite structure of ``size`` (M, N) for ``what``, which needs one set of nodes.
 
-    ``instead`` is what to use for a pair.
+    ``instead`` is what to use for a pair. One with M = N is refused too: else one more node
+    without edges, which makes M ≠ N, would change what the others get.
     """
     if bipartite:
         got = f"a pair of M = {size[0]} sources and N = {size[1]} targets"

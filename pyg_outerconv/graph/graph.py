@@ -47,7 +47,8 @@ class Graph(Structure):
             not exclude it.
         source_batch: (M,) the graph of each source in a bipartite edge list, or None.
         only_sums: whether values are only summed, so that edges of weight 0 may be added. Under
-            torch.compile this makes the number of edges independent of the data.
+            torch.compile this makes the number of edges independent of the data; where edges are
+            counted or compared, the number of missing self-loops breaks the graph.
         is_bare: whether this is the result of :meth:`bare`.
     """
 

@@ -23,7 +23,11 @@ from .softmax import segment_softmax
 from .spmm import spmm
 
 MOST_SENT = 2**18
-"""Up to so many edges times channels, messages are held; they fit into a cache."""
+"""Up to so many edges times channels, messages are held; they fit into a cache.
+
+Edges are then gathered as they were given. On a new graph of 2.9k edges, 64 channels, that takes
+1.7 ms in training where sorting takes 2.2, and on one of 6.3k edges 4.1 against 3.2.
+"""
 
 
 def can_attend_ends(*tensors: Tensor) -> bool:

@@ -144,6 +144,8 @@ def _attend(
 class _Tiles(Primitive):
     """Attention in tiles; a backward pass that is differentiated itself holds all scores.
 
+    For torch's fused kernel has no second derivative.
+
     Operands are queries (B, H, T, D), keys (B, H, S, D), values (B, H, S, V), a bias (B, H or 1, T,
     S) or None, and booleans (B, H or 1, 1, S) of absent sources or None. Then come booleans
     (1, 1, T, S) of hidden pairs or None, and :class:`Options`. The results are (B, H, T, V) and the

@@ -60,9 +60,10 @@ class Backend(Named, registry=BACKENDS):
     A subclass with a ``name`` is registered in :data:`BACKENDS`.
 
     A backend states its abilities as class attributes; :meth:`why_not` compares a request with
-    them. The primitives are functions of contiguous tensors, without autograd. A backend lists its
-    primitives in ``primitives``, and defines these; the methods of this class return empty tensors
-    of the shapes of the results.
+    them. The primitives are functions of contiguous tensors, without autograd. They return no
+    views, for autograd lets no caller change a view that comes from within a ``Function``. A
+    backend lists its primitives in ``primitives``, and defines these; the methods of this class
+    return empty tensors of the shapes of the results.
 
     In all of them a sparse matrix with R rows, C columns and E entries is given by ``ptr`` (R + 1,)
     and ``index`` (E,): the entries of row r are ``ptr[r]:ptr[r + 1]``, and ``index`` holds their

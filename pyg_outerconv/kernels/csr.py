@@ -73,6 +73,7 @@ class CSR:
             check_pointers("ptr", ptr, index.numel())
             check_indices("index", index, num_columns)
         shape = ptr.numel() - 1, num_columns
+        # MKL reads a strided pointer as if it were not.
         vars(self).update(ptr=ptr.contiguous(), index=index.contiguous(), shape=shape)
 
     @staticmethod

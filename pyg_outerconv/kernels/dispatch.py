@@ -125,7 +125,10 @@ def request_of(
 
 
 def pick(primitive: str, csr: CSR, x: Tensor, reduction: str = "sum") -> str:
-    """The name of the backend that :func:`choose` chooses for a call; choices are cached."""
+    """The name of the backend that :func:`choose` chooses for a call; choices are cached.
+
+    It is asked for before autograd, so that the backward pass takes the same one.
+    """
     asked = getattr(mode.asked, "backend", None) or mode.BACKEND_OF_PROCESS
     key = (primitive, x.device.type, x.dtype, csr.index.dtype, reduction, asked)
     if torch.compiler.is_compiling():

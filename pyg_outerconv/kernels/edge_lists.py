@@ -33,8 +33,8 @@ def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort the entries of a sparse matrix by row, stably.
 
-    On a CPU scipy counts the entries of each row and then moves each entry to its place; a sort by
-    comparison takes some ten times as long.
+    On a CPU scipy counts the entries of each row and then moves each entry to its place, in 26 µs
+    for 9.5k edges; a sort by comparison takes 430.
 
     Args:
         row, column: (E,) int32 or int64, rows in [0, ``count``).
@@ -213,7 +213,9 @@ _INTEGERS = {torch.int32: np.int32, torch.int64: np.int64}
 def scipy_tools() -> Any:
     """The compiled functions behind scipy's sparse matrices; None if scipy does not have them.
 
-    Its matrix classes check their arguments, which takes four times as long as the work itself.
+    Its matrix classes check their arguments, which takes four times as long as the work itself
+    (120 µs for 9.5k edges). The name is not public: where it is missing numpy sorts, and a test
+    says so.
     """
     name = "scipy.sparse._sparsetools"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
@@ -225,6 +227,8 @@ SHORT = 2**15
 
 def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = False) -> Tensor:
     """1/c_r, or 1/√c_r, for the number c_r of times that r occurs, (R,); 0 if c_r is 0.
+
+    By numpy, in half the time of torch's operators on small graphs, and in the same on large ones.
 
     Args:
         index: (E,) integers in [0, R), for which :func:`.can_read` holds.

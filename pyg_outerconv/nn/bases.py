@@ -191,6 +191,7 @@ def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Pla
         **({"dtype": dtype} if issubclass(kind, Graph) else {"device": device}),
         **call.beside,
     )
+    # Not left to PyG, whose generated and general `propagate` disagree about pairs of this flow.
     structure = structure.reversed() if reverse else structure
     is_read = call.mode.is_plain and type(edge_index) is Tensor
     if not is_read and isinstance(structure, Graph) and not has_numbers(structure.edge_index):

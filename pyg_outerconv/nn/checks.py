@@ -69,7 +69,8 @@ def aggregation(name: str, value: str | None) -> str:
 def message_aggregation(aggr: str, label_aggr: str) -> str:
     """The reduction over the inputs of a label that is left for the contraction.
 
-    A mean is divided into the values of the basis and becomes a sum, unless labels are compared.
+    A mean is divided into the values of the basis and becomes a sum, unless labels are compared:
+    so there is one way to add up, Φ exists, and each label has a mean of its own.
     """
     return "sum" if aggr == "mean" and label_aggr not in COMPARISONS else aggr
 

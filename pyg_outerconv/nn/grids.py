@@ -130,6 +130,7 @@ class GridConv(OuterConv):
         dim: int | None = None,
         **kwargs: Any,
     ) -> None:
+        # The name is torch's, not `window`, so that calls of torch's layers carry over.
         family = Grid(
             kernel_size,
             stride,

@@ -418,7 +418,10 @@ class OuterConv(MessageHooks):
         return Content(source, target, theta=theta, target_is_used=self.root is not None)
 
     def _parameter(self, call: Call) -> ThetaValue:
-        """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``."""
+        """Θ as the contraction takes it, divided by K if ``label_aggr='mean'``.
+
+        Labels without edges count, as relations do in PyG's ``HeteroConv``.
+        """
         theta = self.theta.parameter(call.like)
         return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
 

@@ -73,7 +73,7 @@ class Convolution(Order):
     solves = (GridShift,)
     needs = (needs_features, _needs_one_input, _needs_channels, _needs_box)
     reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
-    adds_bias = True
+    adds_bias = True  # which saves a pass over the result
 
     def cost(self, problem: Problem) -> Cost:
         """2·N·P·Q/G flops for each position of the kernel, and the padded input."""

@@ -40,6 +40,8 @@ def times(matrix: Tensor, x: Tensor) -> Tensor:
     if x.is_cuda:
         return matrix @ x
     if x.dtype in (torch.float32, torch.float64) and torch.backends.mkl.is_available():
+        # MKL's product, not torch.sparse.mm(reduce): 17 ms against 47 on one machine of two cores,
+        # 20 against 23 on another (100k rows, 1.2M entries, 64 channels, float32).
         # Write into a new tensor: matrix @ x fills one with zeros first, and then copies it.
         out = x.new_empty((matrix.size(0), x.size(1)))
         # Rows of x are read at random. If x is larger than a cache, and a slab of the columns of
