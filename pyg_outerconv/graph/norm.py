@@ -78,6 +78,8 @@ def _check_signs(weight: Tensor, nodes: Tensor, degrees: Tensor, what: str) -> N
 def with_self_loops(edges: Graph, dtype: torch.dtype | None, fill: float = 1.0) -> Graph:
     """Add a self-loop of weight ``fill`` at every node without one; existing loops are kept.
 
+    So does PyG where edges come as an index; its three paths differ.
+
     Raises:
         ValueError: the edges are bipartite.
     """

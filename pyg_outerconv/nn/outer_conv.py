@@ -324,7 +324,8 @@ class OuterConv(MessageHooks):
     ) -> Tensor:
         """Y (*batch, N, Q) for a basis: by the contraction or by messages, with root and bias.
 
-        ``values`` (M, *batch, H, V): the values of heads, if they are computed already.
+        ``values`` (M, *batch, H, V): the values of heads, if they are computed already; hooks and
+        overrides, which may contract something else, get x alone.
         """
         bias, root = self.bias, self.root
         way = self._way()

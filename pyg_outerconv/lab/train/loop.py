@@ -309,7 +309,7 @@ def update(
         if place % share.each == 0:
             optimizer.zero_grad()
             weight = 0.0
-        if batch is not None and summed.of_samples:
+        if batch is not None and summed.of_samples:  # dropout depends on the number of the sample
             torch.manual_seed(stream(*state, batch.number, 2).initial_seed())
         weight += summed.weight(batch)
         is_last = (place + 1) % share.each == 0
