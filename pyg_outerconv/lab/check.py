@@ -44,14 +44,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Call:
-    """A function of tensors, on one of the patterns.
-
-    Attributes:
-        primitive: the line of the table that it belongs to.
-        name: of the call itself.
-        function, shapes: as :func:`~.testing.primitive_calls` has them.
-        heads, channels: of its operands.
-    """
+    """A function of tensors, on one of the patterns."""
 
     primitive: str
     name: str

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from ...errors import RefusedValue
 from ...files import as_path
-from ..train.folder import next_folder, versions
+from ..train.folder import next_folder, versions, write_files
 from ..train.model import check_device
 from .case import OURS, Case, Context
 from .page import make_page
@@ -156,15 +156,8 @@ class Campaign:
 def new_folder(out: str | None) -> Path:
     """A new or empty folder for the results."""
     path = as_path(out, "--out") if out else next_folder(Path("runs"), "bench")
-    try:
-        occupied = path.is_dir() and any(path.iterdir())
-        if not occupied:
-            path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusedValue(
-            "--out must be writable", f"a folder at {path}", error.strerror
-        ) from error
-    if occupied:
+    write_files(path, {}, "--out must be writable")
+    if any(path.iterdir()):
         raise RefusedValue(
             "a benchmark needs a folder of its own",
             "a new or empty folder",

@@ -28,6 +28,7 @@ import torch
 
 from ...errors import RefusedValue
 from ...files import read_bytes, replace
+from ..train.results import markdown_table as in_markdown
 from ..train.results import text_table
 from .case import OURS, Case
 from .roofline import Roofline
@@ -278,6 +279,9 @@ def _times(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_PLACE, *_QUARTILES, "least", "repeats", "inner"])
 
 
+# Tables, for the terminal and in Markdown ---------------------------------------------------------
+
+
 def say_seconds(seconds: float) -> str:
     """Three significant figures in s, ms or µs."""
     factor, unit = (1.0, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
@@ -394,7 +398,7 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
     rows: list[Sequence[str]] = [("contender", *map(say_place, records))]
     for name in dict.fromkeys(name for record in records for name in record["modes"][mode]):
         rows.append((name, *(_cell(record, mode, name) for record in records)))
-    return _markdown(rows)
+    return in_markdown(rows, others="---")
 
 
 def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | None = None) -> str:
@@ -422,7 +426,7 @@ def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | 
             old = {record["case"]: record for record in earlier["records"]}
             found.insert(0, _ratio(old[case], what) if case in old else "–")
         rows.append([case, what, target["asked"], *found])
-    return _markdown(rows)
+    return in_markdown(rows, others="---")
 
 
 _TIME = ", time of "
@@ -453,9 +457,3 @@ def _times_ours(record: dict[str, Any], mode: str, name: str) -> list[str]:
     ratios = ratios_of(record, mode, name)
     by_process = name in record.get("ratios", {}).get(mode, {})
     return [f"{median(ratios):.2f}×"] + [f"{min(ratios):.2f}–{max(ratios):.2f}"] * by_process
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as a table, whose first one is its head."""
-    head, *others = rows
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *others))

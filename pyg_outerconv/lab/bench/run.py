@@ -46,15 +46,7 @@ def run_cases(
     begin: Callable[[str], None] = lambda title: None,
     done: Callable[[Record], None] = lambda record: None,
 ) -> list[Record]:
-    """Run every point of some cases; an error is recorded and does not stop the other points.
-
-    Args:
-        cases: in this order.
-        plan: context, samples, threads, and whether to measure memory.
-        roofline: of this machine.
-        begin: called with the title of each point.
-        done: called with each record.
-    """
+    """Run every point of some cases; an error is recorded and does not stop the other points."""
     records = []
     for case in cases:
         for at in case.points(plan.context):

@@ -16,8 +16,17 @@ from ...errors import RefusedValue, unknown
 from ...files import as_path
 from ..pages import render_page
 from ..train.folder import RunFolder, write_files
-from ..train.results import by_seed, can_draw, paired, percent, plain, points, spread, text_table
-from .show_run import as_table
+from ..train.results import (
+    by_seed,
+    can_draw,
+    markdown_table,
+    paired,
+    percent,
+    plain,
+    points,
+    spread,
+    text_table,
+)
 
 NAME = "compare"
 AGAINST = ("first", "best")
@@ -184,7 +193,7 @@ def markdown(found: dict[str, Any], has_picture: bool) -> str:
     """The tables in Markdown, with the picture ``compare.png`` above if there is one."""
     tables = [(_title(group), *_table(group)) for group in found["groups"]]
     values = {"tables": plain(tables), "notes": plain(found["notes"]), "has_picture": has_picture}
-    return render_page(Path(__file__).with_suffix(".md.jinja"), {"table": as_table}, **values)
+    return render_page(Path(__file__).with_suffix(".md.jinja"), {"table": markdown_table}, **values)
 
 
 def draw(found: dict[str, Any]) -> bytes:

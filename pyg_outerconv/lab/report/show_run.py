@@ -43,12 +43,7 @@ NEIGHBOURS = 8  # of the node that is looked at by default, about
 
 @dataclass
 class Look:
-    """What is shown of a run.
-
-    Attributes:
-        facts: plain numbers and text, as ``show.json`` has them.
-        pictures: PNG files by name.
-    """
+    """What is shown of a run."""
 
     facts: dict[str, Any]
     pictures: dict[str, bytes] = field(default_factory=dict)
@@ -275,15 +270,10 @@ def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
     """
     facts, family = plain(facts), facts["settings"]["family"]
     filters: dict[str, Any] = {"code": code, "percent": percent, "points": points, "share": share}
-    filters |= {"number": "{:.3f}".format, "table": as_table}
+    filters |= {"number": "{:.3f}".format, "table": markdown_table}
     layers = list(dict.fromkeys(one["layer"] for one in facts["contributions"]))
     values = {"facts": facts, "family": family, "layers": layers, "pictures": pictures}
     return render_page(Path(__file__).with_suffix(".md.jinja"), filters, **values)
-
-
-def as_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    """A table in Markdown, for templates."""
-    return "\n".join(markdown_table(head, rows))
 
 
 # What is measured ---------------------------------------------------------------------------------

@@ -39,16 +39,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Row:
-    """A model of a table.
-
-    Attributes:
-        name: in the first column.
-        settings: of training, whatever the data set.
-        on: settings for single data sets.
-        peer: whether PyG's own layer is trained beside.
-        published: figures by data set.
-        note: a remark below the table, or empty.
-    """
+    """A model of a table."""
 
     name: str
     settings: dict[str, Any]

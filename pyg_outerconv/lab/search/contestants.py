@@ -27,12 +27,7 @@ OURS = "outerconv"
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a trial drew.
-
-    Attributes:
-        settings: of the model and its training.
-        heads: of an attention layer of PyG, 1 for others.
-    """
+    """What a trial drew."""
 
     settings: Settings
     heads: int = 1
@@ -40,97 +35,70 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A kind of model, with a study of its own.
+    """A kind of model, with a study of its own: ours, whose basis is searched."""
 
-    Attributes:
-        name: ``'outerconv'``, or that of a peer.
-        shown: its name in tables.
-        draw: a candidate from a trial.
-        make: the contender of a candidate, on a graph without labels.
-        starts: the parameters of its first trials; as many for every contestant.
-    """
+    name: str = OURS
+    shown: str = "OuterConv, basis searched"
 
-    name: str
-    shown: str
-    draw: Callable[[Trial, Bounds], Candidate]
-    make: Callable[[Unlabelled, Candidate], Contender]
-    starts: Callable[[Bounds], list[dict[str, Any]]]
+    def draw(self, trial: Trial, bounds: Bounds) -> Candidate:
+        """A candidate from a trial."""
+        return Candidate(draw_ours(trial, bounds))
 
+    def make(self, graph: Unlabelled, candidate: Candidate) -> Contender:
+        """The contender of a candidate, on a graph without labels."""
+        return ours(graph.dataset, candidate.settings)
 
-# Those without options; attention is made by `_layer`.
-_LAYERS: dict[str, Callable[[int, int], Module]] = {
-    "mlp": Linear,
-    "gcn": GCNConv,
-    "sage": SAGEConv,
-    "dir-gcn": lambda p, q: DirGNNConv(GCNConv(p, q)),
-}
+    def starts(self, bounds: Bounds) -> list[dict[str, Any]]:
+        """The parameters of its first trials; as many for every contestant."""
+        return starts(bounds)
 
 
-def _layer(name: str, p: int, q: int, candidate: Candidate, num_classes: int) -> Module:
-    if name in _LAYERS:
-        return _LAYERS[name](p, q)
-    heads, dropout = candidate.heads, candidate.settings.dropout  # of attention, too
-    if q == num_classes or q % heads:
-        return GATConv(p, q, heads=heads, dropout=dropout, concat=False)
-    return GATConv(p, q // heads, heads=heads, dropout=dropout)
+@dataclass(frozen=True)
+class Peer(Contestant):
+    """A layer of PyG's; ``takes_sparse`` if it multiplies x by its weights before all else."""
 
+    layer: Callable[[int, int], Module] | None = None
+    takes_sparse: bool = True
 
-# Layers that multiply x by their weights before anything else take it sparse.
-_TAKES_SPARSE = ("mlp", "gcn", "gat", "dir-gcn")
+    def draw(self, trial: Trial, bounds: Bounds) -> Candidate:
+        values: dict[str, Any] = {**bounds.fixed, **draw_model(trial, bounds), "family": self.name}
+        heads = trial.suggest_categorical("heads", (1, 4, 8)) if self.layer is None else 1
+        return Candidate(Settings(**values), heads)
 
-
-def _make_peer(name: str) -> Callable[[Unlabelled, Candidate], Contender]:
-    def make(graph: Unlabelled, candidate: Candidate) -> Contender:
+    def make(self, graph: Unlabelled, candidate: Candidate) -> Contender:
         dataset, settings = graph.dataset, candidate.settings
         x = kept_features(dataset, settings)
-        if x is not None and x.layout != torch.strided and name not in _TAKES_SPARSE:
+        if x is not None and x.layout != torch.strided and not self.takes_sparse:
             x = x.to_dense()
         num_nodes = int(dataset.data.num_nodes or 0)
         instead = torch.eye(num_nodes, device=settings.device) if x is None else None
 
         def make_layer(p: int, q: int) -> Module:
-            return PeerLayer(_layer(name, p, q, candidate, graph.num_classes), instead)
+            if self.layer is not None:
+                return PeerLayer(self.layer(p, q), instead)
+            heads, is_last = candidate.heads, q == graph.num_classes or q % candidate.heads
+            width = q if is_last else q // heads
+            options = {"heads": heads, "dropout": settings.dropout, "concat": not is_last}
+            return PeerLayer(GATConv(p, width, **options), instead)
 
         edges = dataset.data.edge_index.to(settings.device)
-        inputs = WholeGraph(x, {} if name == "mlp" else {"edge_index": edges})
+        inputs = WholeGraph(x, {} if self.layer is Linear else {"edge_index": edges})
         in_channels = num_nodes if x is None else x.size(1)
-        return Contender(PEER, PEERS[name].shown, make_layer, inputs, in_channels)
+        return Contender(PEER, self.shown, make_layer, inputs, in_channels)
 
-    return make
-
-
-def _draw_ours(trial: Trial, bounds: Bounds) -> Candidate:
-    return Candidate(draw_ours(trial, bounds))
+    def starts(self, bounds: Bounds) -> list[dict[str, Any]]:
+        return [{**model, "heads": 8} for model in start_models(bounds)]
 
 
-def _make_ours(graph: Unlabelled, candidate: Candidate) -> Contender:
-    return ours(graph.dataset, candidate.settings)
-
-
-def _draw_peer(name: str) -> Callable[[Trial, Bounds], Candidate]:
-    def draw(trial: Trial, bounds: Bounds) -> Candidate:
-        values: dict[str, Any] = {**bounds.fixed, **draw_model(trial, bounds), "family": name}
-        heads = trial.suggest_categorical("heads", (1, 4, 8)) if name == "gat" else 1
-        return Candidate(Settings(**values), heads)
-
-    return draw
-
-
-def _start_peer(bounds: Bounds) -> list[dict[str, Any]]:
-    return [{**model, "heads": 8} for model in start_models(bounds)]
-
-
-OUR_BASIS = Contestant(OURS, "OuterConv, basis searched", _draw_ours, _make_ours, starts)
-_SHOWN = {
-    "mlp": "MLP, no graph",
-    "gcn": "PyG GCNConv",
-    "gat": "PyG GATConv",
-    "sage": "PyG SAGEConv",
-    "dir-gcn": "PyG DirGNNConv(GCNConv)",
-}
 PEERS = {
-    name: Contestant(name, shown, _draw_peer(name), _make_peer(name), _start_peer)
-    for name, shown in _SHOWN.items()
+    peer.name: peer
+    for peer in (
+        Peer("mlp", "MLP, no graph", Linear),
+        Peer("gcn", "PyG GCNConv", GCNConv),
+        Peer("gat", "PyG GATConv"),  # whose heads are drawn
+        Peer("sage", "PyG SAGEConv", SAGEConv, takes_sparse=False),
+        Peer("dir-gcn", "PyG DirGNNConv(GCNConv)", lambda p, q: DirGNNConv(GCNConv(p, q))),
+    )
 }
 
 
@@ -141,7 +109,7 @@ def contestants(peers: list[str]) -> list[Contestant]:
             raise RefusedValue(unknown("peer", name, PEERS))
     if len(set(peers)) < len(peers):
         raise RefusedValue("a peer is named once", "different peers", ", ".join(peers))
-    return [OUR_BASIS, *(PEERS[name] for name in peers)]
+    return [Contestant(), *(PEERS[name] for name in peers)]
 
 
 def default_peers(is_directed: bool) -> list[str]:
@@ -149,17 +117,14 @@ def default_peers(is_directed: bool) -> list[str]:
     return ["mlp", "gcn", "gat", *(["dir-gcn"] if is_directed else [])]
 
 
+# What a search may see of the labels --------------------------------------------------------------
+
 WITHHELD = -1
 
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """A dataset whose ``y`` is −1 at every node, as models are built on.
-
-    Attributes:
-        dataset: the graph and its features.
-        num_classes: C, a fact of the dataset.
-    """
+    """A dataset whose ``y`` is −1 at every node, as models are built on."""
 
     dataset: Dataset
     num_classes: int

@@ -51,14 +51,7 @@ class SearchFolder(Folder):
 
 @dataclass
 class Finals:
-    """The stages after the trials, each seed kept in ``finals.json`` when it is done.
-
-    Attributes:
-        folder: of the search.
-        plan: of the search.
-        bench: with the labels of all seeds.
-        log: takes lines.
-    """
+    """The stages after the trials, each seed kept in ``finals.json`` when it is done."""
 
     folder: SearchFolder
     plan: Plan

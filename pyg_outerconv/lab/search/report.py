@@ -11,7 +11,7 @@ from typing import Any
 
 from ..pages import render_page
 from ..train import Settings
-from ..train.results import difference_of, markdown_row, percent, plain, points, spread
+from ..train.results import difference_of, markdown_table, percent, plain, points, spread
 from .contestants import OURS
 from .finals import candidate_of
 from .plan import Plan
@@ -45,16 +45,7 @@ TITLES = tuple(name.replace("_", " ") for name in MODEL)
 
 @dataclass(frozen=True)
 class Report:
-    """The results of a search.
-
-    Attributes:
-        plan: of the search.
-        shown: the name of each contestant in tables.
-        trials: the finished trials of each contestant.
-        winners: the winning trial of each.
-        finals: the content of ``finals.json``.
-        config: the content of ``config.json``.
-    """
+    """The results of a search."""
 
     plan: Plan
     shown: dict[str, str]
@@ -264,12 +255,5 @@ def _brief(value: Any) -> str:
 
 def markdown(report: Report) -> str:
     """The tables as Markdown."""
-    filters = {"plain": plain, "table": _table}
+    filters = {"plain": plain, "table": lambda rows: markdown_table(plain(rows), others="---")}
     return render_page(Path(__file__).with_suffix(".md.jinja"), filters, report=report)
-
-
-def _table(rows: Rows) -> str:
-    """A table, all columns to the left."""
-    rule = "|" + "---|" * len(rows[0])
-    head, *body = (markdown_row(plain(row)) for row in rows)
-    return "\n".join([head, rule, *body])

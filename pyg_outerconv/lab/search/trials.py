@@ -40,13 +40,7 @@ COMPARED_TRIALS = 5  # before a trial is stopped for being worse than their medi
 
 
 class Studies:
-    """Reads and writes the trials of a search.
-
-    Args:
-        path: of the storage.
-        names: of the contestants.
-        seed: of what is drawn.
-    """
+    """Reads and writes the trials of a search."""
 
     def __init__(self, path: Path, names: Iterable[str], seed: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -81,13 +75,7 @@ class Studies:
         return number
 
     def begin(self, name: str, starts: Sequence[dict[str, Any]] = ()) -> Trial:
-        """A new trial of a contestant.
-
-        Args:
-            name: of the contestant.
-            starts: the parameters of the trials that are given; what such a trial does not draw is
-                left out.
-        """
+        """A new trial of a contestant."""
         study = self._studies[name]
         ordinal = len(self.finished(name))
         digest = hashlib.sha256(f"{self.seed} {name} {ordinal}".encode()).digest()
@@ -110,14 +98,7 @@ class Studies:
     def end(
         self, name: str, trial: Trial, results: list[dict[str, Any]] | None, **facts: Any
     ) -> None:
-        """Finish a trial.
-
-        Args:
-            name: of the contestant.
-            trial: the trial.
-            results: the numbers of each seed; None for a trial that was pruned or diverged.
-            facts: kept beside.
-        """
+        """Finish a trial."""
         with writing(self.path):
             trial.set_user_attr("found", {"seeds": results or [], **facts})
             if results is None:
@@ -207,13 +188,7 @@ class Diverged(Exception):  # noqa: N818 - of a candidate, not of the program
 
 @dataclass
 class Bench:
-    """What trials are trained on.
-
-    Attributes:
-        graph: the dataset without labels.
-        labels: of each seed, see :func:`.contestants.visible_labels`.
-        stop: whether to stop, asked after every epoch.
-    """
+    """What trials are trained on."""
 
     graph: Unlabelled
     labels: dict[int, Labels]

@@ -175,19 +175,15 @@ class GraphClassifier(Convolutions):
         return logits
 
 
+# Residual blocks, and propagation of predictions --------------------------------------------------
+
+
 class BlockClassifier(Module):
     """A linear layer, residual blocks over convolutions, a norm, and a linear layer.
 
     Block: X ← X + dropout(W dropout(σ(conv(norm(X))))), the blocks of the `"A Critical Look at the
     Evaluation of GNNs under Heterophily" <https://arxiv.org/abs/2302.11640>`_ paper (appendix on
     models), whose first linear layer is the convolution's Θ.
-
-    Args:
-        in_channels: number of features; of nodes where there are none.
-        num_classes: number of outputs.
-        make_layer: see :class:`Convolutions`.
-        make_norm: makes a norm of some channels.
-        settings: depth, the number of blocks; hidden, dropouts and activation.
     """
 
     def __init__(
@@ -243,10 +239,6 @@ class Propagated(Module):
 
     With MLP layers (``family="identity"``) and ``diffusion(ppr, alpha=0.1)`` it is APPNP, equation
     4 of the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper.
-
-    Args:
-        model: called with features and a structure; it returns logits.
-        propagation: a layer of one label with Θ = I.
     """
 
     def __init__(self, model: Any, propagation: Module) -> None:

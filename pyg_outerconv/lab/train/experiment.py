@@ -315,12 +315,11 @@ if TYPE_CHECKING:
     from .loop import SeedRun
 
 
-class Console:
-    """Prints for a command, which goes on when nobody reads it any more.
+# What a command says, and how it is asked to stop -------------------------------------------------
 
-    Args:
-        command: its name, such as ``'train'``.
-    """
+
+class Console:
+    """Prints for a command, which goes on when nobody reads it any more."""
 
     def __init__(self, command: str) -> None:
         self.command = command

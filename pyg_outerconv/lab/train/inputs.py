@@ -1,4 +1,4 @@
-"""What a model is called with: the whole graph, or batches of it."""
+"""What a model is called with: features, the whole graph or batches of it, or sets of graphs."""
 
 from __future__ import annotations
 
@@ -132,16 +132,12 @@ class WholeGraph(Inputs):
         return out if nodes is None else out[nodes]
 
 
+# Features, stored sparse or dense -----------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class FeatureChoice:
-    """How a run stores features X (N, P), and why.
-
-    Attributes:
-        kept: ``'sparse'`` or ``'dense'``.
-        shape: (N, P).
-        num_entries: number of non-zeros of X.
-        because: why ``'auto'`` stores them dense; empty otherwise.
-    """
+    """How a run stores features X (N, P), and why."""
 
     kept: str
     shape: tuple[int, int]
@@ -223,18 +219,15 @@ def _has_features(dataset: Dataset) -> bool:
     return dataset.data.get("x") is not None and dataset.data.x.numel() > 0
 
 
+# Sets of graphs -----------------------------------------------------------------------------------
+
 Part = Callable[[Tensor], Any]
 Members = Callable[[Tensor, int], Any]
 
 
 @dataclass(frozen=True)
 class OfGraphs:
-    """The argument of a classifier of graphs beside the features.
-
-    Attributes:
-        layers: the argument of the layers.
-        members: the argument of the readout, which says which nodes are in which graph.
-    """
+    """The argument of a classifier of graphs beside the features."""
 
     layers: Any
     members: Any

@@ -247,12 +247,6 @@ class SummedLoss(Module):
 
     Every parameter takes part, with a gradient of 0 where the batch does not use it, so that each
     process has as many gradients to add up as the others.
-
-    Args:
-        model: what is trained.
-        y: (N,) classes.
-        class_weights: (C,) w, or None for ones.
-        settings: batches and precision.
     """
 
     def __init__(

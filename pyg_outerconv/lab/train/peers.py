@@ -177,13 +177,7 @@ def peer_of(
     aggr: str = "sum",
     label_aggr: str = "sum",
 ) -> Peer:
-    """PyG's layer for ``OuterConv(P, Q, family, **options)``, and what it is called with.
-
-    Args:
-        family: an object or its text.
-        data: the graph.
-        theta, root_weight, aggr, label_aggr: see :class:`~pyg_outerconv.OuterConv`.
-    """
+    """PyG's layer for ``OuterConv(P, Q, family, **options)``, and what it is called with."""
     family = parse_family(family)
     if type(family) not in HAS:
         known = ", ".join(sorted(kind.__name__ for kind in HAS))

@@ -1,4 +1,4 @@
-"""Means and deviations over seeds, paired differences, learning curves; numbers in text."""
+"""Metrics, their means and paired differences over seeds, learning curves; numbers in text."""
 
 from __future__ import annotations
 
@@ -153,10 +153,13 @@ def code(text: str) -> str:
     return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table: the first column to the left, the others to the right."""
-    ruler = ["---", *["---:"] * (len(head) - 1)]
-    return [markdown_row(row) for row in (head, ruler, *rows)]
+def markdown_table(
+    rows: Sequence[Sequence[str]], head: Sequence[str] = (), others: str = "---:"
+) -> str:
+    """A table below its head, or its first row; other columns than the first to the right."""
+    head, rows = (head, rows) if head else (rows[0], rows[1:])
+    ruler = ["---", *[others] * (len(head) - 1)]
+    return "\n".join(markdown_row(row) for row in (head, ruler, *rows))
 
 
 def markdown_row(cells: Sequence[str]) -> str:

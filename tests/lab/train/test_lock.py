@@ -27,7 +27,6 @@ def test_another_process_is_named_and_a_killed_one_leaves_no_lock(tmp_path, monk
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         said = []
         refused = pytest.raises(ValueError, match="one process at a time")
@@ -125,7 +124,6 @@ def _search(folder):
 
     home = SearchFolder(folder)
     found, plan = home.read(FINALS), home.plan
-    assert found is not None
     assert set(found["tests"]["outerconv"]) == {str(seed) for seed in range(plan.test_seeds)}
 
 

@@ -67,7 +67,6 @@ def test_it_is_trained_and_predicted_by_its_names(capsys):
     assert [row["node"] for row in rows] == [f"p{node}" for node in range(34)]
     assert {row["class"] for row in rows} <= set(WORDS)
     source = RunFolder(folder).source()
-    assert source is not None
     assert source.edges == str(Path("edges.csv").resolve())
 
 
@@ -94,7 +93,6 @@ def test_a_file_of_settings_makes_an_own_graph_undirected():
     Path("both.toml").write_text("undirected = true\n")
     assert main(["train", *OWN, *QUICK, "--config", "both.toml", "--out", "run"]) == 0
     source = RunFolder("run").source()
-    assert source is not None
     assert source.undirected
     assert json.loads(Path("run", "config.json").read_text())["data"]["num_edges"] == 156
     assert main(["predict", "run"]) == 0
