@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from lab.bench.fakes import record, timing
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -205,6 +206,21 @@ def test_tables_of_the_benchmark_are_what_kept_runs_say(tmp_path):
     assert text.endswith("|\n<!-- end -->\nafter\n")
     assert "old" not in text
     assert (tmp_path / "grid.html").read_text() == "a page"
+
+
+def test_a_table_of_the_benchmark_has_a_row_for_each_contender():
+    tables = load("bench/tables")
+    other = record(case="other", modes={"forward": {"outerconv": timing(2e-3)}})
+    apart = record(case="apart", ratios={"forward": {"PyG": [3.0, 5.0, 4.0]}})
+    found = tables.markdown_table({"records": [record(), other, apart]}, "fakes", "forward")
+    assert found.splitlines() == [
+        "| contender | fake | other | apart |",
+        "| --- | --- | --- | --- |",
+        "| outerconv | 1 s | 2 ms | 1 s |",
+        "| PyG | 4 s (4.00×) | – | 4 s (4.00×, 3.00–5.00) |",
+    ]
+    with pytest.raises(ValueError, match=r"fakes, forward.*got fakes, epoch"):
+        tables.markdown_table({"records": [record()]}, "fakes", "epoch")
 
 
 def test_models_are_timed_before_and_after(capsys):

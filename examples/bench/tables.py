@@ -15,9 +15,16 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from pyg_outerconv.lab.bench.report import markdown_table, read_json, targets_table
+from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.lab.bench.case import OURS
+from pyg_outerconv.lab.bench.report import read_json, say_place, say_seconds
+from pyg_outerconv.lab.bench.targets import ratios_of
+from pyg_outerconv.lab.train.results import markdown_table as in_markdown
 
 HERE = Path(__file__).resolve().parent
 TABLE = re.compile(r"<!-- ([\w-]+), ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -52,6 +59,87 @@ def main(arguments: list[str], folder: Path = HERE) -> int:
         if page.exists():
             page.write_text(written(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
     return 0
+
+
+# The tables -------------------------------------------------------------------------------------
+
+
+def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
+    """Times of a mode, and how many times ours; with their range over several processes.
+
+    Raises:
+        ValueError: the run has no such times.
+    """
+    records = [
+        record
+        for record in report["records"]
+        if record["group"] == group and record["modes"].get(mode)
+    ]
+    if not records:
+        known = sorted({f"{r['group']}, {m}" for r in report["records"] for m in r["modes"]})
+        raise RefusedValue("a table is of a group and a mode", known, f"{group}, {mode}")
+    rows: list[Sequence[str]] = [("contender", *map(say_place, records))]
+    for name in dict.fromkeys(name for record in records for name in record["modes"][mode]):
+        rows.append((name, *(_cell(record, mode, name) for record in records)))
+    return in_markdown(rows, others="---")
+
+
+def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | None = None) -> str:
+    """Times of peers over ours beside the targets of the project: a row for each target.
+
+    Args:
+        report: a run.
+        group: whose targets.
+        earlier: an earlier run for a column of its own, or None.
+
+    Raises:
+        ValueError: the group has no targets of times.
+    """
+    cases = {record["case"]: record for record in report["records"] if record["group"] == group}
+    targets = [one for one in report["targets"] if one["case"] in cases and _TIME in one["what"]]
+    if not targets:
+        known = sorted({record["group"] for record in report["records"]})
+        raise RefusedValue("a table of targets is of a group that has some", known, group)
+    head = ["case", "what", "asked"] + ["before"] * (earlier is not None) + ["measured"]
+    rows = [head]
+    for target in targets:
+        case, what = target["case"], target["what"]
+        found = [_ratio(cases[case], what)]
+        if earlier is not None:
+            old = {record["case"]: record for record in earlier["records"]}
+            found.insert(0, _ratio(old[case], what) if case in old else "–")
+        rows.append([case, what, target["asked"], *found])
+    return in_markdown(rows, others="---")
+
+
+_TIME = ", time of "
+
+
+def _ratio(record: dict[str, Any], what: str) -> str:
+    """The time of a peer by ours in a mode; over several processes their median and range."""
+    mode, peer = what.split(_TIME)
+    times = record["modes"].get(mode, {})
+    if peer not in times or OURS not in times:
+        return "–"
+    middle, *between = _times_ours(record, mode, peer)
+    return f"{middle} ({between[0]})" if between else middle
+
+
+def _cell(record: dict[str, Any], mode: str, name: str) -> str:
+    times = record["modes"][mode]
+    if name not in times:
+        return "–"
+    said = say_seconds(times[name]["median"])
+    if name == OURS or OURS not in times:
+        return said
+    return f"{said} ({', '.join(_times_ours(record, mode, name))})"
+
+
+def _times_ours(record: dict[str, Any], mode: str, name: str) -> list[str]:
+    """How many times ours a contender takes, and over several processes the range of that."""
+    ratios = ratios_of(record, mode, name)
+    by_process = name in record.get("ratios", {}).get(mode, {})
+    return [f"{median(ratios):.2f}×"] + [f"{min(ratios):.2f}–{max(ratios):.2f}"] * by_process
 
 
 if __name__ == "__main__":

@@ -77,19 +77,20 @@ class Search:
             plan.terms,
         )
         check_terms(plan.terms, self.bounds, graph)
-        self._held = ExitStack()
         begin = (lambda: None) if resume else self.folder.make
-        self._held.enter_context(alone_in(self.folder.path, begin=begin))
-        if not resume:
-            self.folder.begin(plan.as_dict(), self.dataset)
-        self.folder.check_data(self.dataset)
-        self.folder.sweep()
-        names = [contestant.name for contestant in self.contestants]
-        self.studies = Studies(self.folder.storage, names, plan.seed)
-        self.trials = {name: self.studies.finished(name) for name in names}
-        self._check_kept()
-        self.studies.drop_unfinished()
-        self.finals = Finals(self.folder, plan, self.bench, log)
+        with ExitStack() as held:  # which lets go of the folder if it is refused
+            held.enter_context(alone_in(self.folder.path, begin=begin))
+            if not resume:
+                self.folder.begin(plan.as_dict(), self.dataset)
+            self.folder.check_data(self.dataset)
+            self.folder.sweep()
+            names = [contestant.name for contestant in self.contestants]
+            self.studies = Studies(self.folder.storage, names, plan.seed)
+            self.trials = {name: self.studies.finished(name) for name in names}
+            self._check_kept()
+            self.studies.drop_unfinished()
+            self.finals = Finals(self.folder, plan, self.bench, log)
+            self._held = held.pop_all()
 
     def close(self) -> None:
         """Let other processes go on with the search."""

@@ -26,7 +26,6 @@ from pyg_outerconv.lab.bench.report import (
     compare_reports,
     compare_timings,
     make_report,
-    markdown_table,
     read_json,
     say_comparison,
     say_record,
@@ -296,20 +295,6 @@ def test_the_page_shows_tables_figures_and_reasons():
         assert words in text, words
     assert "currentColor" in page
     assert "#010203" not in page
-
-
-def test_a_table_in_markdown_has_a_row_for_each_contender():
-    other = record(case="other", modes={FORWARD: {OURS: timing(2e-3)}})
-    apart = record(case="apart", ratios={FORWARD: {PYG: [3.0, 5.0, 4.0]}})
-    found = markdown_table(report_of(record(), other, apart), "fakes", FORWARD)
-    assert found.splitlines() == [
-        "| contender | fake | other | apart |",
-        "| --- | --- | --- | --- |",
-        f"| {OURS} | 1 s | 2 ms | 1 s |",
-        f"| {PYG} | 4 s (4.00×) | – | 4 s (4.00×, 3.00–5.00) |",
-    ]
-    with pytest.raises(RefusedValue, match=r"fakes, forward.*got fakes, epoch"):
-        markdown_table(report_of(record()), "fakes", "epoch")
 
 
 # Verdicts on records that are written by hand; where two curves meet; how time grows --------------
