@@ -83,6 +83,10 @@ class Compound(Basis):
     def size(self) -> tuple[int, int]:
         return self.parts[0].size
 
+    @property
+    def device(self) -> torch.device:
+        return self.parts[0].device
+
     def shape_class(self) -> Hashable:
         return type(self), self.num_bases, *[part.shape_class() for part in self.parts]
 
@@ -116,9 +120,6 @@ class Compound(Basis):
 
     def transpose(self) -> Basis:
         return self.with_parts(lambda part: part.transpose())
-
-    def transposed(self) -> Basis:
-        return self.transpose()  # the parts are lazy ones
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
         if not self.shares_nodes:
@@ -317,14 +318,14 @@ class LabelMap(Derived):
         """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
 
     @abstractmethod
-    def of_label(self, labels: Sequence[int]) -> Sequence[int]:
+    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
         """The labels of the base that these labels are made of."""
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         return self.of_labels(self.base.to_dense(self.dtype or dtype), 0)
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        return self.base.reached(seen, self.of_label(labels), transposed)
+        return self.base.reached(seen, self.base_labels(labels), transposed)
 
     def propagate(self, x: Tensor) -> Tensor:
         return self.of_labels(self.base.propagate(x), 1)
@@ -371,7 +372,7 @@ class Scaled(LabelMap):
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
         return h * self.factor.to(h.dtype).view(-1, *(1,) * (h.dim() - dim - 1))
 
-    def of_label(self, labels: Sequence[int]) -> Sequence[int]:
+    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
         return labels
 
     def edges(self) -> EdgeBasis:
@@ -434,7 +435,7 @@ class Selected(LabelMap):
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
         return h.index_select(dim, torch.tensor(self.labels, dtype=torch.long, device=h.device))
 
-    def of_label(self, labels: Sequence[int]) -> Sequence[int]:
+    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
         return [self.labels[label] for label in labels]
 
     @cached_property
@@ -520,7 +521,7 @@ class Mixed(LabelMap):
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
         return torch.tensordot(self.matrix.to(h.dtype), h, dims=([1], [dim])).movedim(0, dim)
 
-    def of_label(self, labels: Sequence[int]) -> Sequence[int]:
+    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
         return range(self.base.num_bases if labels else 0)
 
     @cached_property

@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from inspect import get_annotations
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,12 +37,6 @@ Leaf = tuple["Basis", Theta]
 MOST_LAYERS = 100_000
 
 
-@cache
-def _field_names(kind: type[Basis]) -> tuple[str, ...]:
-    """The names of the fields of a kind, which every call of a layer asks for."""
-    return tuple(field.name for field in fields(kind))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Basis(ABC):
     """K sparse matrices A_k of size M × N; entry ``[k, m, n]`` weighs edge m → n under label k.
@@ -71,9 +65,14 @@ class Basis(ABC):
     has_heads: ClassVar[bool] = False
     nesting: ClassVar[int] = 0
     pieces: ClassVar[int] = 1
+    _field_names: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        hints = {}
+        for kind in reversed(cls.__mro__):
+            hints.update(get_annotations(kind))
+        cls._field_names = tuple([name for name in hints if "ClassVar" not in str(hints[name])])
         register(cls)
 
     # What a kind says ------------------------------------------------------------------------
@@ -138,44 +137,48 @@ class Basis(ABC):
 
     # What follows from the fields -------------------------------------------------------------
 
-    def _contents(self) -> list[Any]:
+    def contents(self) -> list[Any]:
         """Its fields, and the items of those that are tuples of bases."""
-        found: list[Any] = []
-        for name in _field_names(type(self)):
+        contents: list[Any] = []
+        for name in self._field_names:
             value = getattr(self, name)
-            if isinstance(value, tuple) and value and isinstance(value[0], Basis):
-                found += value
+            if type(value) is tuple and value and isinstance(value[0], Basis):
+                contents += value
             else:
-                found.append(value)
-        return found
+                contents.append(value)
+        return contents
 
     @property
     def device(self) -> torch.device:
         """The device of its tensors: that of the first field on one, else that of its edges."""
-        for part in self._contents():
-            if isinstance(part, Basis | Tensor):
-                return part.device
+        for part in self.contents():
             if isinstance(part, torch.device):
                 return part
+            if isinstance(part, Tensor | Basis):
+                return part.device
         return self.edges().device
 
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of its values; None if all values are ones, which fit any dtype."""
-        for part in self._contents():
-            if isinstance(part, Basis):
+        for part in self.contents():
+            if isinstance(part, Tensor):
+                if part.is_floating_point():
+                    return part.dtype
+            elif isinstance(part, Basis):
                 dtype = part.dtype  # asked once, of a tree of parts
                 if dtype is not None:
                     return dtype
-            elif isinstance(part, Tensor) and part.is_floating_point():
-                return part.dtype
         return None
 
     @property
     def learns(self) -> bool:
         """Whether any of its values requires gradients."""
-        for part in self._contents():
-            if part.learns if isinstance(part, Basis) else getattr(part, "requires_grad", False):
+        for part in self.contents():
+            if isinstance(part, Tensor):
+                if part.requires_grad:
+                    return True
+            elif isinstance(part, Basis) and part.learns:
                 return True
         return False
 
@@ -312,7 +315,9 @@ class Basis(ABC):
 
     def transposed(self) -> Basis:
         """The transpose computed now; :meth:`transpose` may return a lazy one."""
-        return self.edges().transposed_edges()
+        turned = self.transpose()
+        is_lazy = getattr(turned, "base", None) is self
+        return self.edges().transposed_edges() if is_lazy else turned
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).

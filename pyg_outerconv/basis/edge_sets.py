@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
@@ -48,7 +48,8 @@ def outline(basis: Basis) -> int:
         if isinstance(part, EdgeBasis):
             number = sets.setdefault(id(part), len(sets))
             return f"{number}: {part.num_bases}{' ones' if part.dtype is None else ''}"
-        return f"{type(part).__name__}({', '.join(map(describe, _parts(part)))})"
+        parts = [inner for inner in part.contents() if isinstance(inner, Basis)]
+        return f"{type(part).__name__}({', '.join(map(describe, parts))})"
 
     text = describe(basis)
     return len(sets) << 32 | zlib.crc32(text.encode())
@@ -74,16 +75,6 @@ def _distinct(leaves: list[Any]) -> list[EdgeBasis]:
 
 def _is_set(part: Any) -> bool:
     return isinstance(part, EdgeBasis)
-
-
-def _parts(basis: Basis) -> list[Basis]:
-    """The bases among the fields of a basis."""
-    found: list[Basis] = []
-    for field in fields(basis):  # type: ignore[arg-type]
-        value = getattr(basis, field.name)
-        listed = value if isinstance(value, tuple) else (value,)
-        found += [one for one in listed if isinstance(one, Basis)]
-    return found
 
 
 @partial(typed, but=("basis", "p"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,6 +40,9 @@ class Eye(Basis):
     def shape_class(self) -> tuple[int, int]:
         return self.shape
 
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return self.shape, self.on
+
     @cached_property
     def _pattern(self) -> Pattern:
         with torch.inference_mode(False):  # the cached pattern must serve training too
@@ -69,9 +72,6 @@ class Eye(Basis):
 
     def transpose(self) -> Eye:
         return Eye(self.shape[::-1], self.on)
-
-    def transposed(self) -> Eye:
-        return self.transpose()
 
     def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
         out = seen.new_zeros(self.size[transposed])

@@ -87,9 +87,6 @@ class ImplicitEdges(Basis):
     def transpose(self) -> Self:
         return replace(self, is_transposed=not self.is_transposed)
 
-    def transposed(self) -> Self:
-        return self.transpose()
-
     def whole(self) -> Self:
         return self
 
