@@ -1,17 +1,19 @@
-"""Shifts of an n-dimensional grid: the Kronecker product of shifts along its axes, as a rule."""
+"""Shifts of an n-dimensional grid, the Kronecker product of shifts along its axes, as a rule.
+
+Their windows are those by which torch's convolutions and poolings compute them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..memo import cached_property
-from .conv_geometry import ConvGeometry
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
@@ -279,3 +281,110 @@ class GridShift(ImplicitEdges):
     def __repr__(self) -> str:
         transposed = ", transposed" if self.is_transposed else ""
         return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"
+
+
+# Windows of torch's convolutions ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AxisGeometry:
+    """The window of an axis: output n sees inputs s·n + o, for offsets o = −d of the taps in use.
+
+    Attributes:
+        axis: the shifts along the axis.
+        first: the smallest offset.
+        spacing: the greatest common divisor of the differences of offsets (torch's dilation).
+        extent: the number of places from the smallest to the largest offset (torch's kernel size).
+    """
+
+    axis: Axis
+    first: int
+    spacing: int
+    extent: int
+
+    @staticmethod
+    def of(axis: Axis, taps: set[int]) -> AxisGeometry:
+        """The window of the given taps of an axis."""
+        offsets = [-axis.shifts[tap] for tap in taps]
+        first = min(offsets)
+        step = 0
+        for offset in offsets:
+            step = gcd(step, offset - first)
+        spacing = max(step, 1)
+        return AxisGeometry(axis, first, spacing, (max(offsets) - first) // spacing + 1)
+
+    @property
+    def before(self) -> int:
+        """Padding before the first input that the first output sees; negative: inputs it skips."""
+        return -self.first
+
+    @property
+    def behind(self) -> int:
+        """Padding behind the last input that the last output sees; negative: inputs it skips."""
+        axis = self.axis
+        last = self.first + self.spacing * (self.extent - 1)
+        return axis.stride * (axis.num_outputs - 1) + last - (axis.num_inputs - 1)
+
+    @property
+    def is_padded_alike(self) -> bool:
+        """Whether zero padding by ``before`` cells at both ends gives the same outputs."""
+        spare = self.before - self.behind
+        zeros = self.axis.padding_mode == "zeros" or max(self.before, self.behind) <= 0
+        return zeros and self.before >= 0 and 0 <= spare < self.axis.stride
+
+    def place(self, tap: int) -> int:
+        """The place of a tap in the window, from 0."""
+        return (-self.axis.shifts[tap] - self.first) // self.spacing
+
+
+@dataclass(frozen=True)
+class ConvGeometry:
+    """The windows of all axes of a grid shift, and the place of each label in their product.
+
+    Attributes:
+        axes: one window for each axis.
+        places: for each label its place in the box of all windows, the last axis running fastest.
+    """
+
+    axes: tuple[AxisGeometry, ...]
+    places: tuple[int, ...]
+
+    @staticmethod
+    def of(shift: GridShift) -> ConvGeometry:
+        """The windows of a grid shift."""
+        axes = tuple(
+            AxisGeometry.of(axis, {tap[number] for tap in shift.taps})
+            for number, axis in enumerate(shift.axes)
+        )
+        places = []
+        for tap in shift.taps:
+            place = 0
+            for window, t in zip(axes, tap, strict=True):
+                place = place * window.extent + window.place(t)
+            places.append(place)
+        return ConvGeometry(axes, tuple(places))
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The shape of the box (torch's kernel size)."""
+        return tuple(window.extent for window in self.axes)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether label k is at place k and every place has a label, as in torch's kernels."""
+        return self.places == tuple(range(prod(self.kernel)))
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether label k is at place k counted from the last place."""
+        return self.places == tuple(reversed(range(prod(self.kernel))))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every place has at least one label."""
+        return len(set(self.places)) == prod(self.kernel)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether every place has exactly one label."""
+        return self.is_full and len(self.places) == prod(self.kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 
 from ..graph.sparse_matrix import SparseMatrix
@@ -96,34 +97,20 @@ class Operations:
     groups: float = 0.0
 
     def __add__(self, other: Operations) -> Operations:
-        return Operations(
-            self.dense_flops + other.dense_flops,
-            self.gathers + other.gathers,
-            self.moves + other.moves,
-            self.picks + other.picks,
-            self.calls + other.calls,
-            self.groups + other.groups,
-        )
+        return Operations(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def __mul__(self, times: float) -> Operations:
-        return Operations(
-            self.dense_flops * times,
-            tuple((count * times, operand) for count, operand in self.gathers),
-            tuple((count * times, whole) for count, whole in self.moves),
-            tuple((count * times, operand) for count, operand in self.picks),
-            self.calls * times,
-            self.groups * times,
-        )
+        gathers, moves, picks = [
+            tuple([(count * times, whole) for count, whole in table])
+            for table in (self.gathers, self.moves, self.picks)
+        ]
+        ends = self.calls * times, self.groups * times
+        return Operations(self.dense_flops * times, gathers, moves, picks, *ends)
 
     @property
     def gathered(self) -> float:
         """Bytes read through an index."""
         return sum(count for count, _ in self.gathers)
-
-    @property
-    def moved(self) -> float:
-        """Bytes of intermediate results."""
-        return sum(count for count, _ in self.moves)
 
     def seconds(self, constants: Constants) -> float:
         """The predicted time in seconds."""
@@ -166,11 +153,7 @@ class Cost:
         return self.forward + self.backward
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.forward + other.forward,
-            self.backward + other.backward,
-            self.memory + other.memory,
-        )
+        return Cost(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def __mul__(self, times: float) -> Cost:
         return Cost(self.forward * times, self.backward * times, self.memory * times)
@@ -237,6 +220,58 @@ def sparse_product(
         for end in rows
     )
     return Cost(forward, transposed * wanted + forward * problem.gradients[2])
+
+
+class Steps:
+    """The steps of an order, in turn; what each costs backwards follows from what learns before it.
+
+    Attributes:
+        parts: what each step does, in words, and its cost.
+        learns: whether what the next step gets requires gradients; at first that is X.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.parts = problem, list[tuple[str, Cost]]()
+        self.learns, self._of_theta, self._of_basis = problem.gradients
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all steps."""
+        return sum((cost for _, cost in self.parts), Cost.of())
+
+    def add(self, words: str, cost: Cost) -> Steps:
+        """A step of any other kind."""
+        self.parts.append((words, cost))
+        return self
+
+    def work(
+        self, words: str, forward: Operations, back: float = 0.0, memory: float = 0.0
+    ) -> Steps:
+        """Operations whose backward pass is ``back`` times as many of them."""
+        return self.add(words, Cost.of(forward, back, memory))
+
+    def transform(self, rows: float) -> Steps:
+        """X Θ_k for ``rows`` pairs of a source and a label."""
+        self.add("X Θ", transform(self.problem, rows))
+        self.learns = self.learns or self._of_theta
+        return self
+
+    def theta(self, rows: float, calls: float = 1) -> Steps:
+        """H Θ_k for ``rows`` rows of a result H."""
+        self.add("Θ", dense_product(self.problem, rows, self.learns, calls))
+        self.learns = self.learns or self._of_theta
+        return self
+
+    def sparse(self, width: int, rows: tuple[float, float], entries: float | None = None) -> Steps:
+        """A sparse product at a width; see :func:`sparse_product`."""
+        self.add("Aᵀ", sparse_product(self.problem, width, rows, self.learns, entries))
+        self.learns = self.learns or self._of_basis
+        return self
+
+    def hold(self, numbers: float, copies: float = 1) -> Steps:
+        """The result so far, of so many numbers, allocated, written and read."""
+        size = numbers * self.problem.itemsize
+        return self.work("a result", moving(size) * copies, self.learns, size)
 
 
 # Sparse features ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..registry import Named, Registry
-from .cost import Cost
+from .cost import Cost, Steps
 from .problem import Problem
 
 EXPLICIT = (EdgeBasis, ImplicitEdges)
@@ -56,6 +56,8 @@ class Order(Named, ABC, registry=ORDERS):
     transforms: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "name" in vars(cls) and cls.steps is Order.steps and cls.cost is Order.cost:
+            raise TypeError(f"the order {cls.__name__} says neither its steps nor its cost")
         super().__init_subclass__(**kwargs)
         _of_kind.clear()
 
@@ -101,9 +103,13 @@ class Order(Named, ABC, registry=ORDERS):
         """Whether the parts of the pattern it reads are cached, as torch.compile requires."""
         return True
 
-    @abstractmethod
+    def steps(self, problem: Problem) -> Steps:
+        """What it does with a problem that it can solve; one step, if it says its cost alone."""
+        return Steps(problem).add(self.name, self.cost(problem))
+
     def cost(self, problem: Problem) -> Cost:
-        """The cost of a problem that the order can solve."""
+        """The cost of a problem that the order can solve: that of its steps."""
+        return self.steps(problem).cost
 
     @abstractmethod
     def run(self, problem: Problem) -> Tensor:

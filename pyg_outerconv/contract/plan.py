@@ -360,11 +360,15 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """A leaf, printed, its plan, and its orders: the chosen one first, illegal ones last."""
+    """A leaf, printed, its plan, and its orders: the chosen one first, illegal ones last.
+
+    ``words`` says what the chosen order does, step by step.
+    """
 
     leaf: str
     plan: Plan
     candidates: list[Candidate]
+    words: str
 
     @property
     def chosen(self) -> str:
@@ -407,6 +411,7 @@ class ContractionPath:
                 lines.append(
                     f"{name}{1e3 * candidate.seconds:>10.3f}{work.dense_flops / 1e6:>10.1f}"
                     f"{_size(work.gathered):>12}{_size(candidate.cost.memory):>12}"
+                    f"{step.words if mark == '→ ' else ''}"
                 )
         return "\n".join(lines)
 
@@ -446,7 +451,8 @@ def contraction_path(
         legal = [one for one in found if not one.reasons]
         legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
         shown = legal + [one for one in found if one.reasons and verbose]
-        steps.append(Step(repr(problem.basis), plan_with(taken, problem), shown))
+        words = f"  {', '.join(does for does, _ in taken.steps(problem).parts)}"
+        steps.append(Step(repr(problem.basis), plan_with(taken, problem), shown, words))
     return ContractionPath(steps)
 
 

@@ -7,8 +7,8 @@ from shifts import box, draw_shifts, some_shifts
 from torch.func import grad, vmap
 
 from pyg_outerconv.basis import Eye
-from pyg_outerconv.basis.conv_geometry import as_images, as_nodes
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
+from pyg_outerconv.contract.orders.grids import as_images, as_nodes
 from pyg_outerconv.families import GCN
 from pyg_outerconv.testing import assert_contraction, assert_near, dense_contraction
 from pyg_outerconv.testing.reference import derivatives

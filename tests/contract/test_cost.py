@@ -47,10 +47,10 @@ def test_work_adds_up_and_multiplies():
     two = Operations(dense_flops=1.0, gathers=((5.0, 1000.0),), calls=3)
     both = one + two
     assert both.dense_flops == 3.0
-    assert (both.gathered, both.moved) == (8.0, 4.0)
+    assert (both.gathered, both.moves) == (8.0, ((4.0, 10.0),))
     assert (both.calls, both.groups) == (4, 2)
     twice = both * 2
-    assert (twice.dense_flops, twice.gathered, twice.moved) == (6.0, 16.0, 8.0)
+    assert (twice.dense_flops, twice.gathered, twice.moves) == (6.0, 16.0, ((8.0, 10.0),))
     assert twice.gathers == ((6.0, 10.0), (10.0, 1000.0)), "operands are as large as before"
     assert Cost(one, two).work == both
     assert (one + Operations()).seconds(SPEEDS) == one.seconds(SPEEDS)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...basis.eye import Eye, UnitMatrices
 from ...kernels import REDUCTIONS
 from ...kernels.absent_pairs import over_all_pairs
-from ..cost import Cost, Operations, dense_product, moving, transform
+from ..cost import Operations, Steps, moving
 from ..order import EdgeOrder, Order, needs_features
 from ..problem import Problem
 from ..rule import is_full
@@ -31,28 +31,26 @@ class Dense(EdgeOrder):
         """Never: comparing E with M·N would tie a compiled graph to the sizes it is traced with."""
         return False
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """K·M·N·min(P, Q) dense, and K·M·N numbers."""
-        (sources, targets), (of_x, of_theta, of_basis) = problem.basis.size, problem.gradients
+        (sources, targets), of_basis = problem.basis.size, problem.gradients[2]
         places, first = float(problem.num_labels * sources * targets), problem.narrows
         width = problem.out_channels if first else problem.in_channels
         rows = float((sources if first else targets) * problem.num_labels * problem.num_columns)
+        steps = Steps(problem)
         if first:
-            theta = transform(problem, rows)
-        else:
-            theta = dense_product(problem, rows, of_x or of_basis)
+            steps.transform(rows)
         product = Operations(2.0 * places * width * problem.num_columns, calls=1)
         held, between = places * problem.itemsize, rows * width * problem.itemsize
         # Each edge is written to a random place, which costs some cache lines, by three int64
         # indices.
         edges = float(problem.num_edges)
         put = Operations(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
-        wanted = of_x or (of_theta and first)
-        return (
-            Cost.of(moving(held, between) + put, of_basis, held + between)
-            + Cost.of(product, wanted + of_basis, held * of_basis)  # its gradient is as large
-            + theta
-        )
+        steps.work("A as a tensor", moving(held, between) + put, of_basis, held + between)
+        # The gradient of A is as large.
+        steps.work("the product with A", product, steps.learns + of_basis, held * of_basis)
+        steps.learns = steps.learns or of_basis
+        return steps if first else steps.theta(rows)
 
     def run(self, problem: Problem) -> Tensor:
         edges, first = problem.edges, problem.narrows
@@ -87,12 +85,11 @@ class FullyConnected(Order):
     reductions = frozenset(REDUCTIONS)
     needs = (needs_features,)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """M·N·P·Q dense, and a copy of Θ as one matrix."""
-        of_x, of_theta, _ = problem.gradients
-        rows = float(problem.num_labels * problem.num_columns)
         held = float(problem.parameter.shape.numel() * problem.itemsize)
-        return dense_product(problem, rows, of_x) + Cost.of(moving(held), of_theta, held)
+        steps = Steps(problem).theta(float(problem.num_labels * problem.num_columns))
+        return steps.work("Θ as one matrix", moving(held), problem.gradients[1], held)
 
     def run(self, problem: Problem) -> Tensor:
         basis, x = problem.of(UnitMatrices), problem.features
@@ -115,9 +112,9 @@ class PerNode(Order):
     solves = (Eye,)
     reductions = frozenset(REDUCTIONS)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """min(M, N)·P·Q dense."""
-        return transform(problem, float(min(problem.basis.size) * problem.num_columns))
+        return Steps(problem).transform(float(min(problem.basis.size) * problem.num_columns))
 
     def run(self, problem: Problem) -> Tensor:
         num_sources, num_targets = problem.basis.size

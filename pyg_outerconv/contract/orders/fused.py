@@ -17,7 +17,7 @@ from ...kernels.primitive import Primitive
 from ...kernels.products import product, sample
 from ...kernels.spmm import fused_request, spmm_theta
 from ...theta import autocast_pair
-from ..cost import Cost, dense_product, sparse_product
+from ..cost import Steps, dense_product, sparse_product
 from ..order import EdgeOrder, needs_features
 from ..problem import Problem
 from ..rule import transforms
@@ -54,13 +54,14 @@ class OneKernel(EdgeOrder):
         needed = "num_target_pairs", *(name for name, wanted in of_gradients if wanted)
         return all(name in vars(problem.edges.pattern) for name in needed)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """E·P sparse and U_out·P·Q dense; only the backward pass allocates memory."""
         pairs, (wanted, of_theta, of_basis) = float(problem.num_target_pairs), problem.gradients
         sparse = sparse_product(problem, problem.in_channels, problem.basis.size, wanted)
         both = sparse.forward + dense_product(problem, pairs * problem.num_columns, wanted).forward
         width = max(problem.in_channels * of_theta, problem.out_channels * of_basis)
-        return Cost.of(both, wanted + of_theta + of_basis, pairs * width * problem.itemsize)
+        back = wanted + of_theta + of_basis
+        return Steps(problem).work("one kernel", both, back, pairs * width * problem.itemsize)
 
     def run(self, problem: Problem) -> Tensor:
         theta, pattern = problem.theta[:, 0], problem.edges.pattern

@@ -9,26 +9,93 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...basis.conv_geometry import (
-    AxisGeometry,
-    ConvGeometry,
-    as_images,
-    as_nodes,
-    crop,
-    pad,
-    padded_bytes,
-    sees_one,
-    why_not_torch,
-)
-from ...basis.grid_shift import GridShift
+from ...basis.grid_shift import AxisGeometry, ConvGeometry, GridShift
 from ...kernels import REDUCTIONS
-from ..cost import Cost, Operations, moving
+from ..cost import Operations, Steps, moving
 from ..order import Order, needs_features, needs_identity
 from ..problem import Problem
+
+MOST_AXES = 3  # of torch's convolutions and poolings
 
 
 def _shifts(problem: Problem) -> GridShift:
     return problem.of(GridShift)
+
+
+def why_not_torch(basis: GridShift) -> list[str]:
+    """Reasons why torch's convolutions and poolings cannot compute these shifts."""
+    reasons = []
+    if len(basis.axes) > MOST_AXES:
+        reasons.append(f"torch has no more than {MOST_AXES} axes, not {len(basis.axes)}")
+    if 0 in basis.input_shape or 0 in basis.output_shape:
+        return [*reasons, "needs cells, and there are none"]
+    for window in basis.geometry.axes:
+        axis, most = window.axis, max(window.before, window.behind)
+        if axis.padding_mode == "zeros" or most <= 0:
+            continue
+        if basis.is_transposed:
+            reasons.append(
+                f"torch has no transposed shifts with padding_mode={axis.padding_mode!r}"
+            )
+        limit = {"circular": axis.num_inputs, "reflect": axis.num_inputs - 1}
+        if most > limit.get(axis.padding_mode, most):
+            reasons.append(
+                f"torch pads {axis.num_inputs} cells {axis.padding_mode} by "
+                f"{limit[axis.padding_mode]} at most, not by {most}"
+            )
+    return list(dict.fromkeys(reasons))
+
+
+def sees_one(basis: GridShift) -> bool:
+    """Whether every output sees at most one input under each label."""
+    return not basis.is_transposed or all(axis.padding_mode == "zeros" for axis in basis.axes)
+
+
+def pad(x: Tensor, geometry: ConvGeometry, value: float = 0.0) -> Tensor:
+    """Pad and crop ``x`` (..., *shape) to exactly the inputs that outputs see.
+
+    Zero padding has the value ``value``.
+    """
+    modes = dict.fromkeys(window.axis.padding_mode for window in geometry.axes)
+    for mode in modes:
+        sizes: list[int] = []
+        for window in reversed(geometry.axes):  # F.pad counts from the last axis
+            mine = window.axis.padding_mode == mode
+            sizes += [max(end, 0) * mine for end in (window.before, window.behind)]
+        if any(sizes):
+            x = F.pad(x, sizes, value=value) if mode == "zeros" else F.pad(x, sizes, mode)
+    return crop(x, [(-window.before, -window.behind) for window in geometry.axes])
+
+
+def crop(x: Tensor, ends: list[tuple[int, int]]) -> Tensor:
+    """Remove cells at both ends of each axis of ``x`` (..., *shape); none if negative."""
+    for number, (front, back) in enumerate(ends, start=-len(ends)):
+        front, back = max(front, 0), max(back, 0)
+        if front or back:
+            x = x.narrow(number, front, x.size(number) - front - back)
+    return x
+
+
+def padded_bytes(basis: GridShift, columns: int, itemsize: int) -> float:
+    """Bytes of the result of :func:`pad` for (columns, *shape); 0 if nothing is padded."""
+    geometry = basis.geometry.axes
+    if all(window.is_padded_alike for window in geometry):
+        return 0.0
+    sizes = [w.axis.num_inputs + max(w.before, 0) + max(w.behind, 0) for w in geometry]
+    return float(prod(sizes) * columns * itemsize)
+
+
+def as_images(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Nodes (M, *batch, C) as images (B, C, *shape): a view if batch dimensions can be merged."""
+    wide = x.movedim(0, -1)
+    wide = wide.unsqueeze(0) if x.dim() == 2 else wide.flatten(0, -3)
+    return wide.unflatten(-1, shape)
+
+
+def as_nodes(images: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Images (B, C, *shape) as nodes (N, *batch, C): a view."""
+    rows = images.flatten(2).movedim(-1, 0)
+    return rows.unflatten(1, batch) if batch else rows.squeeze(1)
 
 
 def _needs_one_input(problem: Problem) -> list[str]:
@@ -75,7 +142,7 @@ class Convolution(Order):
     reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
     adds_bias = True  # which saves a pass over the result
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """2·N·P·Q/G flops for each position of the kernel, and the padded input."""
         basis, (of_x, of_theta, _) = _shifts(problem), problem.gradients
         places = prod(basis.geometry.kernel)
@@ -93,11 +160,9 @@ class Convolution(Order):
             work += Operations(moves=((copied, copied / max(problem.num_columns, 1)),))
         weight = float(places * problem.in_channels * columns * problem.itemsize)
         padded = padded_bytes(basis, problem.num_columns * problem.in_channels, problem.itemsize)
-        return (
-            Cost.of(work, of_x + of_theta)
-            + Cost.of(moving(weight), of_theta, weight)
-            + Cost.of(moving(padded), of_x, padded)
-        )
+        steps = Steps(problem).work("X padded", moving(padded), of_x, padded)
+        steps.work("Θ as a kernel", moving(weight), of_theta, weight)
+        return steps.work("torch's convolution", work, of_x + of_theta)
 
     def run(self, problem: Problem) -> Tensor:
         basis = _shifts(problem)
@@ -197,14 +262,14 @@ class Pooling(Order):
     reductions = frozenset(REDUCTIONS)  # all are equal where a label has one input
     label_reductions = frozenset({"sum", "max", "min"})
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """Each window is read from a cache, again for the gradient, and the input is padded."""
         basis, columns = _shifts(problem), problem.num_columns * problem.in_channels
         cells = prod([axis.num_outputs for axis in basis.axes]) * len(basis.taps)
         padded = padded_bytes(basis, columns, problem.itemsize)
         read = float(cells * columns * problem.itemsize)
         work = Operations(picks=((read, 1.0),), calls=1) + moving(padded)
-        return Cost.of(work, problem.gradients[0], padded)
+        return Steps(problem).work("torch's pooling", work, problem.gradients[0], padded)
 
     def run(self, problem: Problem) -> Tensor:
         basis, factor = _shifts(problem), problem.factor

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...basis.polynomial import Polynomial, Step
 from ...theta import Theta
-from ..cost import Cost, Operations, dense_product, moving, sparse_product, transform
+from ..cost import Cost, Operations, Steps, dense_product, moving, sparse_product, transform
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
@@ -83,8 +83,8 @@ class RecurrenceOrder(Order):
 
     def _recurring(
         self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
-    ) -> Cost:
-        """The cost of a sparse product for each step, and of dense ``products``.
+    ) -> Steps:
+        """A sparse product for each step, and dense ``products``.
 
         ``wanted``: the first term requires gradients; ``keeps``: autograd saves all terms, of which
         three are in memory otherwise; ``beside``: number of further tensors of the size of a term.
@@ -101,7 +101,8 @@ class RecurrenceOrder(Order):
         factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
         held = line * ((steps + 2 if keeps else 3) + beside)
         held += len(factors) * entries * problem.itemsize
-        return Cost(step * steps, step * transposed + sparse * (steps * of_basis), held) + products
+        terms = Cost(step * steps, step * transposed + sparse * (steps * of_basis), held)
+        return Steps(problem).add(f"{steps} times Aᵀ", terms).add("products with Θ", products)
 
     def _width(self, problem: Problem) -> int:
         return problem.out_channels if self.transforms else problem.in_channels
@@ -121,7 +122,7 @@ class Forward(RecurrenceOrder):
     transforms = False
     adds_bias = True
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
         rows, terms = float(problem.basis.size[0] * problem.num_columns), problem.num_labels
         of_x, of_theta, of_basis = problem.gradients
@@ -145,7 +146,7 @@ class Clenshaw(RecurrenceOrder):
     name = "recurrence_clenshaw"
     transforms = True
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """(K − 1)·E·Q sparse, N·K·P·Q dense."""
         rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
         of_x, of_theta, of_basis = problem.gradients
@@ -179,7 +180,7 @@ class MixedRecurrence(RecurrenceOrder):
 
     mixed = True
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """(K − 1)·E sparse, N·B·P·Q dense, K·B·N sums, at width P or Q."""
         of_x, of_theta, of_basis = problem.gradients
         count, products = problem.parameter.num_matrices, Cost.of()

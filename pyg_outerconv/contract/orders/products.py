@@ -15,7 +15,7 @@ from ...basis.products import Composed, Repeated
 from ...errors import RefusedValue
 from ...graph.sparse_matrix import Features
 from ...theta import ThetaValue, as_theta
-from ..cost import Cost, moving, transform
+from ..cost import Cost, Steps
 from ..order import Order, needs_features, orders_of
 from ..plan import choose_order
 from ..problem import Problem
@@ -32,12 +32,6 @@ def _narrows(problem: Problem) -> bool:
     factors = problem.of(Composed)
     ours, theirs = factors.first.num_bases, factors.second.num_bases
     return theirs * problem.out_channels <= ours * problem.in_channels
-
-
-def _between(problem: Problem, shape: tuple[int, ...]) -> Cost:
-    """The cost of a result of a shape between two contractions."""
-    size = float(prod(shape) * problem.itemsize)
-    return Cost.of(moving(size), any(problem.gradients), size)
 
 
 def _needs_shared_values(problem: Problem) -> list[str]:
@@ -57,18 +51,16 @@ class ChainTransform(Order):
         """Whether it is the narrower order: torch.compile takes it without comparing costs."""
         return not problem.has_features or _narrows(problem)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """Both contractions, and L·K₂·Q numbers between them."""
-        factors, theta = problem.of(Composed), self._wide(problem)
-        middle, pairs = factors.first.size[1], factors.second.num_bases
+        (first, second), theta = problem.of(Composed).parts, self._wide(problem)
         of_x, of_theta, _ = problem.gradients
-        learns = of_x or of_theta or factors.first.learns
-        shape = (middle, pairs, *problem.batch, problem.out_channels)
-        return (
-            _solving(factors.first, problem.x, theta)
-            + _between(problem, shape)
-            + _solving_transformed(factors.second, shape, theta, learns)
-        )
+        learns = of_x or of_theta or first.learns
+        shape = (first.size[1], second.num_bases, *problem.batch, problem.out_channels)
+        steps = Steps(problem).add("the first factor", _solving(first, problem.x, theta))
+        steps.learns = any(problem.gradients)
+        last = _solving_transformed(second, shape, theta, learns)
+        return steps.hold(float(prod(shape))).add("the second factor", last)
 
     def run(self, problem: Problem) -> Tensor:
         factors, theta = problem.of(Composed), self._wide(problem)
@@ -94,17 +86,15 @@ class ChainPropagate(Order):
         """Whether it is the narrower order, as for :class:`ChainTransform`."""
         return not _narrows(problem)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """Propagation, the second contraction, and L·K₁·P numbers between them."""
-        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
-        learns = problem.gradients[0] or factors.first.learns
-        width = factors.first.num_bases * problem.in_channels
-        shape = (factors.first.size[1], *problem.batch, width)
-        return (
-            _propagating(factors.first, x)
-            + _between(problem, shape)
-            + _solving(factors.second, _stand_in(shape, x, learns), theta)
-        )
+        (first, second), theta = problem.of(Composed).parts, self._tall(problem)
+        x, learns = problem.features, problem.gradients[0] or first.learns
+        shape = (first.size[1], *problem.batch, first.num_bases * problem.in_channels)
+        steps = Steps(problem).add("the first factor", _propagating(first, x))
+        steps.learns = any(problem.gradients)
+        last = _solving(second, _stand_in(shape, x, learns), theta)
+        return steps.hold(float(prod(shape))).add("the second factor", last)
 
     def run(self, problem: Problem) -> Tensor:
         factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
@@ -126,19 +116,18 @@ class PerCopy(Order):
     name = "per_copy"
     solves = (Repeated,)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """The contraction of the batch; without dense features, Θ first for all copies."""
-        copies = problem.of(Repeated)
+        copies, steps = problem.of(Repeated), Steps(problem)
         shape = (copies.before, copies.after, *problem.batch)
         if problem.has_features:
             x = problem.features
             batch = _stand_in((copies.base.size[0], *shape, x.size(-1)), x, problem.gradients[0])
-            return _solving(copies.base, batch, problem.parameter)
-        rows = float(copies.size[0] * problem.num_labels)
+            return steps.add("all copies", _solving(copies.base, batch, problem.parameter))
+        steps.transform(float(copies.size[0] * problem.num_labels))
         like = torch.empty(0, dtype=problem.dtype, device=problem.device)
         z = (copies.base.size[0], problem.num_labels, *shape, problem.out_channels)
-        learns = any(problem.gradients[:2])
-        return transform(problem, rows) + _solving_transformed(copies.base, z, like, learns)
+        return steps.add("all copies", _solving_transformed(copies.base, z, like, steps.learns))
 
     def run(self, problem: Problem) -> Tensor:
         copies = problem.of(Repeated)
