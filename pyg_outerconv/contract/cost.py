@@ -231,7 +231,8 @@ class Steps:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.parts = problem, list[tuple[str, Cost]]()
+        self.problem = problem
+        self.parts: list[tuple[str, Cost]] = []
         self.learns, self._of_theta, self._of_basis = problem.gradients
 
     @property

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
+from ..errors import RefusedType
 from ..registry import Named, Registry
 from .cost import Cost, Steps
 from .problem import Problem
@@ -57,7 +58,7 @@ class Order(Named, ABC, registry=ORDERS):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "name" in vars(cls) and cls.steps is Order.steps and cls.cost is Order.cost:
-            raise TypeError(f"the order {cls.__name__} says neither its steps nor its cost")
+            raise RefusedType("an order says what it costs", "its steps, or its cost", cls.__name__)
         super().__init_subclass__(**kwargs)
         _of_kind.clear()
 

@@ -47,20 +47,30 @@ class Ring(Basis):
     def size(self):
         return self.nodes, self.nodes
 
-    @property
-    def device(self):
-        return CPU
-
-    @property
-    def dtype(self):
-        return None
-
     def edges(self):
         nodes = torch.arange(self.nodes)
         return EdgeBasis(Pattern.build(torch.stack([nodes.roll(-1), nodes]), size=self.size))
 
-    def map(self, index_map, value_map):
-        return self
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagonals(Basis):
+    """A diagonal matrix before and one behind another basis; what is not said follows."""
+
+    base: Basis
+    ends: tuple[Basis, ...]
+    values: torch.Tensor
+
+    @property
+    def num_bases(self):
+        return self.base.num_bases
+
+    @property
+    def size(self):
+        return self.base.size
+
+    def edges(self):
+        first, last = (end.edges() for end in self.ends)
+        return first.compose(self.base.edges()).compose(last).scale(self.values).edges()
 
 
 def kinds():
@@ -188,6 +198,25 @@ def test_what_hides_edges_is_found_inside(name):
     assert hidden is None or hidden.hides_edges
     assert (hidden is not None) == (name not in OPEN)
     assert basis.is_identity == ("identity" in name)
+
+
+def test_where_a_basis_is_and_whether_it_learns_follow_from_its_fields():
+    ring, eye = Ring(3), Eye((3, 3), CPU)
+    assert (ring.device, ring.dtype, ring.learns) == (CPU, None, False)
+    values = torch.tensor([2.0], requires_grad=True)
+    basis = Diagonals(ring, (eye, eye), values)
+    assert (basis.device, basis.dtype, basis.learns) == (CPU, torch.float32, True)
+    assert basis.double().dtype == torch.float64
+    assert basis.double().base is ring
+    assert not basis.detach().learns
+    assert Diagonals(eye, (eye, eye), values).to("meta").device.type == "meta"
+    learned = EdgeBasis(ring.edges().pattern, torch.ones(3, dtype=torch.float64).requires_grad_())
+    for parts in ((learned, (eye, eye)), (ring, (eye, learned))):
+        inside = Diagonals(*parts, values.detach().double())
+        assert (inside.dtype, inside.learns) == (torch.float64, True)
+    leaves, spec = torch.utils._pytree.tree_flatten(basis)
+    assert any(leaf is values for leaf in leaves)
+    assert_near(torch.utils._pytree.tree_unflatten(leaves, spec).to_dense(), 2 * ring.to_dense())
 
 
 def test_a_new_kind_has_the_whole_algebra():

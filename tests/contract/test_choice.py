@@ -287,6 +287,7 @@ def test_a_path_is_a_table_of_what_may_solve_each_leaf_cheapest_first():
         assert times == sorted(times)
     assert "no:" not in str(path)
     assert len(str(path).splitlines()) < 15
+    assert "2 times Aᵀ, products with Θ" in str(path)
 
 
 def test_a_verbose_path_has_every_order_for_every_leaf():

@@ -20,8 +20,14 @@ from contractions import (
 from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.contract import ORDERS, Cost, Problem, contract
-from pyg_outerconv.contract.cost import Constants, Operations, moving, picking_in_turn
+from pyg_outerconv.contract import ORDERS, Cost, Order, Problem, contract
+from pyg_outerconv.contract.cost import (
+    Constants,
+    Operations,
+    Steps,
+    moving,
+    picking_in_turn,
+)
 from pyg_outerconv.kernels import absent_pairs, edge_sums, use_backend
 
 SPEEDS = Constants(
@@ -190,6 +196,41 @@ def test_other_features_do_what_was_predicted(order, kind):
     cost = ORDERS[order].cost(case)
     predicted = (cost.forward.dense_flops, cost.forward.gathered)
     assert counted(lambda: ORDERS[order].run(case)) == predicted
+
+
+@pytest.mark.parametrize("order", GENERAL)
+def test_a_cost_is_that_of_the_steps(order):
+    with use_backend("reference"):
+        case, _ = case_of(order, (4, 2))
+        steps = ORDERS[order].steps(case)
+        assert steps.cost == ORDERS[order].cost(case)
+    assert all(words for words, _ in steps.parts)
+
+
+def test_what_comes_to_a_step_decides_its_backward_pass():
+    basis, _ = home_of("propagate_first", torch.float32)
+    theta = parameter(basis.num_bases, 1, 4, 2, None, torch.float32)
+    for of_x in (True, False):
+        steps = Steps(Problem(basis, normal(5, 4, dtype=torch.float32, grad=of_x), theta))
+        assert steps.learns is of_x
+        assert steps.transform(5.0).learns, "Θ learns, so that what it makes does"
+        backward = steps.sparse(2, (5.0, 5.0)).parts[-1][1].backward
+        assert backward.gathered > 0
+        assert steps.cost.forward.calls == 2
+
+
+def test_an_order_says_its_steps_or_its_cost():
+    with pytest.raises(
+        TypeError, match="an order says what it costs: expected .*steps.*, got Silent"
+    ):
+
+        class Silent(Order):
+            name = "silent"
+
+            def run(self, problem):
+                return problem.features
+
+    assert "silent" not in ORDERS
 
 
 def test_every_order_costs_something_and_more_for_more():

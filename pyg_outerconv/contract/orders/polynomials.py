@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...basis.polynomial import Polynomial, Step
 from ...theta import Theta
-from ..cost import Cost, Operations, Steps, dense_product, moving, sparse_product, transform
+from ..cost import Cost, Steps, dense_product, moving, sparse_product, transform
 from ..order import Order, needs_features, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
@@ -124,13 +124,12 @@ class Forward(RecurrenceOrder):
 
     def steps(self, problem: Problem) -> Steps:
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
-        rows, terms = float(problem.basis.size[0] * problem.num_columns), problem.num_labels
         of_x, of_theta, of_basis = problem.gradients
-        products = dense_product(problem, rows * terms, of_x, terms)
-        if of_basis and not of_x:  # all terms but the first, X, require gradients
-            terms -= 0 in _polynomial(problem).labels
-            later = dense_product(problem, rows * terms, False, terms).forward
-            products = products + Cost(Operations(), later)
+        rows = float(problem.basis.size[0] * problem.num_columns)
+        first = int(_polynomial(problem).labels[0] == 0)  # X itself; A makes all later terms
+        later = problem.num_labels - first
+        products = dense_product(problem, rows * first, of_x, first)
+        products += dense_product(problem, rows * later, of_x or of_basis, later)
         return self._recurring(problem, products, of_x, of_theta or of_basis)
 
     def run(self, problem: Problem) -> Tensor:
