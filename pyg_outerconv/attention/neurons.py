@@ -114,7 +114,8 @@ class Neurons(Score):
         step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
         operands = (at_target, at_source, weight, of_edge)
         tiles = [slice(s, s + step) for s in range(0, max(part.num_entries, 1), step)]
-        if not torch.is_grad_enabled():
+        # torch.func allows no checkpoint.
+        if not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
             return torch.cat([tile(*operands, at) for at in tiles])
         recompute: Any = {"use_reentrant": False, "preserve_rng_state": False}
         return torch.cat([checkpoint(tile, *operands, at, **recompute) for at in tiles])

@@ -1,0 +1,259 @@
+"""One layer of each kind, with its input: the laws of ``test_layers.py`` run over them.
+
+A new kind of layer is one entry of ``LAYERS``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, jvp
+from torch.nn import Module
+from torch.utils._pytree import tree_leaves, tree_map
+
+from pyg_outerconv import AttentionConv, OuterConv, compose, pyg
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.nn import (
+    ConvGRUCell,
+    ConvLSTMCell,
+    EncoderBlock,
+    GridConv,
+    GridPool,
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    super_gat_conv,
+    transformer_conv,
+)
+from pyg_outerconv.testing import assert_near
+
+P, Q, D = 4, 6, 3
+NODES, COUNT = 5, 9
+
+
+def graph(
+    nodes: int = NODES,
+    count: int = COUNT,
+    weighted: bool = False,
+    typed: bool = False,
+    attr: int = 0,
+) -> dict[str, Tensor]:
+    """Features and random edges, parallel ones and loops among them, and what is beside them."""
+    index = torch.randint(nodes, (2, count))
+    index[:, :2] = 0
+    given = {"x": torch.randn(nodes, P).double(), "edge_index": index}
+    given |= {"edge_weight": torch.rand(count).double() + 0.1} if weighted else {}
+    given |= {"edge_type": torch.arange(count) % 3} if typed else {}
+    return given | ({"edge_attr": torch.randn(count, attr).double()} if attr else {})
+
+
+def nodes_alone(nodes: int = NODES, count: int = 0) -> dict[str, Tensor]:
+    """A sequence."""
+    return {"x": torch.randn(nodes, P).double()}
+
+
+def image(nodes: int = NODES, count: int = 0) -> dict[str, Tensor]:
+    """Two images of that height."""
+    return {"x": torch.randn(2, P, nodes, 6).double()}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer and its input.
+
+    Attributes:
+        make: the layer, from the number of input channels and further options.
+        inputs: arguments by name, from a number of nodes and one of edges.
+        but: laws that it has no part in.
+    """
+
+    make: Callable[..., Module]
+    inputs: Callable[..., dict[str, Any]] = graph
+    but: frozenset[str] = field(default=frozenset())
+
+    def __call__(self, in_channels: int = P, **options: Any) -> Module:
+        """The layer in float64, none of whose parameters is zero."""
+        made = self.make(in_channels, **options).double()
+        with torch.no_grad():
+            for parameter in made.parameters() if in_channels >= 0 else ():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        return made
+
+
+def conv(
+    family: Any, typed: bool = False, weighted: bool = True, but: str = "", **options: Any
+) -> Layer:
+    """``OuterConv`` over a family."""
+    return Layer(
+        lambda p, **more: OuterConv(p, Q, family, **options, **more),
+        lambda nodes=NODES, count=COUNT: graph(nodes, count, weighted, typed),
+        frozenset(but.split()),
+    )
+
+
+def attention(make: Callable[..., Module], attr: int = 0, but: str = "", **options: Any) -> Layer:
+    """A layer of attention over edges."""
+    return Layer(
+        lambda p, **more: make(p, Q, **{"heads": 2, **options}, **more),
+        lambda nodes=NODES, count=COUNT: graph(nodes, count, attr=attr),
+        frozenset(but.split()),
+    )
+
+
+def without_edges(support: str, but: str = "") -> Layer:
+    """Attention over a rule."""
+    return Layer(
+        lambda p, **more: AttentionConv(p, Q, 2, support, **more),
+        nodes_alone,
+        frozenset({"edges", "pygs", "flow", *but.split()}),
+    )
+
+
+NO_EDGES = frozenset({"edges", "pygs", "messages", "flow", "export", "compile"})
+# Edge features of added loops are those of PyG, which forgets the flow there.
+LOOPS = "pygs flow fake elsewhere"
+LAYERS = {
+    "gcn": conv(GCN()),
+    "walk": conv(Walk(2)),
+    "chebyshev": conv(Chebyshev(3)),
+    "relation": conv(Relation(3), typed=True),
+    "directed": conv(Directed(GCN(add_self_loops=False)), but="export compile"),
+    "stack": conv(Stack(Walk(1, direction="both"), Identity()), but="export compile"),
+    "max": conv(GCN(), but="fake", aggr="max"),
+    "mean": conv(
+        Directed(Relation(1)),
+        False,
+        False,
+        "trace export compile fake",
+        aggr="mean",
+        label_aggr="max",
+    ),
+    "root": conv(Walk(2), theta="low-rank(rank=2)", root_weight=True, cached=True),
+    "key-query": attention(AttentionConv),
+    "sum": attention(AttentionConv, combine="sum", value_channels=3, value_bias=True),
+    "sigmoid": attention(AttentionConv, normalise="sigmoid"),
+    "gat": attention(gat_conv, but="fake first", concat=False),
+    "gat, features": attention(gat_conv, D, LOOPS, edge_dim=D, concat=False),
+    "gatv2": attention(
+        gatv2_conv, D, f"{LOOPS} export compile", edge_dim=D, fill_value="max", concat=False
+    ),
+    "super-gat": attention(super_gat_conv, but="fake first", concat=False),
+    "transformer": attention(
+        transformer_conv, D, "pygs export fake", edge_dim=D, beta=True, concat=False
+    ),
+    "agnn": Layer(lambda p, **more: agnn_conv(**more), but=frozenset({"channels", "pygs", "fake"})),
+    "complete": without_edges("complete"),
+    "causal": without_edges("causal"),
+    "window": without_edges("sliding_window(1)", "export"),
+    "composed": Layer(
+        lambda p, **more: compose(OuterConv(p, 5, GCN(), **more), OuterConv(5, Q, Walk(1), **more)),
+        but=frozenset({"channels", "messages", "flow", "pygs", "export", "compile"}),
+    ),
+    "gru": Layer(
+        lambda p, **more: ConvGRUCell(p, Q, GCN(), **more),
+        but=frozenset({"messages", "pygs", "flow"}),
+    ),
+    "lstm": Layer(
+        lambda p, **more: ConvLSTMCell(p, Q, Walk(1), **more),
+        but=frozenset({"messages", "pygs", "flow", "export", "compile"}),
+    ),
+    "grid": Layer(
+        lambda p, **more: GridConv(p, Q, 3, dim=2, **more), image, NO_EDGES | {"compile"}
+    ),
+    "pool": Layer(
+        lambda p, **more: GridPool(2, dim=2, **more),
+        image,
+        NO_EDGES | {"parameters", "channels", "elsewhere"},
+    ),
+    "block": Layer(
+        lambda p, **more: EncoderBlock(p, 2, **more),
+        nodes_alone,
+        NO_EDGES | {"channels", "elsewhere"},
+    ),
+    "pyg.GCNConv": Layer(lambda p, **more: pyg.GCNConv(p, Q, **more), but=frozenset({"ours"})),
+    "pyg.GATConv": Layer(
+        lambda p, **more: pyg.GATConv(p, Q, 2, concat=False, **more),
+        but=frozenset({"ours", "fake"}),
+    ),
+}
+
+
+def of_each_layer(*needed: str, slow: int = 0) -> Callable[..., Any]:
+    """A test of each layer that has a part in what is needed."""
+    names = [name for name, layer in LAYERS.items() if not layer.but & {*needed}]
+    tests = pytest.mark.parametrize("name", names)
+    return (lambda test: pytest.mark.slow(cases=slow)(tests(test))) if slow else tests
+
+
+# What is compared -------------------------------------------------------------------------------
+
+
+def to(inputs: dict[str, Any], where: Any) -> dict[str, Any]:
+    """Numbers in another type, or elsewhere."""
+    return tree_map(lambda x: x.to(where) if x.is_floating_point() else x, inputs)
+
+
+def learning(inputs: dict[str, Any]) -> tuple[dict[str, Any], list[Tensor]]:
+    """Inputs whose numbers have gradients, and these."""
+    inputs = tree_map(
+        lambda x: x.detach().clone().requires_grad_() if x.is_floating_point() else x, inputs
+    )
+    return inputs, [x for x in tree_leaves(inputs) if x.requires_grad]
+
+
+def results(module: Module, inputs: dict[str, Any], call: Any = None) -> list[Tensor]:
+    """What a layer gives, and gradients of a fixed sum in its inputs and parameters."""
+    inputs, numbers = learning(inputs)
+    out = tree_leaves((module if call is None else call)(**inputs))
+    ahead = [torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y) for y in out]
+    wanted = [*numbers, *module.parameters()]
+    found = torch.autograd.grad(out, wanted, ahead, allow_unused=True)
+    zeros = [torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
+    return [*(y.detach() for y in out), *zeros]
+
+
+def assert_same(
+    found: Any, expected: Any, tolerance: float | None = None, at_least: float = 0.1
+) -> None:
+    """Trees of tensors are near each other; gradients may cancel."""
+    for mine, its in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        assert_near(mine, its.to(mine.dtype), tolerance, at_least)
+
+
+def assert_is_adjoint(run: Callable[..., Any], *points: Any) -> None:
+    """<u, J v> = <Jᵀ u, v> at the points, by torch.func and by dual numbers."""
+    out = tree_leaves(run(*points))
+    directions = [torch.randn_like(x) for x in out]
+    along = tree_map(torch.randn_like, points)
+
+    def pulled(*given: Any) -> Tensor:
+        return sum((u * y).sum() for u, y in zip(directions, tree_leaves(run(*given)), strict=True))
+
+    gradients = grad(pulled, argnums=tuple(range(len(points))))(*points)
+    pairs = zip(tree_leaves(gradients), tree_leaves(along), strict=True)
+    expected = sum((g * v).sum() for g, v in pairs)
+    primal, found = jvp(run, points, along)
+    assert_same(primal, out)
+    pushed = zip(directions, tree_leaves(found), strict=True)
+    assert_near(sum((u * t).sum() for u, t in pushed), expected)
+    with forward_ad.dual_level():
+        dual = run(*tree_map(forward_ad.make_dual, points, along))
+        for mine, wanted in zip(tree_leaves(dual), tree_leaves(found), strict=True):
+            tangent = forward_ad.unpack_dual(mine).tangent
+            assert_near(torch.zeros_like(wanted) if tangent is None else tangent, wanted)
+
+
+def compiled(module: Any) -> tuple[Any, list[int]]:
+    """The layer in one graph, and a list with an entry for each compilation."""
+    torch._dynamo.reset()
+    times: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        times.append(1)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    return torch.compile(module, backend=backend, fullgraph=True), times
