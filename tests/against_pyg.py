@@ -1,12 +1,8 @@
-"""Comparing graph attention with PyG's: weights copied, values, and gradients of everything."""
+"""Weights of PyG's graph attention in our layers."""
 
 from dataclasses import dataclass, field
 
 import torch
-
-from pyg_outerconv.testing import assert_near
-
-WEIGHTS = {torch.float64: 1e-10, torch.float32: 5e-5}
 
 NODES, P, Q, D = 9, 5, 4, 3
 # Loops at 2 and 6, parallel edges 3 → 4, nothing into 8, nothing out of 7.
@@ -32,26 +28,6 @@ class Copied:
         """A linear map (H·D, P) as weights (H, P, D) and biases (H, D)."""
         self.add(weight, linear.weight, lambda w: w.t().unflatten(1, (heads, -1)).transpose(0, 1))
         self.add(bias, linear.bias, lambda b: b.unflatten(0, (heads, -1)))
-
-
-def assert_equal(ours, theirs, copied, inputs, run_ours, run_theirs):
-    """Values, and gradients of inputs and of all parameters, each of which was copied."""
-    assert len(copied.pairs) == len(list(theirs.parameters())) == len(list(ours.parameters()))
-    actual, expected = run_ours(ours), run_theirs(theirs)
-    assert_near(actual, expected)
-    direction = torch.randn_like(expected)
-    mine, its = ([pair[side] for pair in copied.pairs] for side in (0, 1))
-    found = torch.autograd.grad(actual, [*inputs, *mine], direction)
-    wanted = torch.autograd.grad(expected, [*inputs, *its], direction)
-    count = len(inputs)
-    for gradient, other in zip(found[:count], wanted[:count], strict=True):
-        assert_near(gradient, other, at_least=0.1)
-    for gradient, other, pair in zip(found[count:], wanted[count:], copied.pairs, strict=True):
-        assert_near(gradient, pair[2](other), WEIGHTS[other.dtype], at_least=0.1)
-
-
-def of(dtype, *shape):
-    return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
 def copy_gat(ours, theirs):

@@ -6,6 +6,7 @@ import doctest
 import pytest
 import torch
 from against_pyg import EDGES, NODES, D, P, Q
+from torch.utils._pytree import tree_leaves, tree_map
 from torch_geometric.nn import (
     AGNNConv,
     GATConv,
@@ -49,6 +50,10 @@ LAYERS = {
     "transformer-pair": (TransformerConv, PAIR, {"edge_dim": D, "bias": False}),
     "super-gat": (super_gat, P, {"negative_slope": 0.3}),
     "super-gat-mean": (super_gat, P, {"concat": False, "bias": False, "add_self_loops": False}),
+    "super-gat-mx": (SuperGATConv, P, {"attention_type": "MX"}),
+    "gat-edges-mean": (GATConv, P, {"edge_dim": D, "concat": False}),
+    "gat-edges-no-loops": (GATConv, P, {"edge_dim": D, "add_self_loops": False}),
+    "gatv2-edges": (GATv2Conv, P, {"edge_dim": D}),
     "agnn": (AGNNConv, None, {}),
     "agnn-fixed": (AGNNConv, None, {"requires_grad": False, "add_self_loops": False}),
 }
@@ -83,13 +88,32 @@ def inputs_of(name):
     return given if attr is None else {**given, "edge_attr": attr}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
 @each_layer
 @pytest.mark.parametrize("training", [True, False])
-def test_values_are_pygs(name, training):
-    theirs, inputs = layer_of(name).train(training), inputs_of(name)
-    ours = outer_conv(theirs)
+def test_values_and_all_gradients_are_pygs(name, training, dtype):
+    theirs = layer_of(name).train(training).to(dtype)
+    inputs = tree_map(
+        lambda x: x.to(dtype).requires_grad_() if x.is_floating_point() else x, inputs_of(name)
+    )
+    if isinstance(getattr(theirs, "fill_value", None), torch.Tensor):
+        theirs.fill_value = theirs.fill_value.to(dtype)
+    holder = copy.deepcopy(theirs)  # of gradients where weights were, which become ours alike
+    ours, numbers = outer_conv(theirs), [x for x in tree_leaves(inputs) if x.requires_grad]
     assert ours.training is training
-    assert_near(ours(**inputs), theirs(**inputs))
+    actual, expected = ours(**inputs), theirs(**inputs)
+    assert_near(actual, expected)
+    direction, its = torch.randn_like(expected), list(theirs.parameters())
+    found = torch.autograd.grad(actual, [*numbers, *ours.parameters()], direction)
+    wanted = torch.autograd.grad(expected, [*numbers, *its], direction, allow_unused=True)
+    with torch.no_grad():
+        for parameter, gradient in zip(holder.parameters(), wanted[len(numbers) :], strict=True):
+            parameter.copy_(torch.zeros_like(parameter) if gradient is None else gradient)
+    in_ours = [*wanted[: len(numbers)], *outer_conv(holder).parameters()]
+    for gradient, other in zip(found, in_ours, strict=True):
+        assert_near(gradient, other, {torch.float32: 5e-5, F64: 1e-10}[dtype], at_least=0.1)
+    ours.fuse = False
+    assert_near(ours(**inputs), expected)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if LAYERS[name][0] is not AGNNConv])
