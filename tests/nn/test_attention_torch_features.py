@@ -1,12 +1,8 @@
 """Attention under torch's own machinery, and what it holds."""
 
-import copy
-import pickle
-
 import pytest
 import torch
 from probes import Kept, Largest, Watched
-from torch.func import functional_call, grad, vmap
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv.families import Causal, Complete, Hops, SlidingWindow
@@ -44,33 +40,6 @@ def assert_same(found, expected, tolerance=None):
         assert_near(mine, reference, tolerance, at_least=0.1)
 
 
-@pytest.mark.slow(cases=2)
-@of_each
-def test_compile_of_a_used_support_is_one_graph(support):
-    conv, x = layer(support), features()
-    edges = support.basis(EDGES, size=(5, 5)) if isinstance(support, Hops) else None
-    expected = gradients(lambda x: conv(x, edges), conv, x)
-    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
-    assert_same(gradients(lambda x: compiled(x, edges), conv, x), expected)
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("score", ["key-query", "additive"])
-def test_compile_of_edges_as_they_are(score):
-    conv, x = layer(Hops(1), score=score), features()
-    assert_near(torch.compile(conv, backend="eager")(x, EDGES), conv(x, EDGES))
-
-
-@pytest.mark.parametrize("use_reentrant", [False, True])
-@of_each
-def test_checkpointing_changes_nothing(support, use_reentrant):
-    conv, edges = layer(support), edges_of(support)
-    x = features(2)
-    expected = gradients(lambda x: conv(x, edges), conv, x)
-    run = lambda x: checkpoint(conv, x, edges, use_reentrant=use_reentrant)  # noqa: E731
-    assert_same(gradients(run, conv, x), expected)
-
-
 @of_each
 def test_checkpointing_draws_the_same_dropout_again(support):
     conv, edges = layer(support, dropout=0.5), edges_of(support)
@@ -80,52 +49,6 @@ def test_checkpointing_draws_the_same_dropout_again(support):
         torch.manual_seed(3)
         results.append(gradients(lambda x, run=run: run(x, edges), conv, x))
     assert_same(results[1], results[0])
-
-
-@of_each
-def test_copies_and_pickles_compute_the_same(support):
-    conv, x, edges = layer(support), features(), edges_of(support)
-    expected = conv(x, edges)  # and supports are kept now
-    for other in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):
-        assert_near(other(x, edges), expected)
-        assert not {id(p) for p in other.parameters()} & {id(p) for p in conv.parameters()}
-
-
-@of_each
-def test_functional_calls_take_all_parameters(support):
-    conv, x, edges = layer(support), features(), edges_of(support)
-    parameters = {name: p.detach() for name, p in conv.named_parameters()}
-
-    def loss(parameters, x):
-        return functional_call(conv, parameters, (x, edges)).square().sum()
-
-    found = grad(loss, argnums=(0, 1))(parameters, x)
-    _, of_x, *of_parameters = gradients(lambda x: conv(x, edges), conv, x)
-    assert_near(found[1], of_x)
-    for name, expected in zip(parameters, of_parameters, strict=True):
-        assert_near(found[0][name], expected, at_least=0.1)
-    many = torch.stack([x, 2 * x])
-    assert_near(
-        vmap(grad(loss, 1), (None, 0))(parameters, many)[1], grad(loss, 1)(parameters, 2 * x)
-    )
-
-
-@of_each
-def test_autocast_is_near_float32(support):
-    conv, x, edges = layer(support).float(), features().float(), edges_of(support)
-    expected = gradients(lambda x: conv(x, edges), conv, x)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = gradients(lambda x: conv(x, edges).float(), conv, x)
-    assert_same(found, expected, 6e-2)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@of_each
-def test_every_floating_point_type(support, dtype):
-    conv, x, edges = layer(support), features(), edges_of(support)
-    short = copy.deepcopy(conv).to(dtype)(x.to(dtype), edges)
-    assert short.dtype == dtype
-    assert_near(short, conv(x, edges).to(dtype), at_least=1.0)
 
 
 # What is held -------------------------------------------------------------------------------------

@@ -5,16 +5,16 @@ import operator
 import pytest
 import torch
 from calls import named
+from nn.layers import compiled
 from torch._dynamo.testing import CompileCounter
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import Dim, export
+from torch.export import export
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv import OuterConv
 from pyg_outerconv.contract import order
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Mean, Pool, Relation, Stack, Walk
 from pyg_outerconv.kernels import dispatch
-from pyg_outerconv.nn.attention import gat_conv, gatv2_conv
+from pyg_outerconv.nn.attention import gat_conv
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [GCN(), Relation(3), Walk(2)]
@@ -38,20 +38,8 @@ def results(call, conv, x, edges):
     return [out.detach(), x.grad, *(parameter.grad.clone() for parameter in conv.parameters())]
 
 
-def compiled(conv):
-    """The layer in one graph, and a list with an entry for each compilation."""
-    torch._dynamo.reset()
-    times = []
-
-    def backend(module, inputs):
-        times.append(1)
-        return torch._dynamo.lookup_backend("aot_eager")(module, inputs)
-
-    return torch.compile(conv, backend=backend, fullgraph=True), times
-
-
 @pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("given", ["edges", "kept edges", "a fresh basis"])
+@pytest.mark.parametrize("given", ["kept edges", "a fresh basis"])
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_compile_is_one_graph_for_all_sizes_and_what_is_eager(family, given):
     conv = OuterConv(4, 3, family, cached=given == "kept edges").double()
@@ -86,42 +74,6 @@ def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
     assert_near(call(x, index, weight), expected)
 
 
-ATTENTION = {
-    "GAT": lambda: gat_conv(4, 3, heads=2),
-    "GAT without loops": lambda: gat_conv(4, 3, heads=2, add_self_loops=False),
-    "GATv2": lambda: gatv2_conv(4, 3, heads=2),
-    "keys and queries": lambda: AttentionConv(4, 6, heads=2),
-    "causal": lambda: AttentionConv(4, 6, heads=2, support="causal"),
-    "complete": lambda: AttentionConv(4, 6, heads=2, support="complete"),
-}
-
-
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("name", ATTENTION)
-def test_attention_is_one_graph_and_what_is_eager(name):
-    conv = ATTENTION[name]().double()
-    call, _ = compiled(conv)
-    for nodes, edges in SIZES:
-        x, (index, _, _) = graph(GCN(), nodes, edges)
-        inputs = () if name in ("causal", "complete") else (index,)
-        expected = results(conv, conv, x, inputs)
-        for found, reference in zip(results(call, conv, x, inputs), expected, strict=True):
-            assert_near(found, reference)
-
-
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("name", ATTENTION)
-def test_exported_attention_takes_graphs_of_any_size(name):
-    conv, rule = ATTENTION[name]().double(), name in ("causal", "complete")
-    x, (index, _, _) = graph(GCN(), *SIZES[0])
-    given, sizes = (None, None) if rule else (index, {1: Dim("E")})
-    traced = export(conv, (x, given), dynamic_shapes=({0: Dim("N")}, sizes)).module()
-    for nodes, count in SIZES[1:]:
-        x, (index, _, _) = graph(GCN(), nodes, count)
-        given = None if rule else index
-        assert_near(traced(x, given), conv(x, given))
-
-
 @pytest.mark.slow
 def test_attention_over_no_edges_is_zero_when_compiled():
     conv = gat_conv(4, 3, heads=2, add_self_loops=False, bias=False).double()
@@ -144,39 +96,6 @@ def test_a_compiled_layer_is_never_differentiated_forwards_in_silence():
     except (NotImplementedError, RuntimeError):
         return  # refused
     assert_near(found, expected)
-
-
-WITHOUT_NUMBERS = {
-    "GCN": lambda: OuterConv(4, 3, GCN()),
-    "Walk": lambda: OuterConv(4, 3, Walk(2)),
-    "Chebyshev": lambda: OuterConv(4, 3, Chebyshev(3)),
-    "Directed": lambda: OuterConv(4, 3, Directed(GCN(add_self_loops=False))),
-    "mean": lambda: OuterConv(4, 3, Relation(1, None), aggr="mean"),
-    "GATv2": lambda: gatv2_conv(4, 3, heads=2, add_self_loops=False),
-    "keys": ATTENTION["keys and queries"],
-}
-
-
-@pytest.mark.parametrize("name", WITHOUT_NUMBERS)
-def test_fake_tensors_give_shapes(name):
-    conv = WITHOUT_NUMBERS[name]()
-    x, (index, _, _) = graph(GCN(), 7, 20)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        found = conv(mode.from_tensor(x.float()), mode.from_tensor(index))
-    assert found.shape == conv(x.float(), index).shape
-
-
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
-def test_export_takes_graphs_of_any_size(family):
-    conv = OuterConv(4, 3, family).double()
-    x, inputs = graph(family, *SIZES[0])
-    edges, shapes = Dim("E"), {"x": {0: Dim("N")}}
-    shapes |= {name: {part.dim() - 1: edges} for name, part in named(*inputs).items()}
-    traced = export(conv, (x,), named(*inputs), dynamic_shapes=shapes).module()
-    for nodes, count in SIZES[1:]:
-        x, inputs = graph(family, nodes, count)
-        assert_near(traced(x, **named(*inputs)), conv(x, **named(*inputs)))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)

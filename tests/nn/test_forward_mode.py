@@ -3,8 +3,8 @@
 import pytest
 import torch
 from cases import ALL_PAIRS, over, structure_for
+from nn.layers import assert_is_adjoint
 from scores import TRIED
-from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.nn import Module
 
@@ -24,7 +24,7 @@ from pyg_outerconv.families import (
     Union,
     Walk,
 )
-from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GridConv, GridPool, SparseFeatures
+from pyg_outerconv.nn import GridConv, GridPool, SparseFeatures
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
@@ -45,33 +45,6 @@ def pure(module: Module, *fixed, **options):
             parameter.copy_(torch.randn_like(parameter) * 0.7)
     parameters = {name: p.detach() for name, p in module.named_parameters()}
     return lambda known, *x: functional_call(module, known, (*x, *fixed), options), parameters
-
-
-def flat(tree):
-    return torch.utils._pytree.tree_leaves(tree)
-
-
-def assert_is_adjoint(run, *points):
-    """<u, J v> = <Jᵀ u, v> at the points, by torch.func and by dual numbers."""
-    out = flat(run(*points))
-    directions = [torch.randn_like(x) for x in out]
-    along = torch.utils._pytree.tree_map(torch.randn_like, points)
-
-    def total(*given):
-        return sum((u * y).sum() for u, y in zip(directions, flat(run(*given)), strict=True))
-
-    gradients = grad(total, argnums=tuple(range(len(points))))(*points)
-    pairs = zip(flat(gradients), flat(along), strict=True)
-    expected = sum((g * v).sum() for g, v in pairs)
-    primal, found = jvp(run, points, along)
-    for mine, wanted in zip(flat(primal), out, strict=True):
-        assert_near(mine, wanted)
-    assert_near(sum((u * t).sum() for u, t in zip(directions, flat(found), strict=True)), expected)
-    with forward_ad.dual_level():
-        dual = run(*torch.utils._pytree.tree_map(forward_ad.make_dual, points, along))
-        for mine, wanted in zip(flat(dual), flat(found), strict=True):
-            tangent = forward_ad.unpack_dual(mine).tangent
-            assert_near(torch.zeros_like(wanted) if tangent is None else tangent, wanted)
 
 
 # Convolutions -------------------------------------------------------------------------------------
@@ -140,12 +113,6 @@ def test_hessians_are_those_of_reverse_mode(family):
 def test_layers_of_images(layer):
     run, parameters = pure(layer)
     assert_is_adjoint(run, parameters, drawn(2, 2, 5, 6))
-
-
-@pytest.mark.parametrize("cell", [ConvGRUCell, ConvLSTMCell])
-def test_recurrent_cells(cell):
-    run, parameters = pure(cell(3, 2, GCN()), edge_index=EDGES)
-    assert_is_adjoint(run, parameters, drawn(5, 3))
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.func import functional_call, grad, vmap
 
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Grid, Pool
@@ -204,22 +203,6 @@ def test_rules_are_kept_bounded_and_no_state():
 # torch's own machinery ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [None, "propagate_first"])
-def test_func_grad_and_vmap_over_images_and_weights(order):
-    conv = GridConv(2, 3, 3, padding=1, dim=2, order=order).double()
-    parameters = {name: p.detach() for name, p in conv.named_parameters()}
-    x = images(4, 2, 5, 5).detach()
-
-    def loss(weights, one):
-        return functional_call(conv, weights, (one,)).sin().sum()
-
-    found = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
-    for number, one in enumerate(x):
-        wanted = torch.autograd.grad(conv(one).sin().sum(), [*conv.parameters()])
-        for (name, _), gradient in zip(conv.named_parameters(), wanted, strict=True):
-            assert_near(found[name][number], gradient)
-
-
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "layer",
@@ -240,13 +223,6 @@ def test_autocast_gives_the_short_type_as_torch_does(order):
         out = conv(x)
     assert out.dtype == torch.bfloat16
     assert_near(out.float(), expected, 4e-2)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_short_types(dtype):
-    conv, x = GridConv(2, 4, 3, padding=1, dim=2), torch.randn(2, 2, 6, 6)
-    out = copy.deepcopy(conv).to(dtype)(x.to(dtype))
-    assert_near(out, conv(x).to(dtype))
 
 
 # GridPool and GridUnpool --------------------------------------------------------------------------

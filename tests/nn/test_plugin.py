@@ -72,16 +72,6 @@ def weights():
 # What comes in -----------------------------------------------------------------------------------
 
 
-@of_each_family
-def test_pyg_asserts_permutation_and_layouts(family):
-    expected_size = (5, 6)
-    if isinstance(family, Relation):
-        options = {"edge_type": KINDS, "test_sparse_layouts": []}
-    else:
-        options = {}
-    assert_module(layer(family), x_of(), EDGES, expected_size=expected_size, atol=1e-5, **options)
-
-
 def test_pyg_asserts_bipartite_layouts():
     edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 1]])
     source, target = x_of(6, 4), x_of(4, 3)
@@ -161,19 +151,6 @@ def test_an_edge_index_object_tells_the_size():
     assert_near(out, other((None, source), turned))
 
 
-@of_each_family
-def test_the_other_flow_is_flipped_edges(family):
-    conv = layer(family)
-    other = layer(family, flow="target_to_source")
-    other.load_state_dict(conv.state_dict())
-    x, (_, _, kinds) = x_of(), arguments(family)
-    expected = conv(x, EDGES.flip(0), weights_ := weights(), edge_type=kinds)
-    assert_near(other(x, EDGES, weights_, edge_type=kinds), expected)
-    other.fuse = False
-    assert_near(other(x, EDGES, weights_, edge_type=kinds), expected)
-    assert other.flow == "target_to_source"
-
-
 def test_the_other_flow_turns_a_pair_round():
     edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
     left, right = x_of(6, 3), x_of(4, 4)
@@ -220,38 +197,11 @@ def test_short_integers_are_indices_too(dtype, family):
 # State -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theta", ["full", "basis-decomposed:2", "low-rank:2", "grouped:2"])
-def test_lazy_channels_come_from_the_first_input(theta):
-    conv, x = layer(Walk(2), -1, 6, theta=theta, root_weight=True), x_of()
-    out = conv(x, EDGES)
-    made = layer(Walk(2), theta=theta, root_weight=True)
-    made.load_state_dict(conv.state_dict())
-    assert_near(made(x, EDGES), out)
-    assert {k: v.shape for k, v in conv.state_dict().items()} == {
-        k: v.shape for k, v in made.state_dict().items()
-    }
-
-
 def test_lazy_pairs_come_from_the_first_input():
     conv = layer(Relation(1), (-1, -1), 6, root_weight=True)
     conv((x_of(6, 4), x_of(4, 3)), torch.tensor([[0, 5], [1, 0]]))
     assert conv.theta.weight.shape == (1, 4, 6)
     assert conv.root.weight.shape == (1, 3, 6)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda conv: pickle.loads(pickle.dumps(conv))])
-@of_each_family
-def test_copies_compute_the_same_and_share_nothing(family, copied):
-    conv, x = layer(family, root_weight=True), x_of()
-    other = copied(conv)
-    expected = conv(x, **named(*arguments(family))).detach()
-    assert_near(other(x, **named(*arguments(family))), expected)
-    other.fuse = False
-    assert_near(other(x, **named(*arguments(family))), expected)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
-    assert_near(conv(x, **named(*arguments(family))), expected)
 
 
 def test_copies_of_a_lazy_layer_are_lazy_on_their_own():
