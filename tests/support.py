@@ -16,6 +16,7 @@ import oracle
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import Composed, Pattern, Repeated
@@ -291,18 +292,41 @@ def check_vmap(combination: Combination, tensors: list[Tensor]) -> str:
         ]
         expected = [combination.oracle(*(x.double() for x in item)) for item in items]
         near(torch.vmap(combination.ours, in_dims=dims)(*batched), torch.stack(expected))
+    of_items = [
+        torch.func.grad(summed(combination.oracle), tuple(range(len(tensors))))(
+            *(x.double() for x in item)
+        )
+        for item in items
+    ]
+    found = torch.vmap(torch.func.grad(summed(combination.ours), tuple(range(len(tensors)))))(
+        *batched
+    )
+    for actual, expected in zip(found, zip(*of_items, strict=True), strict=True):
+        near(actual, torch.stack(expected))
     return "yes"
+
+
+def summed(function: Function) -> Function:
+    """A sum of what a function gives, each entry counted by a whole number of its own."""
+
+    def total(*tensors: Tensor) -> Tensor:
+        out = function(*tensors)
+        counts = torch.arange(out.numel(), device=out.device).remainder(5) - 2
+        return (out * counts.to(out.dtype).view(out.shape)).sum()
+
+    return total
 
 
 def check_jacrev(combination: Combination, tensors: list[Tensor]) -> str:
     every = tuple(range(len(tensors)))
     wide = tuple(x.double() for x in tensors)
-    for actual, expected in zip(
+    expected = torch.autograd.functional.jacobian(combination.oracle, wide)
+    for found in (
         torch.func.jacrev(combination.ours, argnums=every)(*tensors),
-        torch.autograd.functional.jacobian(combination.oracle, wide),
-        strict=True,
+        torch.autograd.functional.jacobian(combination.ours, tuple(tensors), vectorize=True),
     ):
-        near(actual, expected)
+        for actual, its in zip(found, expected, strict=True):
+            near(actual, its)
     return "yes"
 
 
@@ -320,6 +344,9 @@ def check_forward_mode(combination: Combination, tensors: list[Tensor]) -> str:
             for column, v in zip(columns, tangents, strict=True)
         ]
         near(actual, torch.stack(expected).sum(0))
+    with forward_ad.dual_level():  # along all of them, without torch.func
+        dual = combination.ours(*map(forward_ad.make_dual, tensors, every))
+        near(forward_ad.unpack_dual(dual).tangent, torch.stack(expected).sum(0))
     return "yes"
 
 

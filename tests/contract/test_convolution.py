@@ -4,7 +4,6 @@ import pytest
 import torch
 from contractions import normal, parameter
 from shifts import box, draw_shifts, some_shifts
-from torch.func import grad, vmap
 
 from pyg_outerconv.basis import Eye
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
@@ -196,20 +195,6 @@ def test_images_are_read_and_written_where_they_are():
 
 
 # torch's own machinery ----------------------------------------------------------------------------
-
-
-def test_vmap_and_func_grad():
-    basis = box((4, 4), 3, padding=1)
-    x, theta = normal(3, 16, 2, grad=False), parameter(9, 1, 2, 3).detach()
-
-    def loss(one, weights):
-        return contract(basis, one, weights, order="convolution").sin().sum()
-
-    found = vmap(grad(loss, argnums=1), in_dims=(0, None))(x, theta)
-    for one, gradient in zip(x, found, strict=True):
-        weights = theta.clone().requires_grad_()
-        expected = torch.autograd.grad(dense_contraction(basis, one, weights).sin().sum(), weights)
-        assert_near(gradient, expected[0])
 
 
 @pytest.mark.slow(cases=1)

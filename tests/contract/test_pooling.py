@@ -1,13 +1,11 @@
 """The lowering of pooling over a full grid to torch's poolings."""
 
-import math
 from itertools import product
 
 import pytest
 import torch
 from contractions import normal, parameter
 from shifts import box, draw_shifts, some_shifts
-from torch.func import grad, vmap
 
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
@@ -123,19 +121,6 @@ def test_reasons_name_what_torch_lacks():
         assert reason in reasons, reasons
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("label_aggr", ["sum", "max"])
-@pytest.mark.parametrize("shape", [(6,), (4, 6), (4, 2, 6)], ids=str)
-def test_short_types(shape, label_aggr, dtype):
-    basis, x = box(shape, 2, stride=2), torch.randn(2 * 2 * 12, 3)[: math.prod(shape)]
-    theta = Theta.identity(basis.num_bases, 3, x.to(dtype))
-    out = contract(basis, x.to(dtype), theta, label_aggr=label_aggr)
-    assert_near(out, truth(basis, x, label_aggr).to(dtype))
-    why = POOLING.why_not(Problem(basis, x.to(dtype), theta, label_aggr=label_aggr))
-    lacking = len(shape) == 3 and label_aggr == "sum"
-    assert why == ["torch sums windows of 3 axes on a CPU in float32 and float64 only"] * lacking
-
-
 def test_a_window_without_cells_is_zero():
     basis = some_shifts([(0,), (5,), (6,)], (4,))
     cells = some_shifts([(5,), (6,)], (4,))
@@ -144,19 +129,3 @@ def test_a_window_without_cells_is_zero():
         for label_aggr in ("sum", "max", "min"):
             out = contract(rule, x, identity(rule), label_aggr=label_aggr)
             assert_near(out, truth(rule, x, label_aggr), at_least=1e-3)
-
-
-@pytest.mark.parametrize("label_aggr", ["sum", "max"])
-def test_vmap_and_func_grad(label_aggr):
-    basis = box((4, 4), 2, stride=2)
-    x = normal(3, 16, 2, grad=False)
-
-    def loss(one):
-        theta = identity(basis)
-        return contract(basis, one, theta, "pooling", label_aggr=label_aggr).sin().sum()
-
-    found = vmap(grad(loss))(x)
-    for one, gradient in zip(x, found, strict=True):
-        one = one.clone().requires_grad_()
-        expected = torch.autograd.grad(truth(basis, one, label_aggr).sin().sum(), one)
-        assert_near(gradient, expected[0])

@@ -102,21 +102,6 @@ def test_torch_agrees_with_the_derivatives(order):
     assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker", "stacks"])
-def test_vmap_and_func_grad_equal_a_loop(name):
-    basis = bases()[name].detach()
-    theta = parameter(basis.num_bases, 1, 4, 3, grad=False)
-    many = torch.randn(3, basis.size[0], 4, dtype=torch.float64)
-
-    def loss(x):
-        return contract(basis, x, theta).sin().sum()
-
-    batched = torch.vmap(torch.func.grad(loss))(many)
-    for x, gradient in zip(many, batched, strict=True):
-        x = x.clone().requires_grad_()
-        assert_near(gradient, torch.autograd.grad(loss(x), x)[0])
-
-
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker"])
 def test_it_compiles_into_one_graph_with_its_backward(name):

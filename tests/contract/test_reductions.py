@@ -157,15 +157,6 @@ def test_the_algebra_commutes_with_reductions(aggr):
         assert_same(contract(basis, x, theta, aggr=aggr), expected, inputs)
 
 
-def test_the_first_of_equal_inputs_takes_the_gradient():
-    pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1))
-    for order in LEGAL:
-        x = torch.ones(2, 1, requires_grad=True)
-        out = contract(pattern.with_values(None), x, torch.ones(1, 1, 1, 1), order, aggr="max")
-        out.sum().backward()
-        assert x.grad.tolist() == [[1.0], [0.0]]
-
-
 def test_reductions_need_features():
     edges = edges_of("multi-edge")
     with pytest.raises(ValueError, match="needs dense node features"):

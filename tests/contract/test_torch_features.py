@@ -54,45 +54,6 @@ def case(request, order):
         yield made
 
 
-@each_order
-def test_vmap_over_any_operand_equals_a_loop(case):
-    inputs = case.detached()
-    every = [torch.randn(3, *tensor.shape, dtype=tensor.dtype) for tensor in inputs]
-    for which in (*range(len(inputs)), None):
-        dims = tuple(0 if which in (None, i) else None for i in range(len(inputs)))
-        given = [
-            many if dim == 0 else one for many, one, dim in zip(every, inputs, dims, strict=True)
-        ]
-        actual = torch.vmap(case, in_dims=dims)(*given)
-        expected = torch.stack(
-            [
-                case(*(x[i] if dim == 0 else x for x, dim in zip(given, dims, strict=True)))
-                for i in range(3)
-            ]
-        )
-        assert_near(actual, expected, at_least=0.1)
-
-
-@each_order
-def test_func_grad_and_its_vmap_equal_autograd(case):
-    every = tuple(range(len(case.inputs)))
-
-    def loss(*tensors):
-        return case(*tensors).sin().sum()
-
-    expected = torch.autograd.grad(loss(*case.inputs), case.inputs)
-    for found, wanted in zip(
-        torch.func.grad(loss, argnums=every)(*case.detached()), expected, strict=True
-    ):
-        assert_near(found, wanted, at_least=0.1)
-    many = [torch.stack([x, 2 * x, -x]) for x in case.detached()]
-    batched = torch.vmap(torch.func.grad(loss, argnums=every))(*many)
-    for i in range(3):
-        one = torch.func.grad(loss, argnums=every)(*(x[i] for x in many))
-        for found, wanted in zip(batched, one, strict=True):
-            assert_near(found[i], wanted, at_least=0.1)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transforms_of_a_choice_equal_a_loop(family):
     basis = FAMILIES[family].basis(awkward_structures()["multi-edge"], dtype=torch.float64).detach()
@@ -137,42 +98,6 @@ def _edges_in(basis):
         return [edges for part in basis.parts for edges in _edges_in(part)]
     edges = basis.operator if isinstance(basis, Polynomial) else basis
     return [edges] if isinstance(edges, EdgeBasis) else []
-
-
-@each_order
-def test_jacobians_by_any_road_are_equal(case):
-    inputs, every = tuple(case.detached()), tuple(range(len(case.inputs)))
-    row_by_row = torch.autograd.functional.jacobian(case, inputs)
-    at_once = torch.autograd.functional.jacobian(case, inputs, vectorize=True)
-    for road in (torch.func.jacrev(case, argnums=every)(*inputs), at_once):
-        for found, wanted in zip(road, row_by_row, strict=True):
-            assert_near(found, wanted, at_least=0.1)
-
-
-@each_order
-def test_forward_mode_by_any_road_is_a_column_of_the_jacobian(case):
-    inputs = case.detached()
-    for position, point in enumerate(inputs):
-
-        def of_one(x, position=position):
-            return case(*inputs[:position], x, *inputs[position + 1 :])
-
-        tangent = torch.randn_like(point)
-        jacobian = torch.autograd.functional.jacobian(of_one, point)
-        expected = torch.tensordot(jacobian, tangent, dims=tangent.dim())
-        assert expected.any()
-        for found in (
-            torch.func.jvp(of_one, (point,), (tangent,))[1],
-            torch.tensordot(torch.func.jacfwd(of_one)(point), tangent, dims=tangent.dim()),
-            _dual(of_one, point, tangent),
-        ):
-            assert_near(found, expected, at_least=0.1)
-
-
-def _dual(function, point, tangent):
-    with torch.autograd.forward_ad.dual_level():
-        out = function(torch.autograd.forward_ad.make_dual(point, tangent))
-        return torch.autograd.forward_ad.unpack_dual(out).tangent
 
 
 def forward_and_backward(function, inputs):

@@ -197,21 +197,6 @@ def test_what_explicit_says_is_what_its_family_says():
 # What torch can do with the order ----------------------------------------------------------------
 
 
-def test_vmap_and_func_equal_a_loop():
-    basis = UnitMatrices((3, 2), on=CPU)
-    x, theta = torch.randn(5, 3, 4).double(), torch.randn(5, 6, 1, 4, 2).double()
-
-    def run(x, theta):
-        return contract(basis, x, theta, "fully_connected")
-
-    loop = torch.stack([run(*item) for item in zip(x, theta, strict=True)])
-    assert_near(torch.func.vmap(run)(x, theta), loop)
-    jacobian = torch.func.jacrev(run, argnums=1)(x[0], theta[0])
-    assert_near(torch.einsum("nqkgpr,kgpr->nq", jacobian, theta[0]), loop[0])
-    tangent = torch.func.jvp(run, (x[0], theta[0]), (x[1], torch.zeros_like(theta[0])))[1]
-    assert_near(tangent, run(x[1], theta[0]))
-
-
 def test_autocast_and_short_types():
     basis, x, theta = UnitMatrices((3, 2), on=CPU), torch.randn(3, 4), torch.randn(6, 1, 4, 2)
     exact = contract(basis, x, theta, "fully_connected")

@@ -6,10 +6,9 @@ import pytest
 import torch
 from cases import CASES
 
-from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Diffusion, Relation
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.nn.attention.graph_attention import agnn_conv, gat_conv, gatv2_conv
-from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
+from pyg_outerconv.nn.attention.graph_attention import gatv2_conv
 from pyg_outerconv.testing import assert_near
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -28,24 +27,14 @@ def of(family, **options):
     return lambda: OuterConv(CHANNELS, 4, family, **options)
 
 
-# Layers whose steps are the same for all graphs of one shape.
+# Further ones than those of ``layers.py``.
 LAYERS = {
     "gcn": of(GCN()),
-    "gcn, max": of(GCN(), aggr="max"),
-    "gcn, mean": of(GCN(), aggr="mean"),
     "gcn, to more channels": lambda: OuterConv(CHANNELS, 32, GCN()),
     "gcn by messages": lambda: with_messages(OuterConv(CHANNELS, 4, GCN())),
-    "relations": of(Relation(TYPES)),
     "relations, mixed": of(Relation(TYPES), theta="shared"),
-    "chebyshev": of(Chebyshev(3)),
-    "walk": of(Walk(2)),
     "diffusion": of(Diffusion(length=3)),
-    "directed": of(Directed(GCN(add_self_loops=False))),
-    "stack": of(Stack(GCN(), Walk(1))),
-    "gat": lambda: gat_conv(CHANNELS, 4, heads=2),
     "gatv2": lambda: gatv2_conv(CHANNELS, 4, heads=2),
-    "transformer": lambda: transformer_conv(CHANNELS, 4, heads=2),
-    "agnn": lambda: agnn_conv(),
 }
 
 

@@ -12,8 +12,6 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import (
     DirGNNConv,
     GCNConv,
-    HeteroConv,
-    SAGEConv,
     Sequential,
     to_hetero,
     to_hetero_with_bases,
@@ -345,27 +343,6 @@ class Two(torch.nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
-@pytest.mark.parametrize(
-    ("family", "root_weight"), [(Relation(1), True), (GCN(add_self_loops=False), False)]
-)
-def test_to_hetero_sums_a_layer_for_each_edge_type(family, root_weight):
-    data = hetero()
-    model = to_hetero(Two(family, root_weight=root_weight), data.metadata())
-    out = model(data.x_dict, data.edge_index_dict)
-
-    def expected(stage, x):
-        sums = {"a": 0, "b": 0}
-        for source, name, target in data.edge_types:
-            conv = stage[f"{source}__{name}__{target}"]
-            ends = x[source] if source == target else (x[source], x[target])
-            sums[target] = sums[target] + conv(ends, data[source, name, target].edge_index)
-        return sums
-
-    hidden = {k: v.relu() for k, v in expected(model.first, data.x_dict).items()}
-    for name, value in expected(model.second, hidden).items():
-        assert_near(out[name], value)
-
-
 def test_to_hetero_refuses_self_loops_as_it_does_for_pyg():
     with pytest.raises(ValueError, match="'add_self_loops' attribute set to 'True'"):
         to_hetero(Two(GCN()), hetero().metadata())
@@ -383,24 +360,6 @@ def test_to_hetero_with_bases_changes_messages_by_hooks():
     coefficients = [p for name, p in model.named_parameters() if "edge_type_weight" in name]
     assert coefficients
     assert all(p.grad is not None and bool(p.grad.any()) for p in coefficients)
-
-
-def test_hetero_conv_of_means_is_that_of_sage():
-    data = hetero()
-    ours = HeteroConv(
-        {kind: OuterConv((-1, -1), 6, Relation(1), root_weight=True) for kind in data.edge_types}
-    )
-    theirs = HeteroConv({kind: SAGEConv((-1, -1), 6) for kind in data.edge_types})
-    ours(data.x_dict, data.edge_index_dict), theirs(data.x_dict, data.edge_index_dict)
-    with torch.no_grad():
-        for kind in data.edge_types:
-            mine, other = ours.convs[kind], theirs.convs[kind]
-            mine.theta.weight.copy_(other.lin_l.weight.t()[None])
-            mine.root.weight.copy_(other.lin_r.weight.t()[None])
-            mine.bias.copy_(other.lin_l.bias)
-    expected = theirs(data.x_dict, data.edge_index_dict)
-    for name, value in ours(data.x_dict, data.edge_index_dict).items():
-        assert_near(value, expected[name])
 
 
 # Hooks -------------------------------------------------------------------------------------------

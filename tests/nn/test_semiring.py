@@ -164,29 +164,6 @@ def test_theta_follows_a_maximum():
         assert conv(torch.tensor([[1.0], [2.0]]), index)[0].item() == -2.0
 
 
-@pytest.mark.parametrize("label_aggr", ["max", "min"])
-def test_the_lowest_of_equal_labels_takes_the_gradient(label_aggr):
-    index, kinds = torch.tensor([[0, 1, 2], [0, 0, 0]]), torch.tensor([2, 1, 1])
-    for theta in ("identity", "full"):
-        conv = OuterConv(
-            1, 1, Relation(3, None), False, theta, aggr=label_aggr, label_aggr=label_aggr
-        )
-        with torch.no_grad():
-            for parameter in conv.parameters():
-                parameter.fill_(1.0)
-        x = torch.ones(3, 1, requires_grad=True)
-        conv(x, index, edge_type=kinds).sum().backward()
-        assert x.grad.flatten().tolist() == [0.0, 1.0, 0.0]
-
-
-def test_the_first_of_equal_messages_takes_the_gradient_as_in_the_contraction():
-    conv = OuterConv(1, 1, Relation(1, None), False, "identity", aggr="max")
-    for conv.fuse in (False, True):
-        x = torch.ones(2, 1, requires_grad=True)
-        conv((x, None), torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).sum().backward()
-        assert x.grad.flatten().tolist() == [1.0, 0.0]
-
-
 def test_the_quadri_tensor_is_refused_and_says_what_stands_in_its_place():
     for options in ({"aggr": "max"}, {"label_aggr": "min"}):
         conv = OuterConv(4, 6, Relation(3), **options)

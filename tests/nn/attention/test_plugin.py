@@ -12,8 +12,6 @@ from torch_geometric.nn import (
     DirGNNConv,
     GATConv,
     GATv2Conv,
-    HeteroConv,
-    Sequential,
     TransformerConv,
     to_hetero,
 )
@@ -232,18 +230,6 @@ def test_to_hetero_makes_a_layer_for_each_edge_type(kind):
         assert_near(conv((hidden[source], hidden[target]), index), out[target])
 
 
-def test_hetero_conv_hands_edge_features_on():
-    data = hetero(edge_dim=2)
-    make = lambda: transformer_conv((-1, -1), 4, 2, edge_dim=2)  # noqa: E731
-    model = HeteroConv({key: make() for key in data.edge_types})
-    out = model(data.x_dict, data.edge_index_dict, edge_attr_dict=data.edge_attr_dict)
-    key = ("a", "to", "b")
-    expected = model.convs[key](
-        (data["a"].x, data["b"].x), data[key].edge_index, edge_attr=data[key].edge_attr
-    )
-    assert_near(out["b"], expected)
-
-
 @pytest.mark.parametrize("edge_dim", [None, 3])
 @pytest.mark.parametrize("kind", ["gat", "gatv2"])
 def test_self_loops_can_be_switched_as_in_pyg(kind, edge_dim):
@@ -270,13 +256,6 @@ def test_dir_gnn_conv_switches_loops_off():
         copy_gat(mine, its)
     x = x_of()
     assert_near(ours(x, EDGES), theirs(x, EDGES))
-
-
-def test_sequential_calls_by_position():
-    first, second, x = gat_conv(P, Q), AttentionConv(Q, 3), x_of()
-    steps = [(first, "x, edge_index -> x"), torch.nn.ELU(), (second, "x, edge_index -> x")]
-    model = Sequential("x, edge_index", steps)
-    assert_near(model(x, EDGES), second(torch.nn.functional.elu(first(x, EDGES)), EDGES))
 
 
 # Explainers --------------------------------------------------------------------------------------
