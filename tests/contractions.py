@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import formulas
 import torch
 
 from pyg_outerconv.basis import EdgeBasis, Pattern, Polynomial
@@ -110,14 +111,9 @@ def random_edges(nodes, count, num_labels, values=True, dtype=torch.float32):
 def reduced(edges, x, theta, aggr):
     """Σ_k (aggr over the edges e = (m, n) of label k of value[e] X_m) Θ_k, edge by edge."""
     pattern = edges.pattern
-    messages = edges.values(x.dtype)[:, None] * x[pattern.source.long()]
-    rows = []
-    for target in range(edges.size[1]):
-        row = x.new_zeros(theta.size(3))
-        for label in range(edges.num_bases):
-            mine = messages[(pattern.target == target) & (pattern.label == label)]
-            if len(mine):
-                found = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
-                row = row + found[aggr](0) @ theta[label, 0]
-        rows.append(row)
-    return torch.stack(rows) if rows else x.new_zeros(0, theta.size(3))
+    source, target, label = (
+        part.long() for part in (pattern.source, pattern.target, pattern.label)
+    )
+    listed = label, source, target, edges.values(x.dtype)
+    matrices = formulas.Matrices(edges.num_bases, edges.size, listed)
+    return formulas.convolution(matrices, x, theta[:, 0], aggr)

@@ -46,19 +46,6 @@ def test_walk_from_the_source_is_the_papers_and_keeps_mass():
     assert_near(basis[1].sum(1)[alive], torch.ones(int(alive.sum()), dtype=torch.float64))
 
 
-def test_walk_at_the_target_in_both_directions_is_dcrnn():
-    w = adjacency(EDGES).detach()
-    out_step, in_step = invert(w.sum(1))[:, None] * w, invert(w.sum(0))[:, None] * w.t()
-    conv = OuterConv(3, 2, Walk(2, norm="target", direction="both"), bias=False).double()
-    x, theta = torch.randn(5, 3, dtype=torch.float64), conv.theta()[:, 0]
-    expected = torch.zeros(5, 2, dtype=torch.float64)
-    for length in range(3):
-        theta_in, theta_out = theta[length], theta[3 + length]
-        expected += torch.linalg.matrix_power(out_step, length) @ x @ theta_out
-        expected += torch.linalg.matrix_power(in_step, length) @ x @ theta_in
-    assert_near(conv(x, EDGES.edge_index, EDGES.edge_weight), expected)
-
-
 def walks_by_hand(w, length):
     """Weights of all walks m → n of that length, listed one by one over parallel edges."""
     found = {(m, n): ([1.0] if m == n else []) for m in range(5) for n in range(5)}
@@ -84,14 +71,6 @@ def test_walk_aggregates_over_walks_listed_one_by_one(name, aggr, function):
         for (m, n), weights in walks_by_hand(listed, length).items():
             expected = function(weights) if weights else 0.0
             assert float(dense[length, m, n].detach()) == pytest.approx(expected, rel=1e-12)
-
-
-def test_backward_walks_are_forward_walks_on_turned_edges():
-    backward = Walk(2, direction="backward").basis(EDGES).to_dense()
-    assert_near(backward, Walk(2).basis(EDGES.reversed()).to_dense())
-    both = Walk(2, direction="both").basis(EDGES).to_dense()
-    assert_near(both, torch.cat([Walk(2).basis(EDGES).to_dense(), backward]))
-    assert_near(both, Directed(Walk(2)).basis(EDGES).to_dense())
 
 
 # Chebyshev -----------------------------------------------------------------------------------

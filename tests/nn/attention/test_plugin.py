@@ -6,7 +6,7 @@ import pytest
 import torch
 from against_pyg import EDGES, NODES, P, Q, copy_gat, copy_gatv2, copy_transformer
 from torch_geometric.data import HeteroData
-from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+from torch_geometric.explain import AttentionExplainer, Explainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import (
     DirGNNConv,
@@ -352,14 +352,6 @@ def test_attention_explainers_see_what_they_see_of_pyg(add_self_loops):
     found, expected = (explained(model, AttentionExplainer())(x, edges) for model in (ours, theirs))
     assert_near(found.edge_mask, expected.edge_mask)
     assert ours.first._alpha is None
-
-
-@of_each_kind
-def test_other_explainers_run(kind):
-    model = TwoLayers(LAYERS[kind](), LAYERS[kind](Q, 4))
-    explanation = explained(model, GNNExplainer(epochs=2), node_mask_type="object")(x_of(), EDGES)
-    assert explanation.edge_mask.shape == (EDGES.size(1),)
-    assert bool(explanation.edge_mask.isfinite().all())
 
 
 # State -------------------------------------------------------------------------------------------
