@@ -25,7 +25,7 @@ def _polynomial(problem: Problem) -> Polynomial:
 
 def _step(problem: Problem) -> Step:
     """The function H ↦ s Aᵀ H, by sparse products."""
-    return _polynomial(problem).step(problem.dtype, problem.few)
+    return _polynomial(problem).step(problem.dtype)
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
@@ -133,7 +133,8 @@ class Forward(RecurrenceOrder):
         return self._recurring(problem, products, of_x, of_theta or of_basis)
 
     def run(self, problem: Problem) -> Tensor:
-        return sum_forward(problem, _step(problem))
+        # Of sums of X Θ_k, which may have another type under autocast, each step asks by itself.
+        return sum_forward(problem, _polynomial(problem).step(problem.dtype, problem.few))
 
 
 class Clenshaw(RecurrenceOrder):
