@@ -55,24 +55,16 @@ class AdditiveAttentionBasis(Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        return self.over.size
+        return self.over.pattern.size
 
     def shape_class(self) -> Hashable:
-        return tuple(self.value.shape), self.over.shape_class()
+        return self.value.shape, self.over.pattern.shape_class
 
-    @property
-    def device(self) -> torch.device:
-        return self.x.device
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        return self.x.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether x or a parameter requires gradients."""
-        given = self.x, self.value, self.of_source, self.of_target
-        return any(part.requires_grad for part in given)
+    def plan_key(self) -> tuple[Hashable, ...]:
+        x, value, source, target = self.x, self.value, self.of_source, self.of_target
+        learns = value.requires_grad or source.requires_grad or target.requires_grad
+        shapes = value.shape, self.over.pattern.shape_class
+        return *shapes, x.device, x.dtype, learns or x.requires_grad
 
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""

@@ -25,6 +25,7 @@ from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Content, Structure, require_kind
 from ..kernels import spmm
+from ..memo import cached_property
 from ..theta import Theta, as_theta
 from .family import Family
 
@@ -263,7 +264,7 @@ class Heads(ContentFamily):
         """K = H, the number of heads."""
         return self.heads
 
-    @property
+    @cached_property
     def reads(self) -> type[Structure]:  # type: ignore[override]
         """The kind of structure that the support reads."""
         return self.support.reads

@@ -222,8 +222,9 @@ class AttendEnds(Order):
         return Cost.of(work, 2.0 * any(problem.gradients), 4.0 * size)
 
     def run(self, problem: Problem) -> Tensor:
-        basis, theta = problem.of(AdditiveAttentionBasis), problem.of_heads
-        if theta is not None and basis.x is problem.x and basis.value is theta.value:
+        basis, theta = problem.basis, problem.parameter
+        assert isinstance(basis, AdditiveAttentionBasis)  # it solves no other
+        if theta.heads is not None and basis.x is problem.x and basis.value is theta.value:
             return theta.collect(basis.sums())
         return collect_values(problem, basis.shares().times(values(problem)))
 
