@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
+from .backends.small import row_sums
 from .csr import CSR
 from .dispatch import RECORDERS, forced
 from .edge_lists import remembered, spread
-from .edge_sums import Listed
+from .edge_sums import SAFE, Listed
 from .head_copies import HeadCopies
 from .index_checks import PLAIN
 from .mode import mode
@@ -133,7 +135,7 @@ def _forward(
     matrix = packed(value, of_source, of_target)
     product = torch.mm(x, matrix).view(x.size(0), value.size(0), -1)
     if isinstance(entries, Listed):
-        out, *saved = _forward_listed(entries, product, slope, has_backward)
+        out, *saved = _forward_listed(entries, product.detach(), slope)
     else:
         out, *saved = forward_sorted(entries, product, slope, has_backward)
     return out, matrix, *saved
@@ -152,35 +154,42 @@ def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
 # the product, (N, H (V + 2)).
 
 
-def _forward_listed(
-    entries: Listed, product: Tensor, slope: float, has_backward: bool
-) -> tuple[Tensor, ...]:
-    row, col, (count, _) = entries
-    sent = product.index_select(0, col)
-    score = sent[..., -2] + product.index_select(0, row)[..., -1]
-    share = entries.raised(leaky_relu(score, slope, inplace=not has_backward))
-    total = share.new_zeros((count, share.size(1))).index_add_(0, row, share)
-    share /= total.index_select(0, row)
-    values = sent[..., :-2]
-    out = values.new_zeros((count, *values.shape[1:]))
-    return out.index_add_(0, row, values * share.unsqueeze(-1)), sent, score, share
+def _forward_listed(entries: Listed, product: Tensor, slope: float) -> tuple[Tensor, ...]:
+    """By numpy and scipy, whose calls take a third of the time of torch's on so few numbers."""
+    row, col, count = entries.row.numpy(), entries.col.numpy(), entries.shape[0]
+    of_nodes = product.numpy()
+    with np.errstate(invalid="ignore"):  # infinite scores give NaN, as everywhere
+        sent = of_nodes.take(col, 0)
+        score = sent[..., -2] + of_nodes[..., -1].take(row, 0)
+        share = np.where(score > 0, score, score * slope)
+        if not (share.min() >= -SAFE and share.max() <= SAFE):
+            highest = np.full((count, share.shape[1]), -np.inf, share.dtype)
+            np.maximum.at(highest, row, share)
+            highest[highest == -np.inf] = 0.0
+            share -= highest.take(row, 0)
+        np.exp(share, out=share)
+        share /= row_sums(share, row, count).take(row, 0)
+        out = row_sums(sent[..., :-2] * share[..., None], row, count)
+    return tuple(torch.from_numpy(one) for one in (out, sent, score, share))
 
 
 def _backward_listed(
     entries: Listed, sent: Tensor, score: Tensor, share: Tensor, grad: Tensor, slope: float
 ) -> Tensor:
-    row, col, (count, _) = entries
-    above = grad.index_select(0, row)
-    of_share = (sent[..., :-2] * above).sum(-1).mul_(share)
-    mean = share.new_zeros((count, share.size(1))).index_add_(0, row, of_share)
-    of_score = of_share.addcmul_(share, mean.index_select(0, row), value=-1.0)
-    of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
-    found = torch.zeros_like(sent)
-    torch.mul(above, share.unsqueeze(-1), out=found[..., :-2])
-    found[..., -2] = of_score
-    found = sent.new_zeros((count, *sent.shape[1:])).index_add_(0, col, found)
-    found[..., -1] = mean.zero_().index_add_(0, row, of_score)
-    return found.view(count, -1)
+    row, col, count = entries.row.numpy(), entries.col.numpy(), entries.shape[0]
+    of_edges, shares = sent.numpy(), share.numpy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        above = grad.numpy(force=True).take(row, 0)
+        of_score = np.einsum("ehd,ehd->eh", of_edges[..., :-2], above)
+        of_score *= shares
+        of_score -= shares * row_sums(of_score, row, count).take(row, 0)
+        of_score = np.where(score.numpy() > 0, of_score, of_score * slope)
+        of_sent = np.zeros_like(of_edges)
+        np.multiply(above, shares[..., None], out=of_sent[..., :-2])
+        of_sent[..., -2] = of_score
+        of_product = row_sums(of_sent, col, count)
+        of_product[..., -1] = row_sums(of_score, row, count)
+    return torch.from_numpy(of_product.reshape(count, -1))
 
 
 def forward_sorted(

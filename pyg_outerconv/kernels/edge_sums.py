@@ -186,16 +186,6 @@ class Listed(NamedTuple):
             total = total.masked_fill(total == 0, 1.0)
         return raised / total.index_select(0, self.row)
 
-    def raised(self, score: Tensor) -> Tensor:
-        """exp of scores (E, *), in place, without derivatives.
-
-        The largest score of each row is subtracted first if scores are not safe.
-        """
-        if not is_safe(score):
-            highest = self.highest(score)
-            score -= highest.masked_fill_(highest == -torch.inf, 0.0).index_select(0, self.row)
-        return score.exp_()
-
     def highest(self, score: Tensor) -> Tensor:
         """The largest of the scores (E, *) of each row, (R, *); -inf in rows without entries."""
         row = self.row.view(-1, *(1,) * (score.dim() - 1)).expand_as(score)

@@ -12,6 +12,7 @@ from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
 from ...basis.pattern import Pattern
 from ...graph.graph import Graph
+from ...kernels.edge_lists import with_missing_loops
 from ...kernels.index_checks import can_read
 from ..options import check_least
 from .support import Support
@@ -75,7 +76,8 @@ class Hops(Support):
         """The edges, or the pairs within L hops."""
         if self.length == 1:
             index, origin = self._with_loops(structure)
-            return EdgeBasis(Pattern.of_list(index, size=structure.size, origin=origin))
+            own = index is not structure.edge_index
+            return EdgeBasis(Pattern.of_list(index, size=structure.size, origin=origin, own=own))
         structure.require_one_set("more than one hop", "Hops(1)")
         index, _ = self._with_loops(structure.but(edge_index=self._reached(structure)))
         return sorted_pairs(index, structure.size)
@@ -89,12 +91,17 @@ class Hops(Support):
         origin = index.size(1) if origin is None else origin
         if add is None:
             return index, origin
+        count = min(structure.size)
+        if add and can_read(index) and type(origin) is int:
+            looped = with_missing_loops(index, count)
+            if looped.size(1) == index.size(1) + count:  # there was none
+                return looped, origin
         stays = index[0] != index[1]
         if not can_read(index) or not bool(stays.all()):
             index, origin = index[:, stays], structure.origins()[stays]
         if not add:
             return index, origin
-        nodes = torch.arange(min(structure.size), dtype=index.dtype, device=index.device)
+        nodes = torch.arange(count, dtype=index.dtype, device=index.device)
         if isinstance(origin, Tensor) and origin.dim():  # a tracer counts in tensors
             origin = torch.cat([origin, torch.full_like(nodes, -1, dtype=origin.dtype)])
         return torch.cat([index, nodes.expand(2, -1)], dim=1), origin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -85,6 +86,18 @@ def listed_product(
     if value is not None and np.count_nonzero(data) != count:
         _add_zeros(target, source, data, dense, out)
     return torch.from_numpy(out)
+
+
+def row_sums(values: Any, row: Any, count: int) -> Any:
+    """The sums (R, *) of the arrays (E, *) that have each row, given the row (E,) of each."""
+    out = np.zeros((count, *values.shape[1:]), values.dtype)
+    if coo_product() is None:
+        np.add.at(out, row, values)
+        return out
+    entries = row, np.arange(row.size, dtype=row.dtype), np.ones(row.size, values.dtype)
+    width = math.prod(values.shape[1:])
+    coo_product()(row.size, width, *entries, values.reshape(-1), out.reshape(-1))
+    return out
 
 
 def listed_dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:
