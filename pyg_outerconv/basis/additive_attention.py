@@ -12,12 +12,12 @@ from torch import Tensor
 from ..kernels import edge_sums
 from ..kernels.attend_ends import (
     MOST_SENT,
+    HeadCopies,
     attend_by_primitives,
     attend_ends,
     can_attend_ends,
     shares_of_ends,
 )
-from ..kernels.head_copies import HeadCopies
 from .base import Basis
 from .edges import EdgeBasis
 from .multi_head_edges import MultiHeadEdges, listed_edges

@@ -18,10 +18,9 @@ from ..kernels.absent_pairs import (
     over_all_pairs,
     over_all_pairs_below,
 )
-from ..kernels.attend_entries import kept_entries
+from ..kernels.attend import is_recorded
+from ..kernels.attend_entries import kept_entries, kept_sample
 from ..kernels.edge_sums import Listed
-from ..kernels.kept_products import kept_sample
-from ..kernels.pairs_by_edges import is_recorded
 from ..kernels.tiles import exact
 from ..memo import cached_property
 from .base import Basis
@@ -178,13 +177,15 @@ class AttentionBasis(Basis):
             return torch.ones(shape, dtype=torch.bool, device=self.device)
         return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
 
-    def edge_bias(self, batch: tuple[int, ...] | None = None) -> Tensor | None:
-        """(E, B·H/L) the bias added to scores, -inf for sources that are not present; or None.
+    def edge_bias(self, batch: tuple[int, ...] | None = None, masked: bool = True) -> Tensor | None:
+        """(E, B·H/L) the bias added to scores, or None.
 
-        ``batch`` is the batch shape of X, for a basis without one.
+        Args:
+            batch: the batch shape of X, for a basis without one.
+            masked: whether it is -inf for sources that are not present.
         """
         bias, heads = self.bias, self.num_bases // self.num_labels
-        if self.present is not None:
+        if self.present is not None and masked:
             there = self.seen_sources().index_select(0, self.pattern.source).unsqueeze(-1)
             none = torch.zeros((), dtype=self.query.dtype, device=self.device)
             bias = (none if bias is None else bias).masked_fill(~there, -torch.inf)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..kernels import CSR, spmm
+from ..kernels.attend_entries import kept_product
 from ..kernels.edge_sums import Listed, are_few, is_small
-from ..kernels.kept_products import kept_product
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import TensorMap

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
+from ..kernels.attend_ends import HeadCopies
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
     counting_sort,
@@ -23,7 +24,6 @@ from ..kernels.edge_lists import (
     sort_edges,
     spread,
 )
-from ..kernels.head_copies import HeadCopies
 from ..kernels.index_checks import can_read, check_integers, has_numbers, is_exporting, surely
 from ..kernels.lasting import lasting
 from ..kernels.parts import part

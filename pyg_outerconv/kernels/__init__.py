@@ -7,13 +7,12 @@ A backend is added as one file in ``backends/`` with a subclass of :class:`Backe
 from ..registry import import_files
 from . import backends
 from .additive import additive
-from .attend import attend
+from .attend import NodeBlocks, attend
 from .backend import BACKENDS, REDUCTIONS, Backend, Request
 from .csr import CSR
 from .dense_attention import attend_all, attend_band, attend_blocks, blocks_of
 from .dispatch import Call, get_backend, record, use_backend
 from .grouped import grouped_matmul
-from .pairs_by_edges import NodeBlocks
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .spmm import spmm

@@ -1,16 +1,375 @@
-"""Attention along the entries of a sparse matrix: scores, softmax and sum in one primitive."""
+"""Attention along entries; and along all pairs of a rule, by edges where numbers are not finite.
+
+Attention along all pairs, or all pairs of a tile, multiplies those without an edge by 0. It runs
+where its operands are finite; :func:`over_pairs` looks, and goes by edges if it must.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Union
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .absent_pairs import are_finite
-from .attend_entries import fused
+from .absent_pairs import (
+    are_finite,
+    can_look,
+    is_transformed,
+    over_all_pairs,
+    over_all_pairs_below,
+    parted,
+)
+from .attend_entries import attend_kept, attend_kept_gradients, fused
 from .csr import CSR
+from .lasting import lasting
 from .operands import agreeing, check_order, one_value_an_entry, scale_of
-from .pairs_by_edges import over_pairs
+from .primitive import Primitive, without_autocast
+from .tiles import accumulator
+
+
+class BandLimits(NamedTuple):
+    """Row n attends to the columns ``n + offset + dilation j``, where ``-left <= j <= right``."""
+
+    left: int
+    right: int
+    offset: int
+    dilation: int
+
+
+class PaddedBlocks(NamedTuple):
+    """Some blocks of similar size, padded to the largest of them.
+
+    Attributes:
+        targets: (blocks, T) the targets of each block; the last target is repeated as padding.
+        sources: (blocks, S) the sources of each block, padded likewise.
+        missing: (blocks, S) booleans, true where a source is padding; None if none is.
+    """
+
+    targets: Tensor
+    sources: Tensor
+    missing: Tensor | None
+
+
+class NodeBlocks(NamedTuple):
+    """A partition of M sources and N targets into blocks, from :func:`blocks_of`.
+
+    Attributes:
+        padded: the blocks that have sources and targets, grouped by size.
+        place: (N,) the position of each target's result in the concatenated results of
+            ``padded``; the position after the last one for targets without sources.
+        num_sources: M.
+    """
+
+    padded: tuple[PaddedBlocks, ...]
+    place: Tensor
+    num_sources: int
+
+
+Pairs = Union[BandLimits, NodeBlocks, CSR]  # noqa: UP007
+"""The pairs of a target and a source that may have an edge."""
+
+Entries = tuple[CSR, Tensor, Tensor]
+
+
+def within(band: BandLimits, rows: int, cols: int, device: torch.device) -> Tensor:
+    """The pairs within a band, (N, M) booleans."""
+    place = torch.arange(max(rows, cols), device=device)
+    away = place[:cols] - place[:rows].unsqueeze(-1) - band.offset
+    first, last = -band.left * band.dilation, band.right * band.dilation
+    return (away >= first) & (away <= last) & (away % band.dilation == 0)
+
+
+def _entries(pairs: BandLimits | NodeBlocks, query: Tensor, key: Tensor) -> Entries:
+    """The pairs sorted by target, with the target and the source of each."""
+    rows, cols = query.size(0), key.size(0)
+    if isinstance(pairs, BandLimits):
+        target, source = within(pairs, rows, cols, query.device).nonzero(as_tuple=True)
+    else:
+        ends, begin = [(pairs.place[:0], pairs.place[:0])], 0
+        for part in pairs.padded:
+            number = torch.arange(part.targets.numel(), device=query.device) + begin
+            real = pairs.place[part.targets] == number.view_as(part.targets)
+            seen = real.unsqueeze(2).expand(-1, -1, part.sources.size(1))
+            seen = seen if part.missing is None else seen & ~part.missing.unsqueeze(1)
+            block, row, col = seen.nonzero(as_tuple=True)
+            ends.append((part.targets[block, row], part.sources[block, col]))
+            begin += part.targets.numel()
+        target, source = (torch.cat(end) for end in zip(*ends, strict=True))
+        order = target.argsort(stable=True)
+        target, source = target[order], source[order]
+    ptr = F.pad(target.bincount(minlength=rows).cumsum(0), (1, 0))
+    return CSR.of(ptr, source, cols), target, source
+
+
+def _listed(
+    pairs: Pairs, query: Tensor, key: Tensor, bias: Tensor | None, source_mask: Tensor | None
+) -> tuple[CSR, Tensor | None, tuple[Tensor, Tensor] | None]:
+    """The pairs, the bias (E, H) of each, and their places in a bias of all pairs.
+
+    A bias is -inf for sources that the mask excludes.
+    """
+    if isinstance(pairs, CSR):
+        return pairs, bias, None
+    entries, target, source = _entries(pairs, query, key)
+    if bias is None and source_mask is None:
+        return entries, None, None
+    of_pair = query.new_zeros(()) if bias is None else bias.to(query.dtype)[target, source]
+    if source_mask is not None:
+        seen = source_mask.expand(-1, query.size(1))[source]
+        of_pair = torch.where(seen, of_pair, -torch.inf)
+    return entries, of_pair, (target, source)
+
+
+def over_pairs(
+    product: Callable[..., Tensor],
+    pairs: Pairs,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    source_mask: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """Attention (N, H, V) by ``product`` where its operands are finite, or by edges.
+
+    Args:
+        product: attention, for queries, keys, values, and the bias if there is one.
+        pairs: those that may have an edge.
+        query: (N, H, D).
+        key: (M, H, D).
+        value: (M, H, V).
+        bias: (N, M, H), or (E, H) of a list, or None; -inf says that a pair has no edge.
+        source_mask: (M, H) or (M, 1) booleans, true for the sources that are attended to, or None.
+        scale: the factor of scores.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+    """
+    operands, seed = (query, key, value), None
+
+    def by_edges(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensor:
+        b = None if bias is None else rest[0]
+        mask = rest[-1] if source_mask is not None and is_below else source_mask
+        entries, of_pair, _ = _listed(pairs, q, k, b, mask)
+        with seeded(seed):
+            return attend_kept(entries, q, k, v, of_pair, scale, dropout_p)
+
+    is_below = is_transformed(*operands, bias)
+    if is_below:
+        seed = drawn_seed() if dropout_p > 0 else None
+        return over_all_pairs_below(product, by_edges, *operands, bias=bias, mask=source_mask)
+    if is_recorded():
+        return _recorded(product, pairs, *operands, bias, source_mask, scale, dropout_p)
+    if not can_look(*operands, bias):
+        return product(*(x for x in (*operands, bias) if x is not None))
+    return over_all_pairs(product, by_edges, *operands, bias=bias)
+
+
+def drawn_seed() -> Tensor:
+    """A seed of dropout, the same for all items of a batch that ``torch.func`` hides."""
+    with lasting():
+        return torch.randint(2**62, ())
+
+
+def seeded(seed: Tensor | None) -> AbstractContextManager[Any]:
+    """Draw the same shares in both passes, and leave torch's own generators as they are."""
+    return nullcontext() if seed is None else _Seeded(seed)
+
+
+class _Seeded:
+    def __init__(self, seed: Tensor) -> None:
+        self._seed, self._forked = seed, torch.random.fork_rng()
+
+    def __enter__(self) -> None:
+        self._forked.__enter__()
+        torch.manual_seed(int(self._seed))
+
+    def __exit__(self, *error: Any) -> None:
+        self._forked.__exit__(*error)
+
+
+# Where a compiler or a tracer sees a product over all pairs, one node looks at its numbers --------
+
+
+def is_recorded() -> bool:
+    """Whether a compiler or torch.jit records a call, which is not differentiated forwards."""
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return recorded and forward_ad._current_level < 0
+
+
+def _recorded(
+    product: Callable[..., Tensor],
+    pairs: Pairs,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    source_mask: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """``product(query, key, value)``, or with the bias, if these are finite, else by edges.
+
+    The product multiplies zeros in the place of numbers that are not finite. One operator, and one
+    backwards, looks at the numbers when the recorded call runs, and goes by edges if it must.
+    """
+    operands = [x for x in (query, key, value, bias) if x is not None]
+    looked = [query, key, value]
+    if bias is not None and bias.numel():
+        looked.append(bias.amax())
+    finite = torch.stack([_is_finite(x.detach()) for x in looked]).all()
+    out = product(*[torch.where(finite, x, torch.zeros_like(x)) for x in operands])
+    seed = torch.randint(2**62, ()) if dropout_p > 0 else None
+    given = source_mask, *_as_operands(pairs), finite, seed, scale, dropout_p
+    return _Mended.apply(out, query, key, value, bias, *given)  # type: ignore[no-any-return]
+
+
+def _is_finite(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dtype=accumulator(x.dtype)).isfinite()
+
+
+def _as_operands(pairs: Pairs) -> tuple[list[Tensor], list[int]]:
+    """Pairs as tensors and numbers, which operators of torch take; see :func:`_of_operands`."""
+    tensors: list[Tensor] = []
+    if isinstance(pairs, BandLimits):
+        numbers = list(pairs)
+    elif isinstance(pairs, CSR):
+        tensors, numbers = [pairs.ptr, pairs.index], [pairs.shape[1]]
+    else:
+        tensors, numbers = [pairs.place], [pairs.num_sources]
+        none = torch.empty(0, dtype=torch.bool, device=pairs.place.device)
+        for targets, sources, missing in pairs.padded:
+            tensors += [targets, sources, none if missing is None else missing]
+    # A tracer's sizes are tensors, which no list of integers holds.
+    return tensors, [int(x) for x in numbers] if torch.jit.is_tracing() else numbers
+
+
+def _of_operands(tensors: Sequence[Tensor], numbers: Sequence[int]) -> Pairs:
+    if len(numbers) > 1:
+        return BandLimits(*numbers)
+    if len(tensors) == 2:
+        return CSR.of(tensors[0], tensors[1], numbers[0])
+    place, *parts = tensors
+    of_each = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    padded = [PaddedBlocks(t, s, missing if missing.numel() else None) for t, s, missing in of_each]
+    return NodeBlocks(tuple(padded), place, numbers[0])
+
+
+class _Mended(Primitive):
+    """The result of a product over all pairs, computed by edges if its operands are not finite."""
+
+    operands = 5
+
+    @staticmethod
+    def forward(
+        out: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        source_mask: Tensor | None,
+        tensors: list[Tensor],
+        numbers: list[int],
+        finite: Tensor,
+        seed: Tensor | None,
+        scale: float,
+        dropout_p: float,
+    ) -> Tensor:
+        beside = source_mask, tensors, numbers, finite, seed, scale, dropout_p
+        return _mended(out, query, key, value, bias, *beside)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def keep(ctx: Any, operands: Any, output: Any) -> None:
+        ctx.save_for_backward(*operands[1:])
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *operands, bias = ctx.saved_tensors
+        found = _mended_gradients(grad, *operands, bias, *ctx.rest)
+        return *found, *(() if bias is not None else (None,))
+
+    # It has no tangent: forward mode goes through the product.
+
+
+def _run(
+    out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    source_mask: Tensor | None,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
+    finite: Tensor,
+    seed: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    if bool(finite):
+        return out.clone(memory_format=torch.contiguous_format)
+    pairs = _of_operands(tensors, numbers)
+    entries, of_pair, _ = _listed(pairs, query, key, bias, source_mask)
+    with seeded(seed), without_autocast(query.device.type):
+        found = attend_kept(entries, query, key, value, of_pair, scale, dropout_p)
+        return found.to(out.dtype).contiguous()
+
+
+def _run_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    source_mask: Tensor | None,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[int],
+    finite: Tensor,
+    seed: Tensor | None,
+    scale: float,
+    dropout_p: float,
+) -> list[Tensor]:
+    """The gradients of the product's result, which are finite, and of the operands by edges."""
+    operands = [x for x in (query, key, value, bias) if x is not None]
+    if bool(finite) and are_finite(grad):
+        return [grad.clone(memory_format=torch.contiguous_format), *map(_zeros_like, operands)]
+    wild, tame = parted(grad) if bool(finite) else (grad, torch.zeros_like(grad))
+    pairs = _of_operands(tensors, numbers)
+    entries, of_pair, place = _listed(pairs, query, key, bias, source_mask)
+    with seeded(seed), without_autocast(query.device.type):
+        *found, of_bias = attend_kept_gradients(
+            entries, query, key, value, of_pair, scale, dropout_p, wild
+        )
+    if bias is not None:
+        of_bias = of_bias.to(bias.dtype)
+        found.append(of_bias if place is None else torch.zeros_like(bias).index_put(place, of_bias))
+    return [tame.contiguous(), *(x.contiguous() for x in found)]
+
+
+def _zeros_like(x: Tensor) -> Tensor:
+    return torch.zeros_like(x, memory_format=torch.contiguous_format)
+
+
+_mended = torch.library.custom_op("pyg_outerconv::mended", _run, mutates_args=())
+_mended.register_fake(lambda out, *_: out.new_empty(out.shape))
+_mended_gradients = torch.library.custom_op(
+    "pyg_outerconv::mended_gradients", _run_backward, mutates_args=()
+)
+
+
+@_mended_gradients.register_fake
+def _sizes_of_gradients(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *_: Any
+) -> list[Tensor]:
+    operands = [x for x in (grad, query, key, value, bias) if x is not None]
+    return [x.new_empty(x.shape) for x in operands]
+
+
+# Along a list of entries --------------------------------------------------------------------------
 
 
 @typed

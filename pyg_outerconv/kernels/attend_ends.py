@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
-from .backends.small import row_sums
-from .csr import CSR
+from .absent_pairs import gradients_of
+from .backends.native_csr import row_sums, sampled, times, torch_csr
+from .backends.small import listed_sums
+from .csr import CSR, Columns
 from .dispatch import RECORDERS, forced
-from .edge_lists import remembered, spread
-from .edge_sums import SAFE, Listed
-from .head_copies import HeadCopies
+from .edge_lists import by_rows, remembered, spread
+from .edge_sums import SAFE, Listed, is_safe
 from .index_checks import PLAIN
+from .lasting import lasting
 from .mode import mode
 from .primitive import Primitive, is_differentiated, is_plain
 from .sddmm import sddmm
@@ -108,8 +111,9 @@ class _AttendEnds(torch.autograd.Function):
         x, value, of_source, of_target, matrix, *saved = ctx.saved_tensors
         wanted, entries = ctx.needs_input_grad[:4], ctx.entries
         if is_differentiated() or not is_plain(grad):
-            inputs = [x, value, of_source, of_target]
-            return *_gradients_by_primitives(inputs, entries, ctx.slope, grad, wanted), None, None
+            run = partial(attend_by_primitives, entries=entries, slope=ctx.slope)
+            found = iter(gradients_of(run, wanted)(x, value, of_source, of_target, grad))
+            return *[next(found) if one else None for one in wanted], None, None
         backward: Any = _backward_listed if isinstance(entries, Listed) else backward_sorted
         of_product = backward(entries, *saved, grad, ctx.slope)
         of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
@@ -168,8 +172,8 @@ def _forward_listed(entries: Listed, product: Tensor, slope: float) -> tuple[Ten
             highest[highest == -np.inf] = 0.0
             share -= highest.take(row, 0)
         np.exp(share, out=share)
-        share /= row_sums(share, row, count).take(row, 0)
-        out = row_sums(sent[..., :-2] * share[..., None], row, count)
+        share /= listed_sums(share, row, count).take(row, 0)
+        out = listed_sums(sent[..., :-2] * share[..., None], row, count)
     return tuple(torch.from_numpy(one) for one in (out, sent, score, share))
 
 
@@ -182,13 +186,13 @@ def _backward_listed(
         above = grad.numpy(force=True).take(row, 0)
         of_score = np.einsum("ehd,ehd->eh", of_edges[..., :-2], above)
         of_score *= shares
-        of_score -= shares * row_sums(of_score, row, count).take(row, 0)
+        of_score -= shares * listed_sums(of_score, row, count).take(row, 0)
         of_score = np.where(score.numpy() > 0, of_score, of_score * slope)
         of_sent = np.zeros_like(of_edges)
         np.multiply(above, shares[..., None], out=of_sent[..., :-2])
         of_sent[..., -2] = of_score
-        of_product = row_sums(of_sent, col, count)
-        of_product[..., -1] = row_sums(of_score, row, count)
+        of_product = listed_sums(of_sent, col, count)
+        of_product[..., -1] = listed_sums(of_score, row, count)
     return torch.from_numpy(of_product.reshape(count, -1))
 
 
@@ -322,25 +326,6 @@ def _size_of_gradient(values: Tensor, *_: Any) -> Tensor:
 # Derivatives of derivatives --------------------------------------------------------------------
 
 
-def _gradients_by_primitives(
-    inputs: list[Tensor],
-    entries: Listed | HeadCopies,
-    slope: float,
-    grad: Tensor,
-    wanted: tuple[bool, ...],
-) -> list[Tensor | None]:
-    """The gradients in the inputs, by primitives that are differentiable themselves."""
-    differentiates = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # Views, because an input may be computed from another one, or be the same tensor.
-        inputs = [tensor.view_as(tensor) for tensor in inputs]
-        asked = [tensor for tensor, is_wanted in zip(inputs, wanted, strict=True) if is_wanted]
-        x, value, of_source, of_target = inputs
-        out = attend_by_primitives(x, value, of_source, of_target, entries, slope)
-        found = iter(torch.autograd.grad(out, asked, grad, create_graph=differentiates))
-    return [next(found) if is_wanted else None for is_wanted in wanted]
-
-
 def attend_by_primitives(
     x: Tensor,
     value: Tensor,
@@ -378,3 +363,118 @@ def _shares(csr: CSR, at_source: Tensor, at_target: Tensor, slope: float) -> Ten
     """The softmax of the scores of each target, (E, H)."""
     score = leaky_relu(sddmm(csr, at_target, at_source, op="add"), slope)
     return segment_softmax(csr, score)
+
+
+# One product for all heads ------------------------------------------------------------------------
+
+
+MOST_COPIED = 2**19
+"""Up to so many entries times heads, one product serves all heads; beyond, each head has one."""
+
+_View = tuple[Tensor, Tensor, int]
+
+
+class HeadCopies:
+    """The matrices S_h (R × C) of H heads with entries at the same places.
+
+    Values (H, E), in row order, and operands (H, rows, V) have the heads first, so that those of a
+    head are contiguous and need no copy. Small matrices become the diagonal blocks of one matrix.
+
+    Args:
+        csr: the places of the E entries.
+        row: (E,) the row of each entry, in row order.
+        heads: H.
+
+    Attributes:
+        col: (E,) the column of each entry, in row order.
+        shape: (R, C).
+        num_entries: E.
+    """
+
+    def __init__(self, csr: CSR, row: Tensor, heads: int) -> None:
+        self.csr, self.row, self.col, self.heads = csr, row, csr.index, heads
+        self.shape, self.num_entries = csr.shape, row.numel()
+        self._is_one = self.num_entries * heads <= MOST_COPIED
+        self._copies: dict[bool, _View] = {}
+
+    def times(self, value: Tensor, x: Tensor, transposed: bool = False) -> Tensor:
+        """S_h x_h, (H, R, V), or S_hᵀ x_h, for values (H, E), in row order, and x (H, C, V)."""
+        if transposed:
+            _, _, order = self._sorted_by_column()
+            value = value.index_select(1, order)
+        ptr, index, cols = self._view(transposed)
+        if self._is_one:
+            matrix = torch_csr(ptr, index, value.view(-1), self.heads * cols)
+            width = x.size(2)
+            return times(matrix, x.view(-1, width)).view(self.heads, -1, width)
+        out = x.new_empty((self.heads, ptr.numel() - 1, x.size(2)))
+        for head in range(self.heads):
+            out[head] = times(torch_csr(ptr, index, value[head], cols), x[head])
+        return out
+
+    def sampled(self, a: Tensor, b: Tensor) -> Tensor:
+        """⟨a_h[row of e], b_h[column of e]⟩, (H, E), for a (H, R, V) and b (H, C, V)."""
+        ptr, index, _ = self._view(transposed=False)
+        if self._is_one:
+            width = a.size(2)
+            found = sampled(ptr, index, a.view(-1, width), b.view(-1, width))
+            return found.view(self.heads, -1)
+        out = a.new_empty((self.heads, self.num_entries))
+        for head in range(self.heads):
+            out[head] = sampled(ptr, index, a[head], b[head])
+        return out
+
+    def sums(self, value: Tensor) -> Tensor:
+        """Sum the values (H, E) of each row: (H, R)."""
+        ptr, index, cols = self._view(transposed=False)
+        rows = self.shape[0]
+        out = value.new_empty((self.heads, rows))
+        count = 1 if self._is_one else self.heads
+        ones = value.new_ones(self.heads // count * cols)
+        for values, total in zip(value.view(count, -1), out.view(count, -1), strict=True):
+            matrix = torch_csr(ptr, index, values, ones.numel())
+            torch.addmv(total, matrix, ones, beta=0.0, out=total)
+        return out
+
+    def sums_transposed(self, value: Tensor) -> Tensor:
+        """Sum the values (H, E), in row order, of each column: (H, C)."""
+        # index_add_ takes ten times as long with indices of 32 bits.
+        out = value.new_zeros((self.heads, self.shape[1]))
+        return out.index_add_(1, self.col.long(), value)
+
+    def raised(self, score: Tensor) -> Tensor:
+        """exp of scores (H, E), in place; large scores are reduced by the largest of their row."""
+        if not is_safe(score):
+            highest = row_sums(self.csr.ptr, score.t().contiguous(), "max").t()
+            highest = highest.masked_fill(highest == -torch.inf, 0.0)
+            score -= highest.index_select(1, self.row)
+        return score.exp_()
+
+    def _view(self, transposed: bool) -> _View:
+        """Pointers, indices and number of columns of a head's matrix, or of that of all heads."""
+        view = self._copies.get(transposed)
+        if view is not None:
+            return view
+        ptr, index, cols = self.csr.ptr, self.csr.index, self.shape[1]
+        if transposed:
+            ptr, index, _ = self._sorted_by_column()
+            cols = self.shape[0]
+        if self._is_one:  # the block-diagonal matrix of a copy for each head
+            with lasting(self.row):
+                starts, columns = ptr.numpy(), index.numpy()
+                head = np.arange(self.heads, dtype=starts.dtype)[:, None]
+                pointers = np.empty(self.heads * (starts.size - 1) + 1, starts.dtype)
+                of_head = pointers[:-1].reshape(self.heads, -1)
+                np.add(starts[:-1], head * starts.dtype.type(columns.size), out=of_head)
+                pointers[-1] = self.heads * columns.size
+                indices = np.add(columns, head * columns.dtype.type(cols)).reshape(-1)
+                ptr, index = torch.from_numpy(pointers), torch.from_numpy(indices)
+        self._copies[transposed] = ptr, index, cols
+        return ptr, index, cols
+
+    def _sorted_by_column(self) -> Columns:
+        """The entries by column, which the rows that are at hand make faster to sort."""
+        if "columns" not in vars(self.csr):
+            with lasting(self.row):
+                vars(self.csr)["columns"] = by_rows(self.col, self.row, self.shape[1])
+        return self.csr.columns

@@ -33,6 +33,7 @@ class Tiles(NamedTuple):
         shape: (T, S).
         hidden: (T, S) booleans, the pairs of each tile that have no edge; or None.
         missing: (B, S) booleans, true where a source is padding; or None.
+        all_see: whether each target sees a source, if no source is absent.
     """
 
     targets: slice | Tensor
@@ -40,6 +41,7 @@ class Tiles(NamedTuple):
     shape: tuple[int, int]
     hidden: Tensor | None = None
     missing: Tensor | None = None
+    all_see: bool = True
 
     def of_targets(self, x: Tensor) -> Tensor:
         """(N, H, C) of targets as (B, H, T, C), a view of a range."""
@@ -67,13 +69,14 @@ class Options(NamedTuple):
         scale: the factor of scores.
         causal: whether target t of a tile attends to its sources 0, …, t alone.
         dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
-        seed: that of the shares that are dropped.
+        seed: that of the shares that are dropped, which each pass draws anew; None if torch draws
+            and holds them.
     """
 
     scale: float
     causal: bool = False
     dropout_p: float = 0.0
-    seed: int = 0
+    seed: int | None = None
 
 
 def attend_tiles(
@@ -117,8 +120,12 @@ def attend_tiles(
             gone = missing if gone is None else gone | missing
         hidden = None if part.hidden is None else part.hidden[None, None]
         ends = part.of_targets(query), part.of_sources(key), part.of_sources(value)
-        own = options._replace(seed=options.seed + number)
-        outs.append(_attend(*ends, bias, gone, hidden, own).transpose(1, 2).flatten(0, 1))
+        own = options
+        if options.seed is not None:
+            own = options._replace(seed=options.seed + number)
+        may_be_empty = bias is not None or absent is not None or not part.all_see
+        out = _attend(*ends, bias, gone, hidden, own, may_be_empty)
+        outs.append(out.transpose(1, 2).flatten(0, 1))
     out = outs[0] if len(outs) == 1 else torch.cat(outs)
     return out if width == channels else out[..., :channels]
 
@@ -131,25 +138,36 @@ def _attend(
     absent: Tensor | None,
     hidden: Tensor | None,
     options: Options,
+    may_be_empty: bool,
 ) -> Tensor:
-    """(B, H, T, V) of some tiles, see :class:`_Tiles`; torch's operation where others look on."""
-    if torch.compiler.is_compiling() or (options.dropout_p > 0 and not is_lean()):
-        mask, empty = _mask(query, bias, absent, hidden)
-        beside = mask, options.dropout_p, options.causal
+    """(B, H, T, V) of some tiles, see :class:`_Tiles`; torch's operation where that does it all."""
+    device, drops, empty = query.device.type, options.dropout_p > 0, None
+    by_torch = torch.compiler.is_compiling()
+    by_torch = by_torch or (drops and (options.seed is None or not is_lean()))
+    if by_torch or hidden is None or absent is None:  # else each tile has a mask of its own
+        bias, empty = _mask(query, bias, absent, hidden, may_be_empty)
+        hidden = absent = None
+        casts = device != "meta" and torch.is_autocast_enabled(device)
+        if not (by_torch or drops or casts):
+            ends = (query, key, value) if bias is None else (query, key, value, bias)
+            learns = torch.is_grad_enabled() and any(x.requires_grad for x in ends)
+            by_torch = not learns and is_lean()
+    if by_torch:
+        beside = bias, options.dropout_p, options.causal
         out = F.scaled_dot_product_attention(query, key, value, *beside, scale=options.scale)
-        return out if empty is None else out.masked_fill(empty, 0.0)
-    return _Tiles.apply(query, key, value, bias, absent, hidden, options)[0]  # type: ignore[no-any-return]
+    else:
+        out = _Tiles.apply(query, key, value, bias, absent, hidden, options)[0]
+    return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 class _Tiles(Primitive):
     """Attention in tiles; a backward pass that is differentiated itself holds all scores.
 
-    For torch's fused kernel has no second derivative.
-
-    Operands are queries (B, H, T, D), keys (B, H, S, D), values (B, H, S, V), a bias (B, H or 1, T,
-    S) or None, and booleans (B, H or 1, 1, S) of absent sources or None. Then come booleans
-    (1, 1, T, S) of hidden pairs or None, and :class:`Options`. The results are (B, H, T, V) and the
-    logarithms of the sums of exponentials, where the fused kernel gives them.
+    Operands are queries (B, H, T, D), keys (B, H, S, D), values (B, H, S, V), a mask (B or 1, H or
+    1, T or 1, S), which is added to scores, or None, and booleans (B, H or 1, 1, S) of absent
+    sources or None. Then come booleans (1, 1, T, S) of hidden pairs, if sources may be absent, and
+    :class:`Options`. The results are (B, H, T, V) and the logarithms of the sums of exponentials,
+    where the fused kernel gives them.
     """
 
     operands = 5
@@ -159,14 +177,14 @@ class _Tiles(Primitive):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        bias: Tensor | None,
+        mask: Tensor | None,
         absent: Tensor | None,
         hidden: Tensor | None,
         options: Options,
     ) -> tuple[Tensor, Tensor]:
         outs, sums, drops = [], [], options.dropout_p > 0
         with without_autocast(query.device.type):
-            for part in _parts(drops, query, key, value, bias, absent, hidden, options):
+            for part in _parts(drops, query, key, value, mask, absent, hidden, options):
                 out, total = (_dropped if drops else _fused)(part, options)
                 outs.append(out if part.empty is None else out.masked_fill(part.empty, 0.0))
                 sums.append(total)
@@ -174,37 +192,38 @@ class _Tiles(Primitive):
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, bias, absent, out, sums = ctx.saved_tensors
+        query, key, value, mask, absent, out, sums = ctx.saved_tensors
         hidden, options = ctx.rest
-        of_bias = ctx.needs_input_grad[3]
-        holds_scores = options.dropout_p > 0 or of_bias or is_differentiated()
+        of_mask = ctx.needs_input_grad[3]
+        holds_scores = options.dropout_p > 0 or of_mask or is_differentiated()
         found = []
         with without_autocast(query.device.type):
-            for part in _parts(holds_scores, query, key, value, bias, absent, hidden, options):
-                above = grad[part.at]
+            for part in _parts(holds_scores, query, key, value, mask, absent, hidden, options):
+                above = part.of(grad)
                 above = above if part.empty is None else above.masked_fill(part.empty, 0.0)
                 if holds_scores:
                     *ends, of_score = _gradients(part, options, above)
-                    if of_bias:
-                        ends.append(of_score.sum_to_size(bias.shape).to(bias.dtype))
+                    if of_mask:
+                        ends.append(of_score.sum_to_size(mask.shape).to(mask.dtype))
                     found.append(tuple(ends))
                 elif sums.numel():
-                    given = out[part.at], sums[part.at]
+                    given = part.of(out), part.of(sums)
                     found.append(_fused_gradients(part, options, above, *given))
                 else:
                     found.append(_recomputed_gradients(part, options, above))
-        total = [_joined(list(one)) for one in zip(*found, strict=True)]
-        return *total, *(() if of_bias else (None,)), None
+        total = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        return *total, *(() if of_mask else (None,)), None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
         found, options = [], ctx.rest[1]
         for part in _parts(True, *primals, *ctx.rest):
-            of_query, of_key, of_value = (exact(x[part.at]) for x in tangents[:3])
+            of_query, of_key, of_value = (exact(part.of(x)) for x in tangents[:3])
             query, key, value = (exact(x) for x in part[1:4])
             share = part.shares(options)
             of_score = (of_query @ key.mT + query @ of_key.mT) * options.scale
-            of_score = of_score if tangents[3] is None else of_score + tangents[3][part.at]
+            if (of_mask := tangents[3]) is not None:
+                of_score = of_score + part.of(of_mask)
             of_share = _softmax_derivative(share, of_score)
             found.append((of_share @ value + share @ of_value).to(part.value.dtype))
         return _joined(found), None
@@ -220,20 +239,24 @@ class _Part(NamedTuple):
     """Some tiles that are computed together.
 
     Attributes:
-        at: their numbers.
+        at: their numbers; None for all.
         query, key, value: as in :class:`_Tiles`.
         mask: (B or 1, H or 1, T or 1, S), to be added to scores, or None.
         empty: (B or 1, H or 1, T or 1, 1) booleans, the targets without sources, or None.
         kept: the factors of shares where some are dropped, or None.
     """
 
-    at: slice
+    at: slice | None
     query: Tensor
     key: Tensor
     value: Tensor
     mask: Tensor | None
     empty: Tensor | None
     kept: Tensor | None
+
+    def of(self, x: Tensor) -> Tensor:
+        """The numbers of these tiles, which may be the same for all."""
+        return x if self.at is None or x.size(0) == 1 else x[self.at]
 
     def shares(self, options: Options) -> Tensor:
         """The softmax of scores, (B, H, T, S), zeros for targets without sources."""
@@ -251,51 +274,58 @@ def _parts(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
+    mask: Tensor | None,
     absent: Tensor | None,
     hidden: Tensor | None,
     options: Options,
 ) -> Iterator[_Part]:
     """Tiles in parts, if their scores are held, or a mask for each tile."""
     (count, heads, targets, _), step = query.shape, query.size(0)
-    several = heads if holds_scores else 0 if hidden is None or absent is None else absent.size(1)
+    several = heads if holds_scores else 0 if absent is None else absent.size(1)
     if several and count > 1:
         most = CHUNK_ELEMENTS.get(query.device.type, _OF_OTHER_DEVICES)
         step = max(1, most // (several * targets * key.size(2)))
     generator = None
     if options.dropout_p > 0:
+        assert options.seed is not None  # else torch drops shares
         generator = torch.Generator(query.device).manual_seed(options.seed)
-    shared = _mask(query, bias, absent, hidden) if step >= count else None
     for first in range(0, count, step):
-        at = slice(first, first + step) if step < count else slice(None)
-        own = None if absent is None else absent[at]
-        mask, empty = shared or _mask(query, None if bias is None else bias[at], own, hidden)
-        ends = query[at], key[at], value[at]
-        yield _Part(at, *ends, mask, empty, _kept(ends, options.dropout_p, generator))
+        part = _Part(None, query, key, value, mask, None, None)
+        if step < count:
+            part = part._replace(at=slice(first, first + step))
+            ends = part.of(query), part.of(key), part.of(value)
+            part = _Part(part.at, *ends, mask if mask is None else part.of(mask), None, None)
+        if absent is not None:
+            own, empty = _mask(query, part.mask, part.of(absent), hidden, True)
+            part = part._replace(mask=own, empty=empty)
+        if generator is not None:
+            part = part._replace(kept=_kept(part, options.dropout_p, generator))
+        yield part
 
 
-def _kept(
-    ends: tuple[Tensor, ...], dropout_p: float, generator: torch.Generator | None
-) -> Tensor | None:
+def _kept(part: _Part, dropout_p: float, generator: torch.Generator) -> Tensor:
     """Random factors 0 and 1 / (1 - p) of shares, equal in all passes."""
-    if generator is None:
-        return None
-    query, key, _ = ends
-    shape = *query.shape[:3], key.size(2)
-    like: Any = {"dtype": exact(query[:0]).dtype, "device": query.device}
+    shape = *part.query.shape[:3], part.key.size(2)
+    like: Any = {"dtype": exact(part.query[:0]).dtype, "device": part.query.device}
     drawn = torch.rand(shape, generator=generator, **like)
     return (drawn >= dropout_p).to(drawn.dtype) / max(1.0 - dropout_p, 1e-38)
 
 
 def _mask(
-    query: Tensor, bias: Tensor | None, absent: Tensor | None, hidden: Tensor | None
+    query: Tensor,
+    bias: Tensor | None,
+    absent: Tensor | None,
+    hidden: Tensor | None,
+    may_be_empty: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to scores, 0 in rows without a source, and which rows these are."""
+    """What is added to scores, 0 in rows without a source, and which rows these are, if any."""
     if bias is None and absent is None and hidden is None:
         return None, None
     mask = query.new_zeros(()) if bias is None else bias
     for gone in (hidden, absent):
         mask = mask if gone is None else torch.where(gone, -torch.inf, mask)
+    if not may_be_empty:
+        return mask, None
     empty = (mask == -torch.inf).all(-1, keepdim=True)
     return mask.masked_fill(empty, 0.0), empty
 

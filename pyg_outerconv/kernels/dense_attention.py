@@ -16,10 +16,8 @@ from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
-from .attention_tiles import Options, Tiles, attend_tiles
-from .index_checks import has_numbers, is_exporting
-from .operands import agreeing, attention_operands, probability, scale_of
-from .pairs_by_edges import (
+from .absent_pairs import gradients_of
+from .attend import (
     BandLimits,
     NodeBlocks,
     PaddedBlocks,
@@ -27,6 +25,9 @@ from .pairs_by_edges import (
     over_pairs,
     within,
 )
+from .attention_tiles import Options, Tiles, attend_tiles
+from .index_checks import has_numbers, is_exporting
+from .operands import agreeing, attention_operands, probability, scale_of
 from .primitive import within_operator, without_autocast
 from .tiles import exact
 
@@ -125,7 +126,7 @@ def _attend_all(
     elif causal is not None and (bias is not None or causal):
         hidden = ~within(BandLimits(rows + cols, causal, 0, 1), rows, cols, query.device)
     tile = Tiles(slice(None), slice(None), (rows + before, cols), hidden)
-    options = Options(scale, causal is not None and hidden is None, dropout_p, _seed(dropout_p))
+    options = Options(scale, causal is not None and hidden is None, dropout_p)
     bias = None if bias is None else bias.to(query.dtype).permute(2, 0, 1).unsqueeze(0)
     absent = None if source_mask is None else ~source_mask
     out = attend_tiles([tile], query, key, value, options, absent, bias)
@@ -215,8 +216,8 @@ def _attend_band(
         return _zeros(rows, query, key, value)
     if source_mask is None and is_small(rows, cols):
         hidden = ~within(band, rows, cols, query.device)
-        tile = Tiles(slice(None), slice(None), (rows, cols), hidden)
-        options = Options(scale, False, dropout_p, _seed(dropout_p))
+        tile = Tiles(slice(None), slice(None), (rows, cols), hidden, all_see=False)
+        options = Options(scale, False, dropout_p)
         return attend_tiles([tile], query, key, value, options)
     return _in_band(query, key, value, band, *given)
 
@@ -232,12 +233,6 @@ def _present(key: Tensor, value: Tensor, source_mask: Tensor | None) -> tuple[Te
         return key, value
     absent = ~source_mask.unsqueeze(-1)
     return key.masked_fill(absent, 0.0), value.masked_fill(absent, 0.0)
-
-
-def _seed(dropout_p: float) -> int:
-    if dropout_p == 0 or torch.compiler.is_compiling():  # where torch draws itself
-        return 0
-    return int(torch.randint(2**62, ()))
 
 
 def _zeros(rows: int, *operands: Tensor | None) -> Tensor:
@@ -342,11 +337,12 @@ def _in_band(
     A compiler that saw the tiles would be tied to the sizes that it saw.
     """
     if is_recorded():
-        seed = torch.randint(2**62, ()) if dropout_p > 0 else None
+        drawn = torch.randint(2**62, ()) if dropout_p > 0 else None
         limits: Any = [int(x) for x in band] if torch.jit.is_tracing() else list(band)
-        given = limits, source_mask, scale, dropout_p, seed
+        given = limits, source_mask, scale, dropout_p, drawn
         return _recorded_band(query, key, value, *given)  # type: ignore[no-any-return]
-    options = Options(scale, False, dropout_p, _seed(dropout_p))
+    seed = int(torch.randint(2**62, ())) if dropout_p > 0 else None
+    options = Options(scale, False, dropout_p, seed)
     return _by_strips(query, key, value, band, source_mask, options)
 
 
@@ -383,7 +379,7 @@ def _run_band(
     dropout_p: float,
     seed: Tensor | None,
 ) -> Tensor:
-    options = Options(scale, False, dropout_p, 0 if seed is None else int(seed))
+    options = Options(scale, False, dropout_p, None if seed is None else int(seed))
     with without_autocast(query.device.type):
         out = _by_strips(query, key, value, BandLimits(*band), source_mask, options)
     return out.contiguous()
@@ -400,10 +396,11 @@ def _run_band_backward(
     dropout_p: float,
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    with within_operator(), torch.enable_grad():
-        query, key, value = ends = [x.detach().requires_grad_() for x in (query, key, value)]
-        out = _run_band(query, key, value, band, source_mask, scale, dropout_p, seed)
-        found = torch.autograd.grad(out, ends, grad)
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return _run_band(query, key, value, band, source_mask, scale, dropout_p, seed)
+
+    with within_operator():
+        found = gradients_of(run, (True,) * 3)(query, key, value, grad)
     return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
 
 
@@ -537,7 +534,7 @@ def _in_blocks(
         Tiles(rows, cols, (rows.size(1), cols.size(1)), missing=missing)
         for rows, cols, missing in blocks.padded
     ]
-    options = Options(scale, False, dropout_p, _seed(dropout_p))
+    options = Options(scale, False, dropout_p)
     out = attend_tiles(tiles, query, key, value, options)
     return _placed(out, blocks.place, query, key, value)
 

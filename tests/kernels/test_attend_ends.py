@@ -9,7 +9,7 @@ from scores import leaf
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.contract import contract, contraction_path
-from pyg_outerconv.kernels import edge_sums, head_copies
+from pyg_outerconv.kernels import attend_ends, edge_sums
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import Theta
 
@@ -25,7 +25,7 @@ def way(request, monkeypatch):
     if request.param != "listed":
         monkeypatch.setattr(edge_sums, "MOST", -1)
     if request.param == "head by head":
-        monkeypatch.setattr(head_copies, "MOST", 0)
+        monkeypatch.setattr(attend_ends, "MOST_COPIED", 0)
 
 
 def drawn(heads=3, width=4, dtype=torch.float64, scales=(1.0, 1.0, 1.0, 1.0)):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Pattern
+from pyg_outerconv.kernels.attend_ends import HeadCopies
 from pyg_outerconv.kernels.edge_sums import SAFE, Listed, is_safe
-from pyg_outerconv.kernels.head_copies import HeadCopies
 from pyg_outerconv.testing import assert_near
 
 ROW = torch.tensor([2, 0, 2, 0, 4, 2])

@@ -296,20 +296,11 @@ class DenseAttention(HeadOrder):
         dtype = torch.promote_types(basis.dtype, x.dtype)
         query, key = basis.with_batch(batch)
         query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, x))
-        beside = _bias(basis, batch, query), _mask(basis, batch)
+        bias = basis.edge_bias(batch, masked=False)
+        beside = None if bias is None else bias.to(query.dtype), _mask(basis, batch)
         options = basis.factor, basis.normalise.dropped
         out = _rule(problem).attend(query, key, value, *beside, *options)
         return by_head(out, basis.num_labels, basis.num_bases, batch).to(dtype)
-
-
-def _bias(basis: AttentionBasis, batch: tuple[int, ...], like: Tensor) -> Tensor | None:
-    """The bias of the scores of edges, (E, B·H)."""
-    if basis.bias is None:
-        return None
-    bias = basis.bias.to(like.dtype)
-    if not basis.batch:
-        bias = bias.view(bias.size(0), *(1,) * len(batch), bias.size(-1))
-    return bias.expand(bias.size(0), *batch, basis.num_bases).reshape(bias.size(0), like.size(1))
 
 
 def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:

@@ -88,7 +88,7 @@ def listed_product(
     return torch.from_numpy(out)
 
 
-def row_sums(values: Any, row: Any, count: int) -> Any:
+def listed_sums(values: Any, row: Any, count: int) -> Any:
     """The sums (R, *) of the arrays (E, *) that have each row, given the row (E,) of each."""
     out = np.zeros((count, *values.shape[1:]), values.dtype)
     if coo_product() is None:
