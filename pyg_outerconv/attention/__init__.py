@@ -5,13 +5,8 @@ its ``name``, and by the tests under ``tests/attention``.
 """
 
 from ..registry import import_files
-from .added_positions import AddedPositions, LearnedPositions
-from .additive import Additive
 from .edge_context import EdgeContext
-from .edge_features import EdgeFeatures
 from .feature_maps import FEATURE_MAPS, FeatureMap, FeatureMapped, PositiveRandom
-from .graph_positions import GraphPositions
-from .neurons import Bahdanau, GATv2
 from .normalise import (
     L1,
     NORMALISERS,
@@ -22,13 +17,19 @@ from .normalise import (
     Unnormalised,
     make_normaliser,
 )
-from .products import Bilinear, DotProduct, EmbeddedGaussian, KeyQuery
-from .projection import PerHead, Projection
+from .positions import (
+    AddedPositions,
+    GraphPositions,
+    LearnedPositions,
+    Rotary,
+    SinusoidalPositions,
+    sinusoidal,
+)
+from .products import Bilinear, Cosine, DotProduct, EmbeddedGaussian, GaussianDistance, KeyQuery
+from .projection import EdgeFeatures, PerHead, Projection
 from .queries import LearnedQueries, QueryModule
 from .score import SCORES, Dot, Score, make_score
-from .similarity import Cosine, GaussianDistance
-from .sinusoidal import Rotary, SinusoidalPositions, sinusoidal
-from .super_gat import SuperGAT, SuperGATMixed
+from .sums import Additive, Bahdanau, GATv2, SuperGAT, SuperGATMixed
 from .terms import ALiBi, IndexTerm, RelativeBias
 
 __all__ = [

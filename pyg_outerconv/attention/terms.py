@@ -15,7 +15,7 @@ from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_positive
 from ..graph.positions import as_whole, exact_type
 from ..signatures import typed
-from .added_positions import numbered
+from .positions import numbered
 
 
 @runtime_checkable

@@ -23,11 +23,16 @@ from .nodes import Full, Identity, Part
 from .registry import FAMILIES, parse_family
 from .relation import Relation
 from .sums import Add, Scale, Select, Sub
-from .support.bands import Causal, Complete, SlidingWindow, Strided
-from .support.blocks import Blocks
-from .support.hops import Hops
-from .support.links import GlobalTokens, RandomLinks
-from .support.nearest import Nearest
+from .support.neighbours import Hops, Nearest
+from .support.sequences import (
+    Blocks,
+    Causal,
+    Complete,
+    GlobalTokens,
+    RandomLinks,
+    SlidingWindow,
+    Strided,
+)
 from .walk import Walk
 from .wrappers import Directed, Explicit, Mean, Reverse
 

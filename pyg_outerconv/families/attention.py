@@ -13,8 +13,7 @@ from ..attention.edge_context import EdgeContext, exact_type
 from ..attention.normalise import L1, Normaliser
 from ..attention.projection import PerHead, Queries
 from ..attention.queries import stand_alone, with_positions
-from ..attention.score import Score, check_scores
-from ..attention.score_basis import basis_of, type_of_values, with_terms
+from ..attention.score import Score, basis_of, check_scores, type_of_values, with_terms
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges

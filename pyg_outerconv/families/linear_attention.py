@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..attention.feature_maps import FeatureMapped
 from ..attention.queries import Placed
-from ..attention.score_basis import present_keys
+from ..attention.score import present_keys
 from ..basis.band import places
 from ..basis.base import Basis
 from ..basis.feature_product import FeatureProduct
@@ -21,7 +21,7 @@ from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from .content_family import Heads, check_heads, kept_symmetries, structure_of_queries
 from .family import Family
-from .support.bands import Complete
+from .support.sequences import Complete
 
 
 @row(

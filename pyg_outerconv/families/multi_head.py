@@ -15,7 +15,7 @@ from ..graph.checks import check_positive
 from .attention import Attention
 from .content_family import Heads
 from .family import Family
-from .support.hops import Hops
+from .support.neighbours import Hops
 
 COMBINATIONS = ("concat", "mean", "sum")
 

@@ -2,11 +2,22 @@
 
 from ..contract.cost import predicted_share, sparse_pays
 from ..graph import SparseFeatures
-from .attention.blocks import DecoderBlock, EncoderBlock, FeedForward
-from .attention.graph_attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv
-from .attention.local_blocks import long_sequence_block, windowed_block
+from .attention.blocks import (
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    long_sequence_block,
+    windowed_block,
+)
+from .attention.graph_attention import (
+    TransformerConv,
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    super_gat_conv,
+    transformer_conv,
+)
 from .attention.multi_head import linear_attention, multi_head_attention, set_pooling
-from .attention.transformer_conv import TransformerConv, transformer_conv
 from .attention_conv import AttentionConv
 from .bases import share_bases
 from .compose import ComposedConv, compose

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +16,7 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import EdgeFeatures, Normaliser, Score, make_normaliser, make_score
 from ..basis import Basis
+from ..basis.multi_head_edges import MultiHeadEdges
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Attention, Family, Hops, parse_family
@@ -24,16 +27,9 @@ from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, scaled
 from . import compiled
 from .bases import basis_on_support, check_beside_basis, on_cached_support
-from .call import (
-    Call,
-    check_devices,
-    checked_mask,
-    values_of_present,
-    without_absent,
-)
+from .call import Call, check_devices, checked_mask, values_of_present, without_absent
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
-from .shares import showing_shares, values_of_edges
 from .theta import ThetaModule, view_of
 
 
@@ -425,3 +421,59 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
         if wanted and theta.name not in WITH_VALUES:
             rule = f"{what} added to values"
             raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
+
+
+# Shares of the edges of edge_index, and the values of edge features -------------------------------
+
+
+def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
+    """The shares of the edges of ``edge_index``, then of edges that the family added: (E, H).
+
+    Row e is the sum over all edges of the basis that stem from column e of ``edge_index``; an edge
+    that the family left out has zeros. PyG's AttentionExplainer reads them.
+
+    Returns:
+        None if edges of the basis do not stem from columns of ``edge_index``, or in a batch.
+    """
+    heads = basis.shares()
+    if heads is None or heads.batch or heads.pattern.origin is None:
+        return None
+    if not isinstance(edge_index, Tensor) or edge_index.is_sparse or edge_index.dim() != 2:
+        return None
+    pattern, value, given = heads.pattern, heads.value, edge_index.size(1)
+    origin = heads.pattern.origin.long()
+    added = origin < 0
+    row = origin.masked_scatter(added, given + added.long().cumsum(0)[added] - 1)
+    shares = value.new_zeros(given + int(added.sum()), pattern.num_labels, value.size(1))
+    return shares.index_put((row, pattern.label.long()), value, accumulate=True).flatten(1)
+
+
+@contextmanager
+def showing_shares(conv: AttentionConv, basis: Basis, edge_index: Any) -> Iterator[None]:
+    """Context in which PyG's AttentionExplainer can read the shares from the layer.
+
+    This is the only write to a layer during a call; threads may share layers.
+    """
+    conv._alpha = shares_of_edges(basis, edge_index)
+    try:
+        yield
+    finally:
+        conv._alpha = None
+
+
+def values_of_edges(
+    conv: AttentionConv, basis: Basis, edge_attr: Tensor | None, theta: ThetaValue
+) -> Tensor:
+    """The sum of the values of edge features, weighted by the shares of each head: (*batch, N, Q).
+
+    Raises:
+        ValueError: the basis has no explicit edges.
+    """
+    if not isinstance(basis, MultiHeadEdges):
+        raise RefusedValue("edge features come with the edges of the support", "edges", repr(basis))
+    assert isinstance(theta, Theta)  # as the constructor checked
+    if conv.explain and conv._edge_mask is not None and basis.pattern.origin is not None:
+        mask = conv.edge_mask(basis.pattern.origin.long())
+        basis = replace(basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value)
+    found = theta.collect(conv.family.score.edge.of_values(basis, edge_attr))
+    return found if found.dim() == 2 else found.movedim(0, -2)

@@ -29,7 +29,7 @@ from ..theta import Theta, ThetaValue, add_bias
 from .call import Call
 
 if TYPE_CHECKING:
-    from ..attention.additive import Additive
+    from ..attention.sums import Additive
     from .attention_conv import AttentionConv
     from .outer_conv import OuterConv
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from scores import CASES, D_EDGE, HEADS, TRIED, D, leaf, shown, try_score
 
-from pyg_outerconv.attention import EdgeFeatures, KeyQuery, make_score, neurons
+from pyg_outerconv.attention import EdgeFeatures, KeyQuery, make_score, sums
 from pyg_outerconv.families import GCN, Kernel, Relation
-from pyg_outerconv.families.support.bands import Complete
+from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.nn.edge_functions import EdgeNetwork
 from pyg_outerconv.testing import assert_near, assert_same_gradients
@@ -91,7 +91,7 @@ def test_tiles_of_edges_change_nothing(text, monkeypatch):
     whole = try_score(text, CASES[7])
     first = whole.heads.value
     gradients = torch.autograd.grad(first.square().sum(), whole.source)
-    monkeypatch.setattr(neurons, "TILE_ELEMENTS", 2 * D)  # a few edges each
+    monkeypatch.setattr(sums, "TILE_ELEMENTS", 2 * D)  # a few edges each
     del whole.__dict__["basis"]
     assert_near(whole.heads.value, first)
     again = torch.autograd.grad(whole.heads.value.square().sum(), whole.source)

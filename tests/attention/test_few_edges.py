@@ -7,8 +7,7 @@ from scores import leaf
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.kernels import edge_sums
 from pyg_outerconv.kernels.edge_sums import Listed
-from pyg_outerconv.nn.attention.graph_attention import gat_conv, gatv2_conv
-from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
+from pyg_outerconv.nn.attention.graph_attention import gat_conv, gatv2_conv, transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 

@@ -5,7 +5,7 @@ import torch
 from probes import Kept, Largest
 from scores import TRIED
 
-from pyg_outerconv.attention import neurons
+from pyg_outerconv.attention import sums
 from pyg_outerconv.kernels import tiles
 from pyg_outerconv.nn.attention_conv import AttentionConv
 
@@ -15,7 +15,7 @@ NUMBERS = EDGES * HEADS  # one for each edge and head, which are allowed
 
 @pytest.mark.parametrize("text", [*TRIED, "edges in values"])
 def test_nothing_is_held_for_edges_but_a_few_numbers(text, monkeypatch):
-    for module in (tiles, neurons):
+    for module in (tiles, sums):
         monkeypatch.setattr(module, "TILE_ELEMENTS", 4 * NUMBERS)
     options = {"edge_dim": 2} if text == "edges in values" else {"score": text}
     conv = AttentionConv(HEADS * D, HEADS * D, HEADS, order="heads_transform_first", **options)

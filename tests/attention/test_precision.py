@@ -9,7 +9,7 @@ from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
 from pyg_outerconv.attention import NORMALISERS, make_normaliser, make_score
 from pyg_outerconv.families import Attention
-from pyg_outerconv.families.support.bands import Complete
+from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near

@@ -9,7 +9,7 @@ from scores import leaf
 from pyg_outerconv import OuterConv, contract
 from pyg_outerconv.attention import Additive, KeyQuery, Softmax, SuperGAT
 from pyg_outerconv.families import GCN, Attention, Relation, Stack
-from pyg_outerconv.families.support.bands import Causal, Complete
+from pyg_outerconv.families.support.sequences import Causal, Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 

@@ -14,7 +14,7 @@ from pyg_outerconv.attention import (
     make_score,
 )
 from pyg_outerconv.families import Attention, Relation
-from pyg_outerconv.families.support.bands import Complete
+from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.graph.cells import Cells
 from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.testing import assert_near, assert_same_gradients

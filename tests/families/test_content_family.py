@@ -20,7 +20,7 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.families.support.bands import Complete
+from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 

@@ -1,10 +1,23 @@
 """Attention layers by their names, each an ``AttentionConv`` with options."""
 
-from .blocks import DecoderBlock, EncoderBlock, FeedForward, Skip
-from .graph_attention import GraphAttention, agnn_conv, gat_conv, gatv2_conv, super_gat_conv
-from .local_blocks import long_sequence_block, windowed_block
+from .blocks import (
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    Skip,
+    long_sequence_block,
+    windowed_block,
+)
+from .graph_attention import (
+    GraphAttention,
+    TransformerConv,
+    agnn_conv,
+    gat_conv,
+    gatv2_conv,
+    super_gat_conv,
+    transformer_conv,
+)
 from .multi_head import linear_attention, multi_head_attention, set_pooling
-from .transformer_conv import TransformerConv, transformer_conv
 
 __all__ = [
     "DecoderBlock",

@@ -1,11 +1,15 @@
-"""GAT, GATv2, SuperGAT and AGNN, with the self-loops, edge features and initial values of PyG."""
+"""Layers of attention on graphs, with the self-loops, edge features and initial values of PyG."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any, Union
 
 import torch
 from torch import Tensor
+from torch.nn.init import uniform_
+from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ...attention import Additive, Cosine, GATv2, Score, SuperGAT, SuperGATMixed
@@ -18,7 +22,50 @@ from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..call import Call
 from ..theta import ThetaModule
-from .initial import as_glorot, as_glorot_and_bias, linear_bias
+from ..theta_parts import glorot_of_heads
+
+
+def as_glorot(module: Any, maps: int = 1) -> None:
+    """A Glorot-uniform weight, as PyG's GAT draws it, or one of ``maps`` weights drawn as one."""
+    glorot_of_heads(module.weight, maps)
+
+
+def as_glorot_and_bias(module: Any) -> None:
+    """A Glorot-uniform weight, and the bias of a linear map, as PyG's GATv2 draws them."""
+    glorot_of_heads(module.weight)
+    linear_bias(module.bias, module.weight.size(1))
+
+
+def as_linear(module: Any) -> None:
+    """A weight and its bias, as PyG's TransformerConv draws them."""
+    _linear(module.weight)
+    linear_bias(getattr(module, "bias", None), module.weight.size(1))
+
+
+def as_values(theta: Any, maps: int = 1) -> None:
+    """Values and the output projection of torch's MultiheadAttention."""
+    glorot_of_heads(theta.value, maps)
+    _linear(theta.output.flatten(0, 1).unsqueeze(0))
+
+
+# torch draws the weights of queries, keys and values as one where they have the same channels.
+as_packed = partial(as_glorot, maps=3)
+as_packed_values = partial(as_values, maps=3)
+
+
+def linear_bias(bias: Tensor | None, fan_in: int) -> None:
+    """The bias of a linear map from ``fan_in`` channels, uniform in ±1/√fan_in."""
+    if bias is not None:
+        bound = 1.0 / math.sqrt(max(fan_in, 1))
+        uniform_(bias, -bound, bound)
+
+
+def _linear(weight: Tensor) -> None:
+    linear_bias(weight, weight.size(1))
+
+
+# Layers -------------------------------------------------------------------------------------------
+
 
 Fill = Union[str, float, Tensor]  # noqa: UP007
 
@@ -322,3 +369,102 @@ def agnn_conv(
     score = Cosine(1, learned=requires_grad)
     options = {"support": support, "theta": "identity", "bias": False, **options}
     return AttentionConv(-1, -1, 1, score=score, **options)
+
+
+# Keys and queries on graphs -----------------------------------------------------------------------
+
+
+@row("Ready-made layers", "2009.03509", "PyG `TransformerConv`", option="`transformer_conv`")
+class TransformerConv(GraphAttention):
+    r"""Y = (1 - β) Z + β R, where Z is key-query attention and R = X_t W_r + b_r a skip.
+
+    .. math:: Z_n = \Big\Vert_h \sum_{e: m \to n} \alpha_{eh} (X_m V_h + b_h + E_e W_h), \qquad
+        \alpha_{eh} \propto \exp \langle X_n W^q_h + b^q_h, X_m W^k_h + b^k_h + E_e W_h \rangle
+        / \sqrt{Q}
+
+    with β = σ(⟨w, (Z, R, Z - R)⟩) for each node; without ``beta``, Y = Z + R. From the `"Masked
+    Label Prediction" <https://arxiv.org/abs/2009.03509>`_ paper, equations 3 to 5; PyG's
+    ``TransformerConv``, with its initial weights.
+
+    >>> TransformerConv(16, 8, heads=4, beta=True).out_channels
+    32
+
+    Args:
+        in_channels: P, or (P, P_t) for sources and targets; -1 to derive them from the first input.
+        out_channels: Q of each head.
+        heads: H.
+        concat: whether heads are concatenated instead of averaged.
+        beta: whether the skip is gated.
+        dropout: dropout probability of attention.
+        edge_dim: D_e of ``edge_attr``, whose projections are added to keys and values.
+        bias: whether keys, queries, values and the skip have a bias.
+        root_weight: whether there is a skip.
+        **options: options of :class:`AttentionConv`.
+
+    Raises:
+        ValueError: an option is out of range.
+    """
+
+    @typed
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        root_weight: bool = True,
+        **options: Any,
+    ) -> None:
+        total = out_channels * (heads if concat else 1)
+        super().__init__(
+            in_channels,
+            total,
+            heads,
+            score=f"key-query(bias={bias})",
+            combine="concat" if concat else "mean",
+            channels=out_channels,
+            value_bias=bias,
+            dropout=dropout,
+            edge_dim=edge_dim,
+            bias=False,
+            **{"support": Hops(), **options},
+        )
+        score = self.family.score
+        for part in (self.theta, score.key, score.query, score.edge):
+            if part is not None:
+                part.initial = as_linear
+                part.reset_parameters()
+        of_target = in_channels[1] if isinstance(in_channels, tuple) else in_channels
+        self.skip = Linear(of_target, total, bias=bias) if root_weight else None
+        self.gate = Linear(3 * total, 1, bias=False) if beta and root_weight else None
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for part in (self._modules.get("skip"), self._modules.get("gate")):
+            if part is not None:
+                part.reset_parameters()  # type: ignore[operator]
+
+    def forward(  # type: ignore[override]
+        self, x: Any, edge_index: Any = None, edge_weight: Tensor | None = None, **beside: Any
+    ) -> Any:
+        found = super().forward(x, edge_index, edge_weight, **beside)
+        if self.skip is None:
+            return found
+        out, *basis = found if isinstance(found, tuple) else (found,)
+        target = x[self.flow == "source_to_target"] if isinstance(x, tuple | list) else x
+        if target is None:
+            raise RefusedValue("a skip is of the targets", "a pair of features", "None")
+        skip = self.skip(target)
+        if self.gate is None:
+            out = out + skip
+        else:
+            gate = self.gate(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()
+            out = gate * skip + (1 - gate) * out
+        return (out, *basis) if basis else out
+
+
+transformer_conv = TransformerConv

@@ -16,7 +16,7 @@ from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..checks import check_channels
 from ..outer_conv import OuterConv
-from .initial import as_glorot, as_packed, as_packed_values, as_values
+from .graph_attention import as_glorot, as_packed, as_packed_values, as_values
 
 
 @typed

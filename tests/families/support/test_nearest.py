@@ -6,7 +6,7 @@ from torch_geometric.data import Batch, Data
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import Nearest, Stack, Union
-from pyg_outerconv.families.support import nearest
+from pyg_outerconv.families.support import neighbours
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.testing import assert_declared_laws, assert_near
 
@@ -33,7 +33,7 @@ def drawn(seed, *shape):
 @pytest.mark.parametrize("tile", [1, 7, 50, 1 << 18])
 @pytest.mark.parametrize("loop", [True, False])
 def test_neighbours_in_the_graphs_of_a_batch(monkeypatch, tile, loop):
-    monkeypatch.setattr(nearest, "TILE", tile)
+    monkeypatch.setattr(neighbours, "TILE", tile)
     generator = torch.Generator().manual_seed(1)
     for count, k in ((0, 2), (1, 2), (2, 0), (9, 1), (25, 3), (25, 40)):
         pos, batch = drawn(count, count, 2), torch.randint(3, (count,), generator=generator)

@@ -9,7 +9,7 @@ import torch
 
 from pyg_outerconv.attention import DotProduct, LearnedQueries, Softmax
 from pyg_outerconv.families import Attention, Cluster, Relation
-from pyg_outerconv.families.support.bands import Complete, SlidingWindow
+from pyg_outerconv.families.support.sequences import Complete, SlidingWindow
 from pyg_outerconv.graph.cells import Cells
 from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.nn.attention_conv import AttentionConv

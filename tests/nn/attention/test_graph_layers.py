@@ -26,8 +26,8 @@ from pyg_outerconv.nn.attention.graph_attention import (
     gat_conv,
     gatv2_conv,
     super_gat_conv,
+    transformer_conv,
 )
-from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.testing import assert_near
 
 PAIR_EDGES = torch.tensor([[0, 5, 3, 2, 2, 6, 1], [1, 0, 1, 2, 3, 3, 1]])  # 7 sources, 4 targets

@@ -1,7 +1,5 @@
 """Windowed and long-sequence blocks, and pooling by learned queries, against dense attention."""
 
-import doctest
-
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -9,8 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from pyg_outerconv import Cells, flatten_grid
 from pyg_outerconv.basis import Band
 from pyg_outerconv.families import Blocks
-from pyg_outerconv.nn.attention import local_blocks
-from pyg_outerconv.nn.attention.local_blocks import long_sequence_block, windowed_block
+from pyg_outerconv.nn.attention.blocks import long_sequence_block, windowed_block
 from pyg_outerconv.nn.attention.multi_head import set_pooling
 from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
@@ -160,9 +157,3 @@ def test_sets_of_a_batch_vector_are_pooled_apart():
 def test_the_order_of_a_set_does_not_matter():
     pool, x = set_pooling(5, CHANNELS, HEADS, num_queries=2).double(), torch.randn(9, 5).double()
     assert_near(pool(x[torch.randperm(9)]), pool(x))
-
-
-def test_docstrings_run():
-    found = doctest.testmod(local_blocks)
-    assert found.attempted > 1
-    assert found.failed == 0

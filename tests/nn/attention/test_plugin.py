@@ -26,9 +26,9 @@ from pyg_outerconv.nn.attention.graph_attention import (
     gat_conv,
     gatv2_conv,
     super_gat_conv,
+    transformer_conv,
 )
 from pyg_outerconv.nn.attention.multi_head import set_pooling
-from pyg_outerconv.nn.attention.transformer_conv import transformer_conv
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 

@@ -20,7 +20,7 @@ from pyg_outerconv.families import (
     Stack,
     Walk,
 )
-from pyg_outerconv.families.support.hops import Hops
+from pyg_outerconv.families.support.neighbours import Hops
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import ConvGRUCell, ConvLSTMCell, GaussianMixture, unroll
 from pyg_outerconv.nn.grids import as_cells, as_images, our_weight
