@@ -26,15 +26,7 @@ LONG = 10  # number of levels from which a chain of products is stored as a bala
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BinaryProduct(Compound):
-    """A basis of two factors, whose labels are pairs: (i, j) is label i·K₂ + j.
-
-    Attributes:
-        first: K₁ matrices A_i.
-        second: K₂ matrices B_j.
-
-    Raises:
-        TypeError: they are not bases of one type.
-    """
+    """A basis of two factors A and B, whose labels are pairs: (i, j) is label i·K₂ + j."""
 
     hides_edges: ClassVar[bool] = True
 
