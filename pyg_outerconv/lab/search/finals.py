@@ -67,11 +67,6 @@ class Finals:
         """The seeds of the finals."""
         return range(self.plan.test_seeds)
 
-    @property
-    def test_was_read(self) -> bool:
-        """Whether any test label was read."""
-        return bool(self.found["tests"])
-
     # Validation alone ---------------------------------------------------------------------------
 
     def choose(self, contestant: Contestant, trials: Sequence[Record]) -> Record:
