@@ -68,7 +68,12 @@ class Layer:
     Attributes:
         make: the layer, from the number of input channels and further options.
         inputs: arguments by name, from a number of nodes and one of edges.
-        but: laws that it has no part in.
+        but: what it has no part in. ``edges``, ``flow``, ``parameters``, ``channels`` (learned from
+            the first input), ``messages`` (that hooks see), ``pygs`` (calls of PyG's tests),
+            ``ours`` (places, threads and hooks of our own layers), ``compile`` and ``export`` (from
+            edges that no call has sorted), ``trace`` (of another graph), ``fake`` (shapes do not
+            say how many edges there are), ``elsewhere`` and ``first`` (torch refuses what is on
+            another device, or a part of a lazy layer has settled by then).
     """
 
     make: Callable[..., Module]
@@ -126,9 +131,8 @@ LAYERS = {
     "max": conv(GCN(), but="fake", aggr="max"),
     "mean": conv(
         Directed(Relation(1)),
-        False,
-        False,
-        "trace export compile fake",
+        weighted=False,
+        but="trace export compile fake",
         aggr="mean",
         label_aggr="max",
     ),
@@ -161,9 +165,7 @@ LAYERS = {
         lambda p, **more: ConvLSTMCell(p, Q, Walk(1), **more),
         but=frozenset({"messages", "pygs", "flow", "export", "compile"}),
     ),
-    "grid": Layer(
-        lambda p, **more: GridConv(p, Q, 3, dim=2, **more), image, NO_EDGES | {"compile"}
-    ),
+    "grid": Layer(lambda p, **more: GridConv(p, Q, 3, dim=2, **more), image, NO_EDGES),
     "pool": Layer(
         lambda p, **more: GridPool(2, dim=2, **more),
         image,
