@@ -7,7 +7,7 @@ import torch
 from calls import named
 from nn.layers import compiled
 from torch._dynamo.testing import CompileCounter
-from torch.export import export
+from torch.export import Dim, export
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from pyg_outerconv import OuterConv
@@ -72,6 +72,19 @@ def test_a_mean_within_a_family_counts_no_edge_of_weight_zero():
     expected = conv(x, index, weight)
     call, _ = compiled(conv)
     assert_near(call(x, index, weight), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("add_self_loops", [True, False])
+def test_exported_graph_attention_is_one_operator_for_any_size(add_self_loops):
+    conv = gat_conv(4, 3, heads=2, add_self_loops=add_self_loops).double()
+    x, (index, _, _) = graph(GCN(), *SIZES[0])
+    sizes = {0: Dim("N")}, {1: Dim("E")}
+    traced = export(conv, (x, index), dynamic_shapes=sizes).module()
+    assert "pyg_outerconv.sums_of" in traced.code
+    for nodes, count in SIZES[1:]:
+        x, (index, _, _) = graph(GCN(), nodes, count)
+        assert_near(traced(x, index), conv(x, index))
 
 
 @pytest.mark.slow
