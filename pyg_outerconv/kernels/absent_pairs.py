@@ -203,14 +203,20 @@ def gradients_of(run: Run, wanted: tuple[bool, ...]) -> Run:
         operands, above = both[: len(wanted)], both[len(wanted) :]
         differentiates = torch.is_grad_enabled()
         with torch.enable_grad():
-            inputs = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_() if one else x
-                for x, one in zip(operands, wanted, strict=True)
-            ]
-            asked = [x for x, one in zip(inputs, wanted, strict=True) if one]
+            inputs = [_input(x, one) for x, one in zip(operands, wanted, strict=True)]
+            asked: list[Any] = [x for x, one in zip(inputs, wanted, strict=True) if one]
             return _gradients(_several(run(*inputs)), asked, above, differentiates)
 
     return gradients
+
+
+def _input(x: Tensor | None, is_wanted: bool) -> Tensor | None:
+    """An operand as another tensor: it may be the same as one beside it, or computed from it."""
+    if x is None:
+        return None
+    if x.requires_grad:
+        return x.view_as(x)
+    return x.detach().requires_grad_() if is_wanted else x
 
 
 def _tangent_of(run: Run, wanted: tuple[bool, ...]) -> Run:
