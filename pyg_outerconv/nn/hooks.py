@@ -124,5 +124,5 @@ def _check_fused(cls: Any) -> None:
         raise RefusedType(
             f"{cls.__name__}.message_and_aggregate is called with the basis, x and theta",
             "message_and_aggregate(self, edge_index, x, theta)",
-            str(error),
+            str(error).removeprefix("got "),
         ) from error
