@@ -133,19 +133,6 @@ class Score(Named, torch.nn.Module, registry=SCORES):
         """
         return None
 
-    def sums_at_once(self, source: Features, theta: Any) -> bool:
-        """Whether :meth:`at_once` may be called, for queries that are the sources."""
-        return False
-
-    def at_once(
-        self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
-    ) -> Basis | None:
-        """The softmax of the scores as a basis that adds up values without making scores.
-
-        None if there is no such basis on this support.
-        """
-        return None
-
     def of_sources(self, source: Features, support: EdgeContext) -> Dot | Tensor:
         """The scores where targets have no features; only if ``needs_queries`` is false."""
         raise NotImplementedError(f"{type(self).__name__} needs queries")

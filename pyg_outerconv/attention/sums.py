@@ -12,17 +12,10 @@ from torch.nn import Parameter
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.inits import glorot, reset
 
-from ..basis.additive_attention import AdditiveAttentionBasis
-from ..basis.base import Basis
-from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
 from ..graph import Features
 from ..kernels import CSR, additive
-from ..kernels.attend_ends import can_attend_ends
 from ..kernels.edge_sums import Listed
-from ..kernels.index_checks import surely
 from ..kernels.tiles import TILE_ELEMENTS, exact, rows_of
-from ..theta import Theta
 from .edge_context import EdgeContext
 from .projection import EdgeScores, Ends, Projection, Queries, over_batch, same_batch
 from .score import Dot, Score
@@ -96,29 +89,6 @@ class Additive(Score):
         return self._leaky_sum(
             at_source, at_source.new_zeros(support.size[1], *at_source.shape[1:]), support
         )
-
-    def sums_at_once(self, source: Features, theta: Any) -> bool:
-        """Whether values and the numbers of both ends can be one dense product of the features."""
-        own = self.edge is not None or self.ends.source is not None or self.ends.target is not None
-        if own or not isinstance(source, Tensor) or source.dim() != 2:
-            return False
-        if not isinstance(theta, Theta) or theta.heads is None or theta.bias is not None:
-            return False
-        fits = theta.inner.shape == (self.heads, 1, source.size(1), self.ends.channels)
-        return fits and can_attend_ends(source, theta.value, self.att_source, self.att_target)
-
-    def at_once(
-        self, source: Features, theta: Any, over: EdgeBasis | ImplicitEdges
-    ) -> Basis | None:
-        """The softmax of the scores as a basis that adds up values without making scores."""
-        if not isinstance(over, EdgeBasis) or over.dtype is not None:
-            return None
-        nodes, pattern = source.size(0), over.pattern  # type: ignore[union-attr]
-        fits = pattern.num_labels == 1 and pattern.size == (nodes, nodes)
-        if not fits or surely(pattern.num_edges == 0):
-            return None
-        vectors = self.att_source, self.att_target
-        return AdditiveAttentionBasis(over, source, theta.value, *vectors, self.negative_slope)  # type: ignore[arg-type]
 
     def _leaky_sum(self, at_source: Tensor, at_target: Tensor, support: EdgeContext) -> Tensor:
         """The leaky ReLU of the sum of both ends, (M, *batch, H) and (N, *batch, H)."""

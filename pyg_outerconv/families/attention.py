@@ -14,6 +14,8 @@ from ..attention.normalise import L1, Normaliser
 from ..attention.projection import PerHead, Queries
 from ..attention.queries import stand_alone, with_positions
 from ..attention.score import Score, basis_of, check_scores, type_of_values, with_terms
+from ..attention.sums import Additive
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
@@ -23,8 +25,11 @@ from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.graph import Graph
 from ..graph.structure import Content, Structure
+from ..kernels.attend_ends import can_attend_ends
 from ..kernels.edge_sums import are_few
+from ..kernels.index_checks import surely
 from ..memo import Memo
+from ..theta import Theta
 from .content_family import (
     Heads,
     check_heads,
@@ -190,7 +195,7 @@ class Attention(Heads):
         content, over = structure.content, None
         if content is not None and content.only_sums:
             over = self._edges_of(structure, content.source)
-            found = self.score.at_once(content.source, content.theta, over)
+            found = self.at_once(content, over)
             if found is not None:
                 return found
             structure = structure.with_content(self._with_values(content))
@@ -231,7 +236,7 @@ class Attention(Heads):
         if any(count is not None and count != end for count, end in ends):
             raise RefusedValue("a support has the sources and the queries", known, over.size)
         if content.only_sums:
-            found = self.score.at_once(content.source, content.theta, over)
+            found = self.at_once(content, over)
             if found is not None:
                 return found
             content = self._with_values(content)
@@ -274,12 +279,39 @@ class Attention(Heads):
         return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
 
     def sums_at_once(self, content: Content) -> bool:
-        """Whether values, scores and sums of values may be one step."""
-        if self.align is not None or self.terms or content.target is not content.source:
+        """Whether values, scores and sums of values may be one step, with one dense product.
+
+        This is so for the softmax of additive scores (GAT) that the nodes give each other by the
+        values of their heads.
+        """
+        score, f, x, theta = self.score, self.normalise, content.source, content.theta
+        if not isinstance(score, Additive) or self.align is not None or self.terms:
             return False
-        f = self.normalise
-        plain = f.is_softmax and f.temperature == 1.0 and not (f.dropout and f.dropped)
-        return plain and self.score.sums_at_once(content.source, content.theta)
+        own = score.edge is not None or score.ends.source is not None
+        if own or score.ends.target is not None or content.target is not x:
+            return False
+        if not f.is_softmax or f.temperature != 1.0 or (f.dropout and f.dropped):
+            return False
+        if not isinstance(x, Tensor) or x.dim() != 2 or not isinstance(theta, Theta):
+            return False
+        fits = theta.heads is not None and theta.bias is None
+        fits = fits and theta.inner.shape == (score.heads, 1, x.size(1), score.ends.channels)
+        return fits and can_attend_ends(x, theta.value, score.att_source, score.att_target)
+
+    def at_once(self, content: Content, over: EdgeBasis | ImplicitEdges) -> Basis | None:
+        """The basis that adds up values without making scores, where :meth:`sums_at_once` holds.
+
+        None if there is no such basis on this support.
+        """
+        if not isinstance(over, EdgeBasis) or over.dtype is not None:
+            return None
+        x, score, pattern = content.source, self.score, over.pattern
+        fits = pattern.num_labels == 1 and pattern.size == (x.size(0), x.size(0))
+        if not fits or surely(pattern.num_edges == 0):
+            return None
+        assert isinstance(score, Additive)  # as sums_at_once says
+        given = content.theta.value, score.att_source, score.att_target, score.negative_slope
+        return AdditiveAttentionBasis(over, x, *given)
 
     def _with_values(self, content: Content) -> Content:
         """The content with the values of the heads, for shares that are made one by one."""

@@ -86,7 +86,7 @@ def attend_ends(
         return _OfProduct.apply(product, entries, slope)[0]  # type: ignore[no-any-return]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
-    return _forward(*tensors, entries, slope, False)[0]
+    return _AttendEnds.forward(None, *tensors, entries, slope)
 
 
 class _AttendEnds(torch.autograd.Function):
@@ -100,10 +100,16 @@ class _AttendEnds(torch.autograd.Function):
         entries: Listed | HeadCopies,
         slope: float,
     ) -> Tensor:
-        inputs = x, value, of_source, of_target
-        out, *saved = _forward(*inputs, entries, slope, True)
-        ctx.entries, ctx.slope = entries, slope
-        ctx.save_for_backward(*inputs, *saved)
+        """The result; ``ctx`` is None where there is no backward pass."""
+        matrix = packed(value, of_source, of_target)
+        product = torch.mm(x, matrix).view(x.size(0), value.size(0), -1)
+        if isinstance(entries, Listed):
+            out, *saved = _forward_listed(entries, product, slope)
+        else:
+            out, *saved = forward_sorted(entries, product, slope, ctx is not None)
+        if ctx is not None:
+            ctx.entries, ctx.slope = entries, slope
+            ctx.save_for_backward(x, value, of_source, of_target, matrix, *saved)
         return out
 
     @staticmethod
@@ -124,25 +130,6 @@ class _AttendEnds(torch.autograd.Function):
         vectors = torch.stack((of_source, of_target), dim=1)
         of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
         return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
-
-
-def _forward(
-    x: Tensor,
-    value: Tensor,
-    of_source: Tensor,
-    of_target: Tensor,
-    entries: Listed | HeadCopies,
-    slope: float,
-    has_backward: bool,
-) -> tuple[Tensor, ...]:
-    """The result, and the tensors that the backward pass reads besides the inputs."""
-    matrix = packed(value, of_source, of_target)
-    product = torch.mm(x, matrix).view(x.size(0), value.size(0), -1)
-    if isinstance(entries, Listed):
-        out, *saved = _forward_listed(entries, product.detach(), slope)
-    else:
-        out, *saved = forward_sorted(entries, product, slope, has_backward)
-    return out, matrix, *saved
 
 
 def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:

@@ -361,6 +361,6 @@ def on_cached_support(
         return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
 
     key = "support", conv._family.support, conv.flow, conv.root is None, nodes
-    over, score = bases.get(key, support, edge_index), conv._family.score
-    found = None if over is None else score.at_once(content.source, content.theta, over)
+    over = bases.get(key, support, edge_index)
+    found = None if over is None else conv._family.at_once(content, over)
     return make() if found is None else found
