@@ -231,13 +231,12 @@ class AttendEnds(Order):
 
 # Dense blocks ------------------------------------------------------------------------------------
 
-# Its time over that of a tall dense product with equal flops: torch's kernel stays in caches, while
-# the products of the blocks of a window are small.
-SHARE, SHARE_OF_WINDOWS = 0.75, 1.5
+# Its time over that of a tall dense product with equal flops: torch's kernel stays in caches.
+SHARE = 0.75
 # Work of the backward pass over that of the forward pass: scores again, and four products.
 BACKWARD = 2.5
-# Calls for one head and one item of a batch in a window.
-CALLS_OF_A_JOB = 4.0
+# Calls for a window: a few lists of tiles, which all heads share.
+CALLS_OF_A_WINDOW = 16.0
 # Flops for each score: exponentials, maxima, sums.
 FLOPS_OF_A_SCORE = 32.0
 
@@ -282,10 +281,9 @@ class DenseAttention(HeadOrder):
         """2·pairs·H·(D + width) flops, for all pairs in the blocks."""
         basis, pairs = _attention(problem), _rule(problem).pairs(_additions(problem))
         columns = float(problem.num_labels * problem.num_columns)
-        calls = CALLS_OF_A_JOB * columns * pairs.windows if pairs.windows else 1.0
-        share = SHARE_OF_WINDOWS if pairs.windows else SHARE
+        calls = CALLS_OF_A_WINDOW * pairs.windows if pairs.windows else 1.0
         channels = basis.query.size(-1) + width
-        flops = share * pairs.seen * columns * (2.0 * channels + FLOPS_OF_A_SCORE)
+        flops = SHARE * pairs.seen * columns * (2.0 * channels + FLOPS_OF_A_SCORE)
         scores = pairs.held * columns * problem.itemsize
         nodes = float(sum(basis.size)) * columns * channels * problem.itemsize
         work = Operations(flops, moves=((4.0 * scores, scores), (nodes, nodes)), calls=calls)
