@@ -211,6 +211,12 @@ class Content:
     only_sums: bool = False
     target_is_used: bool = False
 
+    def but(self, **changes: Any) -> Content:
+        """A copy with some attributes changed; faster than ``dataclasses.replace``."""
+        new = object.__new__(Content)
+        vars(new).update(vars(self), **changes)
+        return new
+
     @property
     def is_single(self) -> bool:
         """Whether one x is for both sources and targets."""

@@ -23,10 +23,11 @@ from ..families import Attention, Family, Hops, parse_family
 from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
+from ..kernels.edge_sums import HELD
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, scaled
 from . import compiled
-from .bases import basis_on_support, check_beside_basis, on_cached_support
+from .bases import basis_of, basis_on_support, check_beside_basis, on_cached_support, shares_here
 from .call import Call, check_devices, checked_mask, values_of_present, without_absent
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
@@ -275,8 +276,18 @@ class AttentionConv(OuterConv):
         if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
-        if self.cached and content.only_sums:
-            return on_cached_support(self, call, content, partial(super()._basis, call, content))
+        shares = content.only_sums and (
+            self.cached
+            or (
+                self.cached is None
+                and type(edge_index) is Tensor
+                and edge_index.size(-1) * call.source.size(-1) <= HELD  # type: ignore[union-attr]
+                and shares_here(edge_index, call.mode)
+            )
+        )
+        if shares:
+            check_devices(self, call)
+            return on_cached_support(self, call, content, partial(basis_of, self, call, content))
         return super()._basis(call, content)
 
     def __repr__(self) -> str:
@@ -297,7 +308,7 @@ class AttentionConv(OuterConv):
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(call)
         if sums and alignment is None and self._family.sums_at_once(content):
-            return replace(content, only_sums=True)
+            return content.but(only_sums=True)
         values = None
         if content.theta is not None:
             values = self._family.score.values(content.source, content.theta)
@@ -305,7 +316,7 @@ class AttentionConv(OuterConv):
             source_mask = source_mask.movedim(-1, 0)
         if alignment is not None and self._family.align is None:
             raise RefusedValue("an alignment reads what comes as alignment=", "align=T", "no align")
-        return replace(content, present=source_mask, alignment=alignment, values=values)
+        return content.but(present=source_mask, alignment=alignment, values=values)
 
     @property
     def _needs_sums_alone(self) -> bool:

@@ -356,11 +356,17 @@ def on_cached_support(
     if not is_list or call.size or call.beside:
         return make()
 
+    first: list[Basis] = []
+
     def support() -> EdgeBasis | None:
         basis = make()
+        first.append(basis)
         return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
 
     key = "support", conv._family.support, conv.flow, conv.root is None, nodes
-    over = bases.get(key, support, edge_index)
+    memo = bases if conv.cached else recent
+    over = memo.get(key, support, edge_index)
+    if first:
+        return first[0]
     found = None if over is None else conv._family.at_once(content, over)
     return make() if found is None else found
