@@ -127,6 +127,12 @@ class EdgeOrder(Order):
     solves = EXPLICIT
     reads: ClassVar[tuple[str, ...]] = ()
 
+    def lacks(self, problem: Problem) -> list[str]:
+        reasons = super().lacks(problem)
+        if problem.mode.traces and not _OF_NUMBERS.isdisjoint(self.reads) and is_traced(problem):
+            reasons.append("torch.jit.trace keeps how many pairs this graph has, for all others")
+        return reasons
+
     def rank(self, problem: Problem) -> int:
         """The rank by the plain rule, which applies to explicit edges; else 1."""
         return self.rank_of_edges(problem) if isinstance(problem.basis, EdgeBasis) else 1
@@ -141,6 +147,29 @@ class EdgeOrder(Order):
             return False
         made = vars(problem.edges.pattern)
         return all(name in made for name in self.reads)
+
+
+# Properties of a pattern whose sizes depend on which edges there are.
+_OF_NUMBERS = {"label_blocks", "source_pairs", "target_pairs"}
+
+
+def is_traced(problem: Problem) -> bool:
+    """Whether torch.jit traces the edges as arguments, not as constants or buffers."""
+    if not problem.mode.traces or not isinstance(problem.basis, EdgeBasis):
+        return False
+    pattern = problem.basis.pattern
+    ends = pattern.source if pattern.listed is None else pattern.listed
+    values: list[Any] = [torch._C._get_value_trace(ends)]  # type: ignore[attr-defined]
+    names = set()
+    for value in values:
+        node = value.node()
+        if node.kind() == "prim::Param":
+            return True
+        of_layer = node.kind() in ("prim::GetAttr", "aten::size")  # buffers, numbers of nodes
+        if not of_layer and value.debugName() not in names:
+            names.add(value.debugName())
+            values += node.inputs()
+    return False
 
 
 def orders_of(kind: type[Basis]) -> list[Order]:

@@ -22,7 +22,7 @@ from ..theta import ThetaValue, add_bias
 from .arguments import check_inputs, check_kinds, check_shapes, problems
 from .cost import Cost, constants
 from .heads import value_width
-from .order import EXPLICIT, ORDERS, Order, orders_of
+from .order import EXPLICIT, ORDERS, Order, is_traced, orders_of
 from .problem import Problem
 
 
@@ -350,6 +350,7 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
         problem.label_aggr,
         one_each and problem.factor is not None and problem.is_one_each,
         problem.mode,
+        problem.mode.traces and is_traced(problem),
         device.type != "meta" and torch.is_autocast_enabled(device.type),
         edge_sums.MOST,
     )

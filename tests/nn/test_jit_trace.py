@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import CASES
 
-from pyg_outerconv.families import GCN, Diffusion, Relation
+from pyg_outerconv.families import GCN, Diffusion, Directed, Relation
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.attention.graph_attention import gatv2_conv
 from pyg_outerconv.testing import assert_near
@@ -103,3 +103,14 @@ def test_gradients_of_a_trace_are_right_or_refused(count):
         ours, refused = wanted, str(error)
     assert_near(ours, wanted)
     assert not refused or "backward through pyg_outerconv" in refused
+
+
+def test_maxima_over_labels_are_traced_for_a_constant_graph_alone():
+    conv = OuterConv(4, 3, Directed(Relation(1)), aggr="mean", label_aggr="max")
+    conv.requires_grad_(False)
+    x, first, other = torch.randn(8, 4), *torch.randint(8, (2, 2, 30))
+    with pytest.raises(ValueError, match=r"torch\.jit\.trace keeps how many pairs this graph has"):
+        torch.jit.trace(conv, (x, first), check_trace=False)
+    for edges in (other, conv.basis(x, other)):
+        traced = torch.jit.trace(lambda x, edges=edges: conv(x, edges), (x,), check_trace=False)
+        assert_near(traced(-x), conv(-x, edges))
