@@ -11,8 +11,7 @@ from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.contract import ORDERS, contract
-from pyg_outerconv.contract.arguments import problems
-from pyg_outerconv.contract.problem import Problem
+from pyg_outerconv.contract.problem import Problem, problems
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.kernels import segment_softmax
 from pyg_outerconv.testing import assert_near

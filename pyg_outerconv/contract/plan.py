@@ -19,11 +19,10 @@ from ..kernels.mode import Mode
 from ..memo import Memo
 from ..signatures import is_integer, typed
 from ..theta import ThetaValue, add_bias
-from .arguments import check_inputs, check_kinds, check_shapes, problems
 from .cost import Cost, constants
 from .heads import value_width
 from .order import EXPLICIT, ORDERS, Order, is_traced, orders_of
-from .problem import Problem
+from .problem import Problem, check_inputs, check_kinds, check_shapes, problems
 
 
 def contract(

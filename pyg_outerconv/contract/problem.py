@@ -1,4 +1,4 @@
-"""One contraction problem: a leaf of the basis, the input, and the leaf's slice of Θ."""
+"""A contraction problem: a basis, the input and Θ; its checks, and the problems of its leaves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
+from ..kernels import REDUCTIONS
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode, mode
+from ..signatures import check_type
 from ..theta import Theta, ThetaValue
 
 LINEAR = ("sum", "mean")  # reductions that Θ may come before
@@ -24,7 +27,7 @@ AnyBasis = TypeVar("AnyBasis", bound=Basis)
 
 
 class Problem:
-    """Y = Σ_k A_kᵀ X Θ_k for a basis that is a leaf.
+    """Y = Σ_k A_kᵀ X Θ_k; orders solve those whose basis is a leaf, which :func:`problems` makes.
 
     Attributes:
         basis: K matrices of size M × N: explicit edges, a polynomial, the identity, and so on.
@@ -220,3 +223,190 @@ class Problem:
     def collect_label(self, h: Tensor, label: int) -> Tensor:
         """H_k Θ_k for one label and H_k (N, *batch, P): (N, *batch, Q)."""
         return self.parameter.labels(label, label + 1).combine(h, h.size(0))
+
+
+# Checks -------------------------------------------------------------------------------------------
+
+
+LABEL_REDUCTIONS = ("sum", "max", "min")
+
+Broken = tuple[str, object, object]
+"""A rule that is broken, what it expects, and what came."""
+
+
+def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | None = None) -> None:
+    """Check the types of the arguments of :func:`contract`, and the shape of a bias.
+
+    Raises:
+        TypeError: an argument is of another type.
+        ValueError: the bias does not have a number for each output channel.
+    """
+    for name, value, hint in (
+        ("basis", basis, Basis),
+        ("x", x, Features),
+        ("theta", theta, ThetaValue),
+        ("bias", bias, Tensor | None),
+    ):
+        check_type("a contraction", name, value, hint)
+    if bias is not None and bias.shape != (channels := theta.shape[1] * theta.shape[3],):
+        raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
+
+
+def check_shapes(problem: Problem) -> None:
+    """Check shapes, devices and dtypes of a contraction.
+
+    Raises:
+        ValueError: shapes do not fit, indices are out of range, or devices differ.
+        TypeError: dtypes differ, and autocast is off.
+    """
+    operands = problem.basis, problem.x, problem.parameter
+    broken = _broken_shape(*operands)
+    if broken is not None:
+        raise RefusedValue(*broken)
+    broken = _broken_dtype(*operands)
+    if broken is not None:
+        raise RefusedType(*broken)
+
+
+def _broken_shape(basis: Basis, x: Features, theta: Theta) -> Broken | None:
+    shape, num_labels = tuple(theta.shape), basis.num_bases
+    if len(shape) != 4 or shape[0] != num_labels:
+        return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
+    if theta.coefficient is not None:
+        given, count = tuple(theta.coefficient.shape), theta.num_matrices
+        if len(given) != 2 or given[1] != count:
+            rule = "a mixture needs a coefficient for each label and matrix"
+            return rule, f"(K, {count})", given
+    sources, channels = basis.size[0], shape[1] * shape[2]
+    if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
+        broken = _broken_rows(x, sources, channels, shape[1])
+        if broken is not None:
+            return broken
+    elif x.dim() < 2 or x.size(0) != sources or x.size(-1) != channels:
+        rule = "x must have a row for each source and a column for each channel"
+        return rule, f"({sources}, {channels})", tuple(x.shape)
+    place = theta.device  # a meta tensor has no memory, and CPU kernels would read it all the same
+    if basis.device != place or (x is not None and x.device != place):
+        places = {str(part.device) for part in (basis, x, theta) if part is not None}
+        return "basis, x and theta must be on one device", "one device", sorted(places)
+    return None
+
+
+def _broken_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> Broken | None:
+    """The rule that is broken where rows of Θ are looked up: all of them, or those of indices."""
+    if groups != 1:
+        rule = "without features the rows of theta are the embedding, which needs full matrices"
+        return rule, "G = 1", groups
+    if x is None:
+        rule = "without features theta needs a row for each source"
+        return None if sources == channels else (rule, f"{sources} in_channels", channels)
+    if x.shape != (sources,):
+        return "x of indices needs one for each source", f"({sources},)", tuple(x.shape)
+    if x.numel() and not 0 <= int(x.min()) <= int(x.max()) < channels:
+        found = f"[{int(x.min())}, {int(x.max())}]"
+        return "indices of x must be rows of theta", f"[0, {channels})", found
+    return None
+
+
+def _broken_dtype(basis: Basis, x: Features, theta: Theta) -> Broken | None:
+    coefficient = theta.coefficient
+    if coefficient is not None and coefficient.dtype != theta.dtype:
+        rule = "coefficients must have the dtype of the matrices"
+        return rule, theta.dtype, coefficient.dtype
+    of_x = x if x is not None and x.is_floating_point() else theta
+    if torch.is_autocast_enabled(of_x.device.type):
+        return None
+    if of_x.dtype != theta.dtype:
+        return "x must have the dtype of theta", theta.dtype, of_x.dtype
+    if basis.dtype not in (None, of_x.dtype):
+        rule = "the basis must have the dtype of x; basis.to(x.dtype) casts it"
+        return rule, of_x.dtype, basis.dtype
+    return None
+
+
+def check_inputs(problem: Problem) -> None:
+    """Check that the inputs of a label can be compared or counted.
+
+    Raises:
+        ValueError: the basis hides its edges (powers, products), or features to be compared by max
+            or min are not dense.
+    """
+    if problem.aggr in ("max", "min") and not problem.has_features:
+        rule = (
+            f"{problem.aggr} over the inputs of a label needs dense node features, "
+            "whose zeros are compared too"
+        )
+        found = "none" if problem.x is None else "indices"
+        found = "SparseFeatures" if isinstance(problem.x, SparseMatrix) else found
+        raise RefusedValue(rule, "a dense x", found)
+    if problem.basis.hides_edges:
+        what = f"{problem.aggr} over the inputs of a label counts or compares its edges"
+        raise _hidden_edges(what, problem.basis)
+
+
+def _hidden_edges(what: str, basis: Basis) -> RefusedValue:
+    expected = "an explicit basis: basis.edges(), or the family Explicit(...) in a layer"
+    return RefusedValue(f"{what}, so edges must be explicit", expected, repr(basis))
+
+
+# Problems ----------------------------------------------------------------------------------------
+
+
+def problems(whole: Problem) -> list[Problem]:
+    """The problems whose results add up to that of a whole; the first one has the bias.
+
+    With a sum over labels each leaf of the basis is one problem. With a max or min over labels the
+    whole basis is one problem, because labels of all its parts are compared at a target.
+
+    Raises:
+        ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
+    """
+    basis, x, theta, aggr = whole.basis, whole.x, whole.parameter, whole.aggr
+    if aggr not in REDUCTIONS:
+        raise RefusedValue(unknown("reduction", aggr, REDUCTIONS))
+    if whole.label_aggr not in LABEL_REDUCTIONS:
+        raise RefusedValue(unknown("reduction over labels", whole.label_aggr, LABEL_REDUCTIONS))
+    if whole.label_aggr != "sum":
+        x, theta = _with_bias_channel(x, theta)
+        part = basis.hidden()
+        if part is not None:
+            what = f"{whole.label_aggr} over labels leaves out labels without edges"
+            raise _hidden_edges(what, part)
+        return [Problem(basis.whole(), x, theta, aggr, whole.label_aggr, whole.bias)]
+    parts: list[Problem] = []
+    for leaf, part_of_theta in basis.absorb(theta, aggr):
+        values = whole.values if leaf is basis else None  # absorbing may have changed Θ
+        bias = None if parts else whole.bias
+        parts.append(Problem(leaf, x, part_of_theta, aggr, "sum", bias, values))
+        if part_of_theta.bias is not None:
+            parts += _value_bias(parts[-1])
+    return parts
+
+
+def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
+    """X with one more channel of ones, and Θ with the bias of values as its row for that channel.
+
+    Raises:
+        ValueError: the features are not dense.
+    """
+    of_bias = theta.full_bias()
+    if of_bias is None:
+        return x, theta
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        rule = "comparing labels with a bias of values needs dense x"
+        raise RefusedValue(rule, "dense features", x)
+    wider = Theta(torch.cat([theta.full(), of_bias], 2))
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1), wider
+
+
+def _value_bias(problem: Problem) -> list[Problem]:
+    """The problem that adds the bias of values, if the orders of the leaf do not add it.
+
+    Its X is a channel of ones, its Θ_h = b_h O_h.
+    """
+    of_bias = None if problem.basis.has_heads else problem.parameter.full_bias()
+    if of_bias is None:
+        return []
+    ones = of_bias.new_ones((problem.basis.size[0], *(1,) * len(problem.batch), 1))
+    x = ones.expand(-1, *problem.batch, 1)
+    return [Problem(problem.basis, x, Theta(of_bias), problem.aggr)]

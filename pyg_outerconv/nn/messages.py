@@ -14,11 +14,10 @@ from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
 from ..contract import Problem
-from ..contract.arguments import check_inputs, check_shapes, problems
 from ..contract.order import needs_features
 from ..contract.orders.dense import PerNode
 from ..contract.orders.polynomials import sum_clenshaw, sum_forward
-from ..contract.problem import LINEAR
+from ..contract.problem import LINEAR, check_inputs, check_shapes, problems
 from ..errors import RefusedValue
 from ..graph import Features
 from ..kernels.edge_lists import first_of_best

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..contract import ORDERS, contract
-from ..contract.arguments import problems
-from ..contract.problem import Problem
+from ..contract.problem import Problem, problems
 from ..graph import Features, SparseMatrix
 from ..graph.choice import Nodes
 from ..graph.sparse_features import as_matrix

@@ -9,8 +9,8 @@ from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges
 
 from pyg_outerconv.basis import Eye, Pattern, Scaled
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
-from pyg_outerconv.contract.arguments import problems
 from pyg_outerconv.contract.cost import constants
+from pyg_outerconv.contract.problem import problems
 from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.testing import assert_contraction, legal_orders
 from pyg_outerconv.theta import Theta
