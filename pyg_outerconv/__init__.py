@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .families import Grid, Pool, parse_family
     from .graph import Cells, flatten_grid, unflatten_grid
     from .kernels import record, use_backend
-    from .kernels.backend_table import backends
+    from .kernels.dispatch import backends
     from .memo import clear_caches
     from .nn import AttentionConv, OuterConv, share_bases
     from .nn.compose import compose
@@ -44,7 +44,7 @@ _NAMES = {
     "families": ("Grid", "Pool", "parse_family"),
     "graph": ("Cells", "flatten_grid", "unflatten_grid"),
     "kernels": ("record", "use_backend"),
-    "kernels.backend_table": ("backends",),
+    "kernels.dispatch": ("backends",),
     "memo": ("clear_caches",),
     "transforms": ("ToSparseFeatures",),
     "nn": ("AttentionConv", "OuterConv", "compose", "share_bases"),

@@ -18,10 +18,9 @@ from pyg_outerconv.kernels import (
     spmm,
     use_backend,
 )
-from pyg_outerconv.kernels.backend_table import backends
 from pyg_outerconv.kernels.backends.native import Native
 from pyg_outerconv.kernels.backends.reference import Reference
-from pyg_outerconv.kernels.dispatch import choose
+from pyg_outerconv.kernels.dispatch import backends, choose
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.testing import assert_near, primitive_calls
 

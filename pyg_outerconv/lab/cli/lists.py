@@ -150,7 +150,7 @@ def families(name: str | None) -> int:
 @click.command()
 def backends() -> int:
     """List the backends that compute here, and why the others do not."""
-    from ...kernels.backend_table import backends as table
+    from ...kernels.dispatch import backends as table
 
     print(table())
     return 0
