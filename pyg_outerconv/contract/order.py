@@ -154,8 +154,8 @@ _OF_NUMBERS = {"label_blocks", "source_pairs", "target_pairs"}
 
 
 def is_traced(problem: Problem) -> bool:
-    """Whether torch.jit traces the edges as arguments, not as constants or buffers."""
-    if not problem.mode.traces or not isinstance(problem.basis, EdgeBasis):
+    """Whether edges are arguments of what torch.jit traces now, not constants or buffers."""
+    if not isinstance(problem.basis, EdgeBasis):
         return False
     pattern = problem.basis.pattern
     ends = pattern.source if pattern.listed is None else pattern.listed

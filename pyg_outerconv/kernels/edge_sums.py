@@ -87,7 +87,7 @@ def edge_sums(
         ran = Small.name if coo_product() is not None else Reference.name  # which gathers, too
         log_call(BACKENDS[ran], Request("spmm", "cpu", x.dtype, ends.dtype, shape, *size))
     if coo_product() is None:
-        source, target = ends[1 if transposed else 0], ends[0 if transposed else 1]
+        source, target = ends.flip(0) if transposed else ends
         return add_up(source, target, value, x, num_rows)
     needs_grad = x.requires_grad or (value is not None and value.requires_grad)
     if needs_grad and torch.is_grad_enabled():
@@ -119,16 +119,15 @@ class _EdgeSums(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, value, ends = ctx.saved_tensors
+        ends = ends.flip(0) if ctx.transposed else ends
         of_x = of_value = None
         if ctx.needs_input_grad[0]:
             if is_small(ends.size(1), grad) and not is_legacy_batchedtensor(grad):
-                of_x = edge_sums(ends, value, grad, ctx.num_sources, not ctx.transposed)
+                of_x = edge_sums(ends, value, grad, ctx.num_sources, transposed=True)
             else:
-                source, target = ends.flip(0) if ctx.transposed else ends
-                of_x = add_up(target, source, value, grad, ctx.num_sources)
+                of_x = add_up(ends[1], ends[0], value, grad, ctx.num_sources)
         if ctx.needs_input_grad[1]:
-            source, target = ends.flip(0) if ctx.transposed else ends
-            of_value = listed_dots(x, grad, source, target)
+            of_value = listed_dots(x, grad, ends[0], ends[1])
         return of_x, of_value, None, None, None
 
 

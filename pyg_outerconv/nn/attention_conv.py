@@ -23,11 +23,10 @@ from ..families import Attention, Family, Hops, parse_family
 from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
-from ..kernels.edge_sums import HELD
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, scaled
 from . import compiled
-from .bases import basis_of, basis_on_support, check_beside_basis, on_cached_support, shares_here
+from .bases import basis_on_support, check_beside_basis, on_kept_support
 from .call import Call, check_devices, checked_mask, values_of_present, without_absent
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
@@ -276,18 +275,9 @@ class AttentionConv(OuterConv):
         if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
-        shares = content.only_sums and (
-            self.cached
-            or (
-                self.cached is None
-                and type(edge_index) is Tensor
-                and edge_index.size(-1) * call.source.size(-1) <= HELD  # type: ignore[union-attr]
-                and shares_here(edge_index, call.mode)
-            )
-        )
-        if shares:
+        if content.only_sums:
             check_devices(self, call)
-            return on_cached_support(self, call, content, partial(basis_of, self, call, content))
+            return on_kept_support(self, call, content)
         return super()._basis(call, content)
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from ..graph.edge_index import is_matrix
 from ..graph.graph import Graph, completed
 from ..graph.node_set import NodeSet
 from ..graph.structure import Content, Structure, require_kind
+from ..kernels.edge_sums import HELD
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
 from ..memo import Memo
@@ -347,15 +348,21 @@ def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
         )
 
 
-def on_cached_support(
-    conv: AttentionConv, call: Call, content: Content, make: Callable[[], Basis]
-) -> Basis:
-    """The basis of ``make()`` for sums of values alone, on the cached edges of the support."""
-    edge_index, nodes = call.edge_index, None if content.source is None else content.source.size(0)
+def on_kept_support(conv: AttentionConv, call: Call, content: Content) -> Basis:
+    """The basis for sums of values alone, on the support that is kept for these edges, if any is.
+
+    For layers with ``cached=None`` it is kept where edges are so few that families make it anew.
+    """
+    edge_index, x, make = call.edge_index, content.source, partial(basis_of, conv, call, content)
     is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
     if not is_list or call.size or call.beside:
         return make()
-
+    memo = bases if conv.cached else None
+    is_plain = conv.cached is None and call.mode.is_plain  # else a compiler guards on the sizes
+    if is_plain and edge_index.size(-1) * x.size(-1) <= HELD:
+        memo = recent if shares_here(edge_index, call.mode) else None
+    if memo is None:
+        return make()
     first: list[Basis] = []
 
     def support() -> EdgeBasis | None:
@@ -363,8 +370,7 @@ def on_cached_support(
         first.append(basis)
         return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
 
-    key = "support", conv._family.support, conv.flow, conv.root is None, nodes
-    memo = bases if conv.cached else recent
+    key = "support", conv._family.support, conv.flow, conv.root is None, x.size(0)
     over = memo.get(key, support, edge_index)
     if first:
         return first[0]
