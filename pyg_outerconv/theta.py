@@ -72,7 +72,7 @@ class Theta:
         is_unit: bool = False,
         constant: float | None = None,
     ) -> None:
-        self.inner, self.dtype, self.device = inner, inner.dtype, inner.device
+        self._inner, self.dtype, self.device = inner, inner.dtype, inner.device
         self.shape, self.requires_grad = inner.shape, inner.requires_grad
         if coefficient is not None:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
@@ -100,6 +100,13 @@ class Theta:
             self.requires_grad |= other is not None and other.requires_grad
 
     @staticmethod
+    def of_full(matrices: Tensor) -> Theta:
+        """Θ of full matrices (K, P, Q), with an axis of G = 1 blocks where one asks for it."""
+        theta, (count, rows, columns) = Theta(matrices), matrices.shape
+        theta.shape = torch.Size((count, 1, rows, columns))
+        return theta
+
+    @staticmethod
     def identity(num_labels: int, channels: int, like: Tensor) -> Theta:
         """Θ_k = I of ``channels`` channels for every k, with the dtype and device of ``like``."""
         ones = torch.ones(1, dtype=like.dtype, device=like.device)  # not batched, as like may be
@@ -120,9 +127,15 @@ class Theta:
         return self.shape
 
     @property
+    def inner(self) -> Tensor:
+        """V (K, G, P/G, Q/G)."""
+        inner = self._inner
+        return inner.unsqueeze(1) if inner.dim() == 3 and len(self.shape) == 4 else inner
+
+    @property
     def num_matrices(self) -> int:
         """The number of matrices V: B of a mixture."""
-        return self.inner.size(0)
+        return self._inner.size(0)
 
     # As tensors ----------------------------------------------------------------------------------
 
@@ -136,6 +149,11 @@ class Theta:
             product = self.value if is_sum else self.value @ self.outer_matrices()
             return self._times_factor(product).unsqueeze(1)
         return self.inner
+
+    def tall(self) -> Tensor:
+        """The full matrices Θ_k, one below the other, (K·P, Q)."""
+        whole = self._inner if self.is_tensor else self.full()
+        return whole.flatten(0, -2)
 
     def full_bias(self) -> Tensor | None:
         """b_h O_h (H, 1, 1, Q): Θ_h of a channel of X that is 1; None without a bias."""
@@ -250,23 +268,23 @@ class Theta:
             each = by_label(h, num_rows, coefficient.numel())
             out = torch.einsum("nk...p,k->n...p", each, coefficient)
             return out if bias is None else add_bias(out, bias, own=True)
-        theta = self.inner if self.is_tensor else self.full()
-        num_labels, groups, rows, columns = theta.shape
+        num_labels, groups, rows, columns = self.shape
         if groups > 1:
             blocks = by_label(h, num_rows, num_labels).movedim(1, -2).unflatten(-1, (groups, rows))
-            out = torch.einsum("n...kgp,kgpq->n...gq", blocks, theta).flatten(-2)
+            out = torch.einsum("n...kgp,kgpq->n...gq", blocks, self.full()).flatten(-2)
             return out if bias is None else add_bias(out, bias, own=True)
         if num_labels != 1:
             h = by_label(h, num_rows, num_labels).movedim(1, -2).flatten(-2)
-        tall = by_column(theta.reshape(num_labels * rows, columns), h)
+        tall = self.tall()
+        if columns <= NARROW:
+            tall = by_column(tall, h)
         if bias is None:
             return h @ tall
-        same_dtype = h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type)
-        if not same_dtype or h.dim() != 2:
-            return add_bias(h @ tall, bias, own=True)
-        if bias.dim() == 2:
+        if h.dim() == 2 and h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type):
+            if bias.dim() == 1:
+                return torch.addmm(bias, h, tall)
             return add_product(bias, h, tall, own=True)
-        return torch.addmm(bias, h, tall)
+        return add_bias(h @ tall, bias, own=True)
 
     def collect(self, h: Tensor) -> Tensor:
         """Σ_h H_h O_h, or the concatenated heads, for H (N, *batch, H, V): (N, *batch, Q)."""
@@ -352,6 +370,12 @@ def as_theta(theta: ThetaValue) -> Theta:
     return Theta(theta) if isinstance(theta, Tensor) else theta
 
 
+def as_heads(theta: ThetaValue) -> ThetaValue:
+    """Full matrices (K, 1, P, Q) as heads whose results are added up; others as they are."""
+    is_full = (isinstance(theta, Tensor) or theta.is_tensor) and theta.shape[1:2] == (1,)
+    return Theta(as_theta(theta).inner, heads="sum") if is_full and len(theta.shape) == 4 else theta
+
+
 def full(theta: ThetaValue) -> Tensor:
     """Θ as a tensor (K, G, P/G, Q/G)."""
     return theta if isinstance(theta, Tensor) else theta.full()
@@ -365,7 +389,7 @@ def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
 
 # Products and sums -------------------------------------------------------------------------------
 
-_NARROW, _MANY = 16, 1000  # at most so many columns of Θ, at least so many rows of X
+NARROW, _MANY = 16, 1000  # at most so many columns of Θ, at least so many rows of X
 
 
 def by_column(matrix: Tensor, x: Tensor) -> Tensor:
@@ -374,7 +398,7 @@ def by_column(matrix: Tensor, x: Tensor) -> Tensor:
     MKL multiplies many rows with few columns slowly otherwise, forwards and even more for the
     gradient of Θ, for which autograd uses the same layout: 500 to 7 channels take half the time.
     """
-    if matrix.size(1) > _NARROW or torch.compiler.is_compiling() or not matrix.is_cpu:
+    if matrix.size(1) > NARROW or torch.compiler.is_compiling() or not matrix.is_cpu:
         return matrix  # a compiled graph must not depend on the number of rows
     return matrix if x.numel() < _MANY * matrix.size(0) else matrix.t().contiguous().t()
 

@@ -24,7 +24,7 @@ from ..kernels import edge_sums, sddmm, spmm
 from ..kernels.csr import CSR
 from ..kernels.tiles import exact
 from ..signatures import typed
-from ..theta import Theta, autocast_pair
+from ..theta import Theta, as_heads, autocast_pair
 from .edge_context import EdgeContext, check_attr, of_given
 
 
@@ -315,8 +315,7 @@ class Ends(torch.nn.Module):
 
     def _theta(self, theta: Any) -> Theta:
         """The layer's Θ (H, P, D). Raises ValueError if it has another shape, or no values."""
-        if isinstance(theta, Tensor) and theta.dim() == 4 and theta.size(1) == 1:
-            theta = Theta(theta, heads="sum")
+        theta = as_heads(theta) if isinstance(theta, Tensor | Theta) else theta
         has_heads = isinstance(theta, Theta) and theta.heads is not None
         if not has_heads or theta.value.shape[::2] != (self.heads, self.channels):
             got = theta.value if has_heads else theta

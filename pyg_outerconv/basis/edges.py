@@ -370,15 +370,21 @@ def edge_basis(edges: Graph, num_labels: int = 1, *, weight: Tensor | None = Non
         weight = numbers("weight", weight, edges.edge_index, None)
         check_edge_vector("weight", weight, edges.edge_index, floating=True)
         edges = edges.but(edge_weight=weight)
+    weight = edges.edge_weight
+    if weight is not None and edges.origin is None:
+        weight = weight.clone()  # others may hold it
+    return EdgeBasis.of_checked_list(pattern_of(edges, num_labels), weight)
+
+
+def pattern_of(edges: Graph, num_labels: int = 1) -> Pattern:
+    """The edges of a structure without weights; if K > 1, their ``edge_type`` is their label."""
     label = edges.edge_type if num_labels > 1 else None
-    origin = edges.num_edges if edges.origin is None else edges.origin
-    own = edges.origin is not None  # a family made this list, and nobody else holds it
-    pattern = Pattern.of_list(
+    origin = edges.origin
+    own = origin is not None  # a family made this list, and nobody else holds it
+    origin = edges.edge_index.size(1) if origin is None else origin
+    return Pattern.of_list(
         edges.edge_index, label, size=edges.size, num_labels=num_labels, origin=origin, own=own
     )
-    weight = edges.edge_weight
-    weight = weight if own or weight is None else weight.clone()
-    return EdgeBasis.of_checked_list(pattern, weight)
 
 
 def no_edges(size: tuple[int, int], device: torch.device, num_labels: int = 0) -> EdgeBasis:

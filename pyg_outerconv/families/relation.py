@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from ..basis.edges import EdgeBasis, edge_basis
+from ..basis.edges import EdgeBasis, edge_basis, pattern_of
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph.graph import Graph
-from ..graph.norm import check_norm, normalise
+from ..graph.norm import check_norm
+from ..kernels.edge_lists import share_of_degrees
 from ..kernels.index_checks import can_read, has_numbers
 from .family import Family
 from .options import check_least
@@ -76,7 +77,9 @@ class Relation(Family):
         self._check(edges)
         is_mean, counts = self.norm == "mean", edges.edge_weight is None
         if is_mean and counts and self.num_relations == 1 and can_read(edges.edge_index):
-            return edge_basis(normalise(edges, "target", dtype))
+            dtype = dtype or torch.get_default_dtype()
+            share = share_of_degrees(edges.edge_index, edges.size, "target", False, dtype)
+            return EdgeBasis.of_checked_list(pattern_of(edges), share)
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if is_mean else basis
 

@@ -12,6 +12,9 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import LARGEST, is_integer
 
+FEW = 2**12
+"""Up to so many indices are compared by torch; numpy takes half its time for many."""
+
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -226,6 +229,16 @@ def holds(condition: Tensor) -> bool:
     return bool(condition)
 
 
+def _all_below(index: Tensor, count: int) -> bool:
+    """Whether all indices, at least one, are in [0, ``count``)."""
+    if index.numel() <= FEW:
+        least, most = index.aminmax()
+        return int(least) >= 0 and int(most) < count
+    indices = index.numpy()  # without signs, a negative index is a large one
+    unsigned = np.uint64 if indices.itemsize == 8 else f"u{indices.itemsize}"
+    return bool(np.maximum.reduce(indices.view(unsigned), None) < count)
+
+
 def infer_size(
     edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
 ) -> tuple[int, int]:
@@ -237,11 +250,8 @@ def infer_size(
     size = size or (None, None)
     if size[0] is not None and size[1] is not None:
         if can_read(edge_index):
-            if edge_index.numel() and size[0] == size[1]:
-                indices = edge_index.numpy()  # without signs, a negative index is a large one
-                unsigned = np.uint64 if indices.itemsize == 8 else f"u{indices.itemsize}"
-                if np.maximum.reduce(indices.view(unsigned), None) < size[0]:
-                    return size[0], size[0]
+            if size[0] == size[1] and edge_index.numel() and _all_below(edge_index, size[0]):
+                return size[0], size[0]
         elif not has_numbers(edge_index):  # fake tensors: nothing to check
             return size[0], size[1]
     if not edge_index.numel():

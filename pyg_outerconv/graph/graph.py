@@ -89,6 +89,16 @@ class Graph(Structure):
             vars(made)["bipartite"] = True
         return made
 
+    @staticmethod
+    def of_index(
+        edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+    ) -> Graph:
+        """The graph of an index alone, checked as :meth:`read` does."""
+        check_index(edge_index)
+        if edge_index.dtype not in (torch.int64, torch.int32):
+            edge_index = edge_index.long()
+        return Graph.of(edge_index, infer_size(edge_index, size, bipartite), bipartite=bipartite)
+
     @classmethod
     def recognises(cls, given: Any) -> bool:
         """Whether the argument is a non-boolean tensor, a sparse matrix or an ``Graph``."""
@@ -157,9 +167,10 @@ class Graph(Structure):
             known = edge_index.sparse_size()
             size = agreed("the EdgeIndex", known, size)
             edge_index = edge_index.as_tensor()
-        check_index(edge_index)
-        if edge_index.dtype not in (torch.int64, torch.int32):
-            edge_index = edge_index.long()
+        if bipartite is not None and bipartite is not True and bipartite is not False:
+            check_type("Graph", "bipartite", bipartite, bool)
+        known = Graph.of_index(edge_index, size, bool(bipartite))
+        edge_index = known.edge_index
         if edge_weight is not None:
             edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
             check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
@@ -167,18 +178,9 @@ class Graph(Structure):
             check_edge_vector("edge_type", edge_type, edge_index, floating=False)
         if edge_attr is not None:
             check_attributes(edge_attr, edge_index)
-        if bipartite is not None and bipartite is not True and bipartite is not False:
-            check_type("Graph", "bipartite", bipartite, bool)
-        full_size = infer_size(edge_index, size, bool(bipartite))
         ends = (pos, pos) if isinstance(pos, Tensor) else pos
-        known = Graph.of(
-            edge_index,
-            full_size,
-            edge_weight=edge_weight,
-            edge_type=edge_type,
-            edge_attr=edge_attr,
-            pos=ends,
-            bipartite=bool(bipartite),
+        vars(known).update(
+            edge_weight=edge_weight, edge_type=edge_type, edge_attr=edge_attr, pos=ends
         )
         if batch is None and bipartite is not False:
             return known

@@ -26,6 +26,9 @@ With t threads, which the product of sorted edges would use, the limit is divide
 HELD = 2**15
 """The largest number of edges times channels, if the messages of all edges are held."""
 
+TINY = 2**14
+"""Up to so many edges times channels, sums with gradients hold the messages."""
+
 
 def most(x: Tensor, here: Mode, held: bool = False) -> int:
     """The largest number of edges times channels for :func:`edge_sums`; -1 where it may not run.
@@ -81,16 +84,20 @@ def edge_sums(
     Returns:
         (N, channels), zero for targets without edges; differentiable any number of times.
     """
+    needs_grad = x.requires_grad or (value is not None and value.requires_grad)
+    needs_grad = needs_grad and torch.is_grad_enabled()
+    # A function of autograd in Python takes longer than to hold the messages of a tiny graph.
+    gathers = coo_product() is None or (needs_grad and ends.size(1) * x.size(1) <= TINY)
     if RECORDERS:
         shape = (num_rows, x.size(0))
         size = ends.size(1), x.size(1)
-        ran = Small.name if coo_product() is not None else Reference.name  # which gathers, too
+        ran = Reference.name if gathers else Small.name  # the reference gathers, too
         log_call(BACKENDS[ran], Request("spmm", "cpu", x.dtype, ends.dtype, shape, *size))
-    if coo_product() is None:
-        source, target = ends.flip(0) if transposed else ends
+    if gathers:
+        source, target = ends.unbind(0)
+        source, target = (target, source) if transposed else (source, target)
         return add_up(source, target, value, x, num_rows)
-    needs_grad = x.requires_grad or (value is not None and value.requires_grad)
-    if needs_grad and torch.is_grad_enabled():
+    if needs_grad:
         return _EdgeSums.apply(x, value, ends, num_rows, transposed)  # type: ignore[no-any-return]
     return listed_product(ends, value, x, num_rows, transposed)
 

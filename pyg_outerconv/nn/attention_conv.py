@@ -24,7 +24,7 @@ from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, add_bias, scaled
+from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
 from . import compiled
 from .bases import basis_on_support, check_beside_basis, on_kept_support
 from .call import Call, check_devices, checked_mask, values_of_present, without_absent
@@ -258,7 +258,7 @@ class AttentionConv(OuterConv):
             return None
         out = theta.collect(sums)
         if self.root is not None:
-            out = add_root(out, call, self.root().flatten(0, 2), own=True)
+            out = add_root(out, call, self.root, own=True)
         return out if self.bias is None else add_bias(out, self.bias, own=True)
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
@@ -321,9 +321,7 @@ class AttentionConv(OuterConv):
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""
-        theta = self.theta.parameter(like)
-        if isinstance(theta, Tensor) and theta.size(1) == 1:
-            theta = Theta(theta, heads="sum")
+        theta = as_heads(self.theta.parameter(like))
         if self.value_bias is None:
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked

@@ -113,9 +113,8 @@ def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Bas
         else:
             basis = _cached(memo, key, make, conv, call)
     # Edges in a tensor are among the nodes of a single x.
-    if conv.root is not None and not (
-        type(edge_index) is Tensor and conv._family.reads.targets_are_sources
-    ):
+    is_of_x = type(edge_index) is Tensor and conv._family.reads.targets_are_sources
+    if not is_of_x and conv.root is not None:
         kind = require_kind(conv._family, edge_index)
         is_list = isinstance(edge_index, Tensor)  # getattr on a tensor without it is slow
         of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)
@@ -183,15 +182,16 @@ def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Pla
             "(2, E)",
             "a sparse matrix; pass its transpose",
         )
-    if call.beside:
+    ends = size[::-1] if reverse else size
+    is_index = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    structure: Structure
+    if is_index and kind is Graph and not call.beside:
+        structure = Graph.of_index(edge_index, ends, not call.is_single)
+    else:
         family.refuse_unread(call.beside)
-    structure = kind.read(
-        edge_index,
-        size=size[::-1] if reverse else size,
-        bipartite=None if call.is_single else True,
-        **({"dtype": dtype} if issubclass(kind, Graph) else {"device": device}),
-        **call.beside,
-    )
+        bipartite = None if call.is_single else True
+        place_of = {"dtype": dtype} if issubclass(kind, Graph) else {"device": device}
+        structure = kind.read(edge_index, size=ends, bipartite=bipartite, **place_of, **call.beside)
     # Not left to PyG, whose generated and general `propagate` disagree about pairs of this flow.
     structure = structure.reversed() if reverse else structure
     is_read = call.mode.is_plain and type(edge_index) is Tensor

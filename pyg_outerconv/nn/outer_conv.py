@@ -22,7 +22,7 @@ from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
-from ..theta import ThetaValue, add_bias, add_product, scaled
+from ..theta import Theta, ThetaValue, add_bias, add_product, as_theta, scaled
 from . import compiled
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
@@ -276,7 +276,7 @@ class OuterConv(MessageHooks):
         out = compiled.convolution(self, call, self._parameter(call), self.bias)
         if out is None or self.root is None:
             return out
-        return add_root(out, call, self.root().flatten(0, 2), own=True)
+        return add_root(out, call, self.root, own=True)
 
     def _masked(self, call: Call, source_mask: Tensor) -> tuple[Call, Content]:
         """The call without NaN and inf of absent sources, and the content, which says who is.
@@ -336,9 +336,12 @@ class OuterConv(MessageHooks):
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, call.source, theta)
         else:
+            # An override gets Θ as a tensor where it is one.
+            whole = isinstance(theta, Theta) and theta.is_tensor
+            theta = theta.full() if whole else theta  # type: ignore[union-attr]
             out = self._call_fused_step(basis, call.source, theta)
         if root is not None:
-            out = add_root(out, call, root().flatten(0, 2), own)
+            out = add_root(out, call, root, own)
         return out if bias is None else add_bias(out, bias, own)
 
     def basis(
@@ -445,22 +448,24 @@ class OuterConv(MessageHooks):
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
 
 
-def add_root(out: Tensor, call: Call, weight: Tensor, own: bool) -> Tensor:
+def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
     """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
     Args:
         out: Y (*batch, N, Q).
         call: the features; without any, target n adds row n of W, and indices pick rows.
-        weight: W (P_t, Q).
+        root: W (P_t, Q).
         own: whether ``out`` may be changed in place.
 
     Raises:
         TypeError: the dtypes of target features and weight differ.
         ValueError: the weight does not fit the targets.
     """
-    target, rows = call.target, weight.size(0)
+    target = call.target
     if target is None and not call.targets_featureless:
         return out
+    weight = as_theta(root.parameter()).tall()
+    rows = weight.size(0)
     if target is None:
         if out.size(-2) != rows:
             raise RefusedValue(

@@ -220,9 +220,14 @@ class FullTheta(ThetaModule):
         return {"weight": (self.num_labels, in_channels, self.out_channels)}
 
     def forward(self) -> Tensor:
-        if self.in_channels < 0:  # asked here, for every call of a layer comes this way
-            self.require_shape()
+        self.require_shape()
         return self.weight.unsqueeze(1)
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """Its matrices, without a view for the one block; hooks see a call."""
+        if self.in_channels < 0 or self._forward_pre_hooks or self._forward_hooks:
+            return self()  # type: ignore[no-any-return]
+        return Theta.of_full(self.weight)
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Draw label by label and transposed, in the layout of PyG's Linear.

@@ -78,10 +78,10 @@ def listed_product(
     source, target = ends.numpy()
     if transposed:
         source, target = target, source
-    dense = x.contiguous().numpy(force=True)
+    dense = x.detach().contiguous().numpy()
     count, channels = source.size, dense.shape[1]
     out = np.zeros((num_rows, channels), dense.dtype)
-    data = np.ones(count, dense.dtype) if value is None else value.contiguous().numpy(force=True)
+    data = np.ones(count, dense.dtype) if value is None else value.detach().contiguous().numpy()
     coo_product()(count, channels, target, source, data, dense.reshape(-1), out.reshape(-1))
     if value is not None and np.count_nonzero(data) != count:
         _add_zeros(target, source, data, dense, out)
