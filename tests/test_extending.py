@@ -10,6 +10,8 @@ from pyg_outerconv import OuterConv, attention, families
 from pyg_outerconv.contract import order
 from pyg_outerconv.families import Relation
 from pyg_outerconv.kernels import BACKENDS, record
+from pyg_outerconv.kernels.backend import Backend
+from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import (
     assert_backend_equals_reference,
@@ -123,3 +125,26 @@ def test_the_backend_equals_the_reference_and_is_the_one_that_runs(run):
         again = made["conv"](made["x"], made["edge_index"])
     torch.testing.assert_close(again, made["conv"](made["x"], made["edge_index"]))
     assert {call.backend for call in calls} == {"scipy"}
+
+
+def test_a_backend_has_the_primitives_of_which_derivatives_are_made(run):
+    run(BACKEND)
+    abilities = {
+        "priority": 0,
+        "devices": frozenset({"cpu"}),
+        "dtypes": frozenset({torch.float64}),
+        "reductions": frozenset({"sum"}),
+        "deterministic": True,
+        "tolerance": 0.0,
+        "primitives": frozenset({"spmm"}),
+        "spmm": Reference.spmm,
+    }
+    with pytest.raises(TypeError, match=r"spmm and its derivatives call sddmm of the same backend"):
+        type("Halved", (Backend,), {"name": "halved", **abilities})
+    whole = {**abilities, "sddmm": Reference.sddmm, "segment_sum": Reference.segment_sum}
+    type("Halved", (Backend,), {"name": "halved", **whole})
+    csr = Relation(1).basis(torch.tensor([[0, 1], [1, 1]]), size=(2, 2)).edges().pattern.by_target
+    assert_backend_equals_reference("halved", csr, torch.float64, 3, 1e-10)
+    with pytest.raises(TypeError, match=r"states its abilities: .*, got no devices, tolerance"):
+        whole = {name: one for name, one in whole.items() if name not in ("devices", "tolerance")}
+        type("Silent", (Backend,), {"name": "silent", **whole})

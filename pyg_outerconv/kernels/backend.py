@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..errors import RefusedType
 from ..registry import Named, Registry
 from .tiles import accumulator
 
@@ -62,8 +63,9 @@ class Backend(Named, registry=BACKENDS):
     A backend states its abilities as class attributes; :meth:`why_not` compares a request with
     them. The primitives are functions of contiguous tensors, without autograd. They return no
     views, for autograd lets no caller change a view that comes from within a ``Function``. A
-    backend lists its primitives in ``primitives``, and defines these; the methods of this class
-    return empty tensors of the shapes of the results.
+    backend lists its primitives in ``primitives``, and defines these and those that their
+    derivatives are made of, such as ``sddmm`` and ``segment_sum`` for ``spmm``; the methods of this
+    class return empty tensors of the shapes of the results.
 
     In all of them a sparse matrix with R rows, C columns and E entries is given by ``ptr`` (R + 1,)
     and ``index`` (E,): the entries of row r are ``ptr[r]:ptr[r + 1]``, and ``index`` holds their
@@ -93,11 +95,8 @@ class Backend(Named, registry=BACKENDS):
     tolerance: ClassVar[float]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        for name in cls.primitives if "name" in vars(cls) else ():
-            compares = name != "spmm" or not cls.reductions.isdisjoint(("max", "min"))
-            for method in (name, *(_INCLUDED.get(name, ()) if compares else ())):
-                if getattr(cls, method) is getattr(Backend, method):
-                    raise TypeError(f"the backend {cls.name!r} does not define {method}")
+        if "name" in vars(cls):
+            _check_declared(cls)
         super().__init_subclass__(**kwargs)
 
     def missing(self) -> list[str]:
@@ -303,14 +302,36 @@ class Backend(Named, registry=BACKENDS):
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
 """The primitives that suffice for every layer; beyond these there are spmm_theta and additive."""
 
-# The methods that belong to a primitive besides that of its name.
+_DECLARED = ("priority", "devices", "dtypes", "primitives", "deterministic", "tolerance")
+
+# What the backend of a primitive is called for besides, above all by derivatives.
 _INCLUDED = {
-    "spmm": ("spmm_arg",),
+    "spmm": ("spmm_arg", "sddmm", "segment_sum"),
+    "spmm_theta": ("spmm", "sddmm"),
+    "sddmm": ("spmm", "segment_sum"),
     "segment_softmax": ("segment_sum",),
-    "attend": ("attend_backward",),
+    "attend": ("attend_backward", "spmm", "sddmm", "segment_softmax", "segment_sum"),
     "additive": ("additive_rows",),
     "grouped_matmul": ("grouped_outer",),
 }
+
+
+def _check_declared(kind: type[Backend]) -> None:
+    """Refuse a backend that leaves an ability unsaid, or whose gradients would be empty tensors.
+
+    Raises:
+        TypeError: it does.
+    """
+    if unsaid := [name for name in _DECLARED if not hasattr(kind, name)]:
+        rule = f"the backend {kind.name!r} states its abilities"
+        raise RefusedType(rule, ", ".join(_DECLARED), f"no {', '.join(unsaid)}")
+    compares = not kind.reductions.isdisjoint(("max", "min"))
+    for primitive in sorted(kind.primitives):
+        for method in (primitive, *_INCLUDED.get(primitive, ())):
+            is_own = getattr(kind, method) is not getattr(Backend, method)
+            if not is_own and (compares or method != "spmm_arg"):
+                rule = f"{primitive} and its derivatives call {method} of the same backend"
+                raise RefusedType(rule, f"{kind.name!r} to define it", "no such method")
 
 
 def _names(items: frozenset[str] | frozenset[torch.dtype]) -> str:
