@@ -5,6 +5,8 @@ import torch
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
+from pyg_outerconv.graph import Graph
+from pyg_outerconv.graph.norm import NORMS, normalise
 from pyg_outerconv.testing import assert_near
 
 P, Q = 3, 2
@@ -31,6 +33,23 @@ def drawn(seed, nodes=7, edges=16):
     index = torch.cat([torch.stack([ring, (ring + 1) % nodes]), index], 1)
     weight = torch.rand(index.size(1), generator=generator, dtype=torch.float64) + 0.1
     return index, weight, torch.randn(nodes, P, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("size", [(7, 7), (7, 9)], ids=str)
+@pytest.mark.parametrize("norm", NORMS, ids=str)
+def test_edges_without_weights_have_those_of_weights_of_one(norm, size):
+    index, weight, _ = drawn(0)
+    bare, ones = (Graph.read(index, given, size=size) for given in (None, torch.ones_like(weight)))
+    found, expected = (normalise(edges, norm, weight.dtype) for edges in (bare, ones))
+    assert_near(found.weight(weight.dtype), expected.weight(weight.dtype))
+
+
+def test_every_norm_has_numbers_and_a_formula_of_its_own():
+    index, weight, _ = drawn(0)
+    edges = Graph.read(index, weight, size=(7, 7))
+    made = [normalise(edges, norm, weight.dtype).weight(weight.dtype) for norm in NORMS]
+    same = [torch.allclose(one, other) for one in made for other in made]
+    assert sum(same) == len(NORMS) == len({GCN(norm).formula for norm in NORMS})
 
 
 def gradients(conv, index, weight, x):
