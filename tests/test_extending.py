@@ -14,15 +14,21 @@ from pyg_outerconv.kernels.backend import Backend
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import (
+    assert_adjoint,
     assert_backend_equals_reference,
+    assert_compose,
     assert_contraction,
     assert_declared_laws,
+    assert_is_dense,
+    assert_kron,
+    assert_restrict,
+    assert_transpose,
     legal_orders,
 )
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, ORDER, BACKEND = range(7)
+WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, KIND, ORDER, BACKEND = range(8)
 
 
 @pytest.fixture
@@ -101,6 +107,33 @@ def test_the_support_has_the_edges_that_it_says(run):
     assert torch.equal(learned.to_dense()[0] > 0, seen.triu())
     for seed in range(5):
         assert_declared_laws(made["Earlier"](), seed)
+
+
+def test_the_kind_of_basis_has_the_laws_of_bases_and_its_order_those_of_orders(run):
+    made = run(KIND)
+
+    def basis(labels, sources, targets):
+        ends = ((labels, count, 2) for count in (sources, targets))
+        drawn = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ends]
+        return made["LowRank"](*drawn), drawn
+
+    (one, weights), (other, _) = basis(3, 5, 4), basis(2, 4, 6)
+    assert_is_dense(one, torch.einsum("kmr,knr->kmn", *weights), weights)
+    assert_transpose(one)
+    assert_adjoint(one)
+    assert_compose(one, other)
+    assert_kron(one, other)
+    assert_restrict(one, [3, 1], None, weights)
+    theta = torch.randn(3, 1, 5, 2, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(5, 2, 5, dtype=torch.float64, requires_grad=True)
+    for features in (x, x[:, 0], torch.tensor([0, 3, 3, 1, 4]), None):
+        assert not legal_orders(one, features, theta)["bottleneck"]
+        assert_contraction(one, features, theta, weights, depth=2)
+    for aggr in ("mean", "max"):
+        assert_contraction(one, x[:, 0], theta, weights, aggr=aggr)
+    again = made["LowRank"](*(weight.clone() for weight in weights))
+    assert one.plan_key() == again.plan_key() != other.plan_key()
+    assert repr(one) == "LowRank(bases=3, size=(5, 4))"
 
 
 def test_the_order_equals_the_others(run):

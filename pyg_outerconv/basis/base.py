@@ -49,12 +49,17 @@ class Basis(ABC):
     A new kind is a frozen dataclass that defines :attr:`num_bases`, :attr:`size` and :meth:`edges`.
     Where it is, of which dtype, and whether it learns follow from its fields, which also are what
     is moved and cast. All else is computed by its edges, or by :meth:`simpler`; a kind overrides
-    what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`.
+    what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`, and
+    :meth:`shape_class`, without which each basis has a plan of its own. For orders of its own it
+    need not be a leaf: its :meth:`absorb` returns ``[(self, theta)]`` where they solve it, for
+    every x that a contraction takes, else ``super().absorb(theta, aggr)``.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
             products). The parts of a basis may hide edges even if it does not.
-        is_leaf: whether :meth:`absorb` returns the basis itself, with Θ unchanged.
+        is_leaf: whether :meth:`absorb` returns the basis itself, with Θ unchanged, for every
+            reduction. Orders must then solve it for all of them, or it hides its edges; and one of
+            them must have ``propagates``, as factors of products ask.
         has_heads: whether its matrices are heads, which are contracted by orders for heads.
         nesting: the number of levels of bases within it; 0 for a basis without parts.
         pieces: the number of bases without parts within it, repetitions counted.
@@ -226,6 +231,9 @@ class Basis(ABC):
             return part
 
         return self.with_fields(moved)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._head()})"
 
     def _head(self) -> str:
         return f"bases={self.num_bases}, size={self.size}"

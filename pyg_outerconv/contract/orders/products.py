@@ -233,5 +233,6 @@ def _propagating(basis: Basis, x: Tensor) -> Cost:
                 break
             reasons += why
         else:
-            raise RefusedValue(f"features cannot be propagated by {leaf}: {'; '.join(reasons)}")
+            why = reasons or [f"no order with propagates=True solves a {type(leaf).__name__}"]
+            raise RefusedValue(f"features cannot be propagated by {leaf}: {'; '.join(why)}")
     return total
