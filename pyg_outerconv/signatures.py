@@ -96,10 +96,11 @@ def types_of(kind: type[Any]) -> dict[str, Any]:
 
 def why_not(kind: type[Any], arguments: Iterable[Any], options: dict[str, Any]) -> str | None:
     """Why the arguments of a class cannot be these; None if they can."""
+    signature = inspect.signature(kind)
     try:
-        inspect.signature(kind).bind(*arguments, **options)
+        signature.bind(*arguments, **options)
     except TypeError as error:
-        return str(error)
+        return f"{error}, where it takes ({', '.join(signature.parameters)})"
     return None
 
 

@@ -75,9 +75,9 @@ class Score(Named, torch.nn.Module, registry=SCORES):
             ``support.add``, ``dot``, ``entries`` and ``of_given``.
 
     Args:
-        heads: H. Subclasses that are made from text take two more arguments: ``channels``, D of
-            each head, and ``in_channels``, P of the sources or a pair (P, P_q) for sources and
-            queries, -1 to learn it from the first input.
+        heads: H. Subclasses that are made from text take two more arguments, used or not, before
+            their options: ``channels``, D of each head, and ``in_channels``, P of the sources or a
+            pair (P, P_q) for sources and queries, -1 to learn it from the first input.
 
     Raises:
         TypeError, ValueError: a number of heads or channels is not a positive integer.

@@ -32,7 +32,9 @@ def assert_declared_laws(family: Family, seed: int) -> None:
     """Every law in :attr:`Family.laws` holds on random data drawn with ``seed``.
 
     Edges have attributes with two columns if the family reads them, and nodes have features with
-    :data:`CHANNELS` channels if its values depend on features.
+    :data:`CHANNELS` channels, in float64, if its values depend on features. So modules among its
+    options are in float64, and have not met features of other channels; a support of attention
+    reads neither types nor weights, as ``Hops()`` does not.
 
     Raises:
         AssertionError: a law does not hold; the message names it.
