@@ -13,7 +13,7 @@ from ..basis.edges import edge_basis
 from ..basis.polynomial import CHEBYSHEV, Polynomial
 from ..errors import RefusedValue
 from ..graph.graph import Graph
-from ..graph.norm import check_norm, degree, divisor
+from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
 from ..kernels.edge_lists import share_of_degrees
 from ..kernels.index_checks import can_read, has_numbers
@@ -159,11 +159,13 @@ class Chebyshev(Family):
         source, target = edges.edge_index.numpy()
         if np.count_nonzero(source == target):
             return None
-        index, norm = edges.edge_index, self.norm
-        assert norm is not None
-        if norm == "sym":  # of the degrees of sources at both ends
-            index = index.flip(0)
-        return share_of_degrees(index, edges.size, norm, True, dtype).neg_()
+        norm = NORMS[self.norm]
+        # 'sym' is by the degrees of sources at both ends.
+        index = edges.edge_index.flip(0) if norm.of_targets else edges.edge_index
+        powers = norm.at_source, norm.at_target
+        return share_of_degrees(
+            index, edges.size, *powers, dtype, of_targets=norm.of_targets
+        ).neg_()
 
     def _normalised(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """Edges without loops with the entries of L − I."""

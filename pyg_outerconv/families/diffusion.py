@@ -12,7 +12,7 @@ from ..basis.edges import edge_basis
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph
-from ..graph.norm import NORMS, check_norm, transition
+from ..graph.norm import check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 
@@ -91,7 +91,7 @@ class Diffusion(Family):
             raise RefusedValue("t is the time of a diffusion", "0 <= t < infinity", self.t)
         check_least(self, length=0)
         check_powers(self, "length")
-        check_norm(self.norm, NORMS)
+        check_norm(self.norm)
         if self.remainder not in REMAINDERS:
             raise RefusedValue(unknown("remainder", self.remainder, REMAINDERS))
 

@@ -58,21 +58,14 @@ class GCN(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.norm, NORMS)
+        check_norm(self.norm)
 
     @property
     def formula(self) -> str:
         w = "(W + I)" if self.add_self_loops else "W"
         if self.add_self_loops and self.improved:
             w = "(W + 2I)"
-        scaled = {
-            None: w,
-            "sym": f"D^-1/2 {w} D^-1/2, D the in-degrees of {w.strip('()')}",
-            "source": f"D^-1 {w}, D the out-degrees of {w.strip('()')}",
-            "target": f"{w} D^-1, D the in-degrees of {w.strip('()')}",
-            "both": f"D_out^-1/2 {w} D_in^-1/2, D the degrees of {w.strip('()')}",
-        }
-        return f"A_0 = {scaled[self.norm]}"
+        return f"A_0 = {NORMS[self.norm].formula(w)}"
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""

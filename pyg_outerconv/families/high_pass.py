@@ -13,7 +13,7 @@ from ..basis.polynomial import MONOMIAL, Polynomial
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph.graph import Graph
-from ..graph.norm import NORMS, check_norm, transition
+from ..graph.norm import check_norm, transition
 from .family import Family
 
 
@@ -53,7 +53,7 @@ class HighPass(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_norm(self.norm, NORMS)
+        check_norm(self.norm)
         if not math.isfinite(self.epsilon):
             raise RefusedValue("epsilon of HighPass is a number", "finite", self.epsilon)
 

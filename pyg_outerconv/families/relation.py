@@ -78,7 +78,7 @@ class Relation(Family):
         is_mean, counts = self.norm == "mean", edges.edge_weight is None
         if is_mean and counts and self.num_relations == 1 and can_read(edges.edge_index):
             dtype = dtype or torch.get_default_dtype()
-            share = share_of_degrees(edges.edge_index, edges.size, "target", False, dtype)
+            share = share_of_degrees(edges.edge_index, edges.size, 0.0, 1.0, dtype)
             return EdgeBasis.of_checked_list(pattern_of(edges), share)
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if is_mean else basis

@@ -14,7 +14,7 @@ from ..basis.eye import Eye
 from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph
-from ..graph.norm import NORMS, check_norm, transition
+from ..graph.norm import check_norm, transition
 from .family import Family
 from .options import check_least, check_powers
 
@@ -85,7 +85,7 @@ class Walk(Family):
         super().__post_init__()
         check_least(self, length=0)
         check_powers(self, "length")
-        check_norm(self.norm, NORMS)
+        check_norm(self.norm)
         if self.direction not in DIRECTIONS:
             raise RefusedValue(unknown("direction", self.direction, DIRECTIONS))
         if self.aggr not in REDUCTIONS:

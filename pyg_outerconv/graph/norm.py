@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch_geometric.utils import add_remaining_self_loops
@@ -12,7 +15,45 @@ from ..kernels.index_checks import can_read
 from .checks import holds
 from .graph import Graph
 
-NORMS = ("sym", "source", "target", "both", None)
+
+@dataclass(frozen=True)
+class Norm:
+    """Weights divided by powers of degrees, w / (d(m)^p d(n)^q) for an edge m → n.
+
+    Attributes:
+        at_source, at_target: p and q.
+        of_targets: whether d is the in-degree at both ends. It is so where sources are targets;
+            else, as without it, d(m) is the out-degree.
+    """
+
+    at_source: float
+    at_target: float
+    of_targets: bool = False
+
+    def formula(self, weights: str) -> str:
+        """The formula of the matrix, where ``weights`` is that of W."""
+        is_both = self.at_source and self.at_target and not self.of_targets
+        sent, received = ("D_out", "D_in") if is_both else ("D", "D")
+        left = f"{sent}^-{_written(self.at_source)} " if self.at_source else ""
+        right = f" {received}^-{_written(self.at_target)}" if self.at_target else ""
+        if not (left or right):
+            return weights
+        degrees = "degrees" if is_both else "in-degrees" if self.at_target else "out-degrees"
+        return f"{left}{weights}{right}, D the {degrees} of {weights.strip('()')}"
+
+
+def _written(power: float) -> str:
+    return "1/2" if power == 0.5 else f"{power:g}"
+
+
+NORMS = {
+    "sym": Norm(0.5, 0.5, of_targets=True),
+    "source": Norm(1.0, 0.0),
+    "target": Norm(0.0, 1.0),
+    "both": Norm(0.5, 0.5),
+    None: Norm(0.0, 0.0),
+}
+"""All norms by their names."""
 
 _OTHER_WORDS = {
     "rw": "'source' divides by the degree of the sending node, 'target' by that of the receiving",
@@ -21,7 +62,7 @@ _OTHER_WORDS = {
 }
 
 
-def check_norm(norm: str | None, known: tuple[str | None, ...]) -> None:
+def check_norm(norm: str | None, known: Iterable[str | None] = NORMS) -> None:
     """Refuse an unknown norm.
 
     Raises:
@@ -163,7 +204,7 @@ def transition(
 def normalise(
     edges: Graph, norm: str | None, dtype: torch.dtype | None, signed: bool = False
 ) -> Graph:
-    """Divide edge weights by degrees.
+    """Divide edge weights by powers of degrees, as :data:`NORMS` says.
 
     - 'sym': w / √(d(m) d(n)), with d the in-degree of both as in PyG; for bipartite edges the
       out-degree of the source and the in-degree of the target.
@@ -172,31 +213,39 @@ def normalise(
     - 'both': w / √(d_out(m) d_in(n)).
     - None: w.
 
-    With ``signed`` degrees may be negative, of which 'sym' makes NaN.
+    With ``signed`` degrees may be negative, of which a root makes NaN.
 
     Raises:
         ValueError: the norm is unknown, or negative weights make degrees that are not positive, and
             they are not ``signed``.
     """
     if norm not in NORMS:
-        check_norm(norm, NORMS)
+        check_norm(norm)
     if norm is None:
         return edges
+    powers, of_targets = NORMS[norm], NORMS[norm].of_targets and not edges.bipartite
+    at_source, at_target = powers.at_source, powers.at_target
     if edges.edge_weight is None and can_read(edges.edge_index):
         ends = edges.edge_index, edges.size
         dtype = dtype or torch.get_default_dtype()
-        return edges.but(edge_weight=share_of_degrees(*ends, norm, not edges.bipartite, dtype))
+        share = share_of_degrees(*ends, at_source, at_target, dtype, of_targets=of_targets)
+        return edges.but(edge_weight=share)
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
-    if norm == "source":
-        weight = weight / divisor(weight, source, num_sources, what, signed)[source]
-    else:
+    received = sent = None
+    if at_target or of_targets:
         received = divisor(weight, target, num_targets, what, signed)
-        if norm == "target":
-            weight = weight / received[target]
-        else:
-            sent = received
-            if edges.bipartite or norm == "both":
-                sent = divisor(weight, source, num_sources, what, signed)
-            weight = weight / sent.sqrt()[source] / received.sqrt()[target]
+    if at_source:
+        sent = received if of_targets else divisor(weight, source, num_sources, what, signed)
+    if sent is not None:
+        weight = weight / _power(sent, at_source)[source]
+    if received is not None and at_target:
+        weight = weight / _power(received, at_target)[target]
     return edges.but(edge_weight=weight.to(narrow))
+
+
+def _power(degrees: Tensor, power: float) -> Tensor:
+    """Degrees to a power; a root is faster, and exact."""
+    if power == 1.0:
+        return degrees
+    return degrees.sqrt() if power == 0.5 else degrees**power

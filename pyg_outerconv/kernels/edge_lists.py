@@ -225,8 +225,8 @@ SHORT = 2**15
 """Up to so many numbers are copied and gathered by numpy, in one thread."""
 
 
-def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = False) -> Tensor:
-    """1/c_r, or 1/√c_r, for the number c_r of times that r occurs, (R,); 0 if c_r is 0.
+def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, power: float = 1.0) -> Tensor:
+    """c_r^-p for the number c_r of times that r occurs, (R,); 0 if c_r is 0.
 
     By numpy, in half the time of torch's operators on small graphs, and in the same on large ones.
 
@@ -234,44 +234,50 @@ def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, root: bool = F
         index: (E,) integers in [0, R), for which :func:`.can_read` holds.
         count: R.
         dtype: float32 or float64.
-        root: whether to take the square root.
+        power: p > 0.
     """
-    return torch.from_numpy(_inverse_counts(index.numpy(), count, dtype, root))
+    return torch.from_numpy(_inverse_counts(index.numpy(), count, dtype, power))
 
 
-def _inverse_counts(index: Any, count: int, dtype: torch.dtype, root: bool) -> Any:
+def _inverse_counts(index: Any, count: int, dtype: torch.dtype, power: float) -> Any:
     counts = np.bincount(index, minlength=count).astype(_FLOATS[dtype])
     if np.count_nonzero(counts) != counts.size:
         counts[counts == 0] = np.inf
-    counts = np.sqrt(counts, out=counts) if root else counts
+    if power != 1.0:
+        counts = np.sqrt(counts, out=counts) if power == 0.5 else counts**power
     return np.reciprocal(counts, out=counts)
 
 
 def share_of_degrees(
-    edge_index: Tensor, size: tuple[int, int], norm: str, one_set: bool, dtype: torch.dtype
+    edge_index: Tensor,
+    size: tuple[int, int],
+    at_source: float,
+    at_target: float,
+    dtype: torch.dtype,
+    of_targets: bool = False,
 ) -> Tensor:
-    """(E,) weights 1 divided by degrees, as :func:`.normalise` says, for edges of weight 1.
+    """(E,) weights d(m)^-p d(n)^-q of edges m → n, with d the numbers of edges of a node.
 
     Args:
         edge_index: (2, E) integers, for which :func:`.can_read` holds.
         size: (M, N).
-        norm: 'source', 'target', 'sym' or 'both'.
-        one_set: whether sources are targets, so that 'sym' takes in-degrees of both. Edges from a
-            source of in-degree 0 then get weight 0.
+        at_source, at_target: p and q, not both 0.
         dtype: the dtype of the weights; degrees are in float32 at least.
+        of_targets: whether d(m), too, is the number of edges that reach the node, for M = N. Edges
+            from a source that none reaches then get weight 0.
     """
     source, target = edge_index.numpy()
     wide = dtype if dtype == torch.float64 else torch.float32
-    if norm == "source":
-        shares = _taken(_inverse_counts(source, size[0], wide, False), source)
-    elif norm == "target":
-        shares = _taken(_inverse_counts(target, size[1], wide, False), target)
-    else:
-        received = sent = _inverse_counts(target, size[1], wide, True)
-        if norm == "both" or not one_set:
-            sent = _inverse_counts(source, size[0], wide, True)
-        shares = _taken(sent, source)
-        shares *= _taken(received, target)
+    shares = inverse = None
+    if at_target:
+        inverse = _inverse_counts(target, size[1], wide, at_target)
+        shares = _taken(inverse, target)
+    if at_source:
+        if inverse is None or not of_targets or at_source != at_target:
+            counted = target if of_targets else source
+            inverse = _inverse_counts(counted, size[0], wide, at_source)
+        sent = _taken(inverse, source)
+        shares = sent if shares is None else np.multiply(sent, shares, out=sent)
     value = torch.from_numpy(shares)
     return value if wide == dtype else value.to(dtype)
 

@@ -6,7 +6,7 @@ import torch
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
 from pyg_outerconv.graph import Graph
-from pyg_outerconv.graph.norm import NORMS, normalise
+from pyg_outerconv.graph.norm import NORMS, Norm, normalise
 from pyg_outerconv.testing import assert_near
 
 P, Q = 3, 2
@@ -50,6 +50,23 @@ def test_every_norm_has_numbers_and_a_formula_of_its_own():
     made = [normalise(edges, norm, weight.dtype).weight(weight.dtype) for norm in NORMS]
     same = [torch.allclose(one, other) for one in made for other in made]
     assert sum(same) == len(NORMS) == len({GCN(norm).formula for norm in NORMS})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("of_targets", [False, True])
+def test_a_norm_is_its_powers(monkeypatch, weighted, of_targets):
+    monkeypatch.setitem(NORMS, "skew", Norm(0.7, 0.3, of_targets))
+    index, weight, _ = drawn(0)
+    weight = weight if weighted else torch.ones_like(weight)
+    family = GCN("skew", add_self_loops=False)
+    matrix = torch.zeros(7, 7, dtype=weight.dtype).index_put(tuple(index), weight, accumulate=True)
+    sent, received = matrix.sum(1), matrix.sum(0)
+    powers = (received if of_targets else sent)[:, None] ** 0.7 * received**0.3
+    expected = torch.where(matrix > 0, matrix / powers, 0.0)
+    edges = Graph.read(index, weight if weighted else None, size=(7, 7))
+    found = family.basis_on(edges, weight.dtype).to_dense()[0]
+    assert_near(found, torch.where(powers > 0, expected, 0.0))
+    assert "^-0.7 W D" in family.formula
 
 
 def gradients(conv, index, weight, x):
