@@ -34,7 +34,8 @@ class Theta:
         value: V (H, P, V), if it is of heads.
 
     Args:
-        inner: V (K, G, P/G, Q/G); of a mixture (B, G, P/G, Q/G), of heads (H, 1, P, V).
+        inner: V (K, G, P/G, Q/G), or (K, P, Q) if G = 1; of a mixture (B, G, P/G, Q/G), of heads
+            (H, 1, P, V).
         coefficient: c (K, B), or None.
         outer: O (H, V, Q), or None.
         bias: b (H, V), or None. It is no part of Θ, but acts as one more channel of X that is 1.
@@ -74,6 +75,8 @@ class Theta:
     ) -> None:
         self._inner, self.dtype, self.device = inner, inner.dtype, inner.device
         self.shape, self.requires_grad = inner.shape, inner.requires_grad
+        if inner.dim() == 3:
+            self.shape = torch.Size((inner.size(0), 1, *inner.shape[1:]))
         if coefficient is not None:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
             self.is_tensor = False
@@ -100,13 +103,6 @@ class Theta:
             self.requires_grad |= other is not None and other.requires_grad
 
     @staticmethod
-    def of_full(matrices: Tensor) -> Theta:
-        """Θ of full matrices (K, P, Q), with an axis of G = 1 blocks where one asks for it."""
-        theta, (count, rows, columns) = Theta(matrices), matrices.shape
-        theta.shape = torch.Size((count, 1, rows, columns))
-        return theta
-
-    @staticmethod
     def identity(num_labels: int, channels: int, like: Tensor) -> Theta:
         """Θ_k = I of ``channels`` channels for every k, with the dtype and device of ``like``."""
         ones = torch.ones(1, dtype=like.dtype, device=like.device)  # not batched, as like may be
@@ -129,8 +125,7 @@ class Theta:
     @property
     def inner(self) -> Tensor:
         """V (K, G, P/G, Q/G)."""
-        inner = self._inner
-        return inner.unsqueeze(1) if inner.dim() == 3 and len(self.shape) == 4 else inner
+        return self._inner.unsqueeze(1) if self._inner.dim() == 3 else self._inner
 
     @property
     def num_matrices(self) -> int:
@@ -152,8 +147,7 @@ class Theta:
 
     def tall(self) -> Tensor:
         """The full matrices Θ_k, one below the other, (K·P, Q)."""
-        whole = self._inner if self.is_tensor else self.full()
-        return whole.flatten(0, -2)
+        return (self._inner if self.is_tensor else self.full()).flatten(0, -2)
 
     def full_bias(self) -> Tensor | None:
         """b_h O_h (H, 1, 1, Q): Θ_h of a channel of X that is 1; None without a bias."""

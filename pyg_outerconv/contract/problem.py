@@ -248,6 +248,9 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
         ("bias", bias, Tensor | None),
     ):
         check_type("a contraction", name, value, hint)
+    if isinstance(theta, Tensor) and theta.dim() != 4:
+        labels, given = f"({basis.num_bases}, G, P/G, Q/G)", tuple(theta.shape)
+        raise RefusedValue("theta needs a matrix for each label", labels, given)
     if bias is not None and bias.shape != (channels := theta.shape[1] * theta.shape[3],):
         raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
 
@@ -270,7 +273,7 @@ def check_shapes(problem: Problem) -> None:
 
 def _broken_shape(basis: Basis, x: Features, theta: Theta) -> Broken | None:
     shape, num_labels = tuple(theta.shape), basis.num_bases
-    if len(shape) != 4 or shape[0] != num_labels:
+    if shape[0] != num_labels:
         return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
     if theta.coefficient is not None:
         given, count = tuple(theta.coefficient.shape), theta.num_matrices

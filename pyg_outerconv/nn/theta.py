@@ -227,7 +227,7 @@ class FullTheta(ThetaModule):
         """Its matrices, without a view for the one block; hooks see a call."""
         if self.in_channels < 0 or self._forward_pre_hooks or self._forward_hooks:
             return self()  # type: ignore[no-any-return]
-        return Theta.of_full(self.weight)
+        return Theta(self.weight)
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Draw label by label and transposed, in the layout of PyG's Linear.
