@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional, Union
+from typing import Any, ClassVar, Optional, Union
 
 import torch
 from torch import Tensor
@@ -16,9 +16,8 @@ from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
 from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
-from .layer import DropIn, Recipe, as_weighted
-from .reductions import check_reduction
-from .tie import Source, heads, same, viewed
+from .layer import DropIn, Recipe, as_weighted, both
+from .tie import Source, heads, linear, same, viewed
 
 
 def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
@@ -27,36 +26,36 @@ def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
     return width if isinstance(layer.in_channels, int) else (width, target.in_channels)
 
 
-def lacking(layer: Any) -> list[str]:
-    """The options of a layer of attention that have no equal: a reduction, or dropping all."""
-    dropped = [] if layer.dropout < 1 else [f"dropout={layer.dropout} leaves no attention"]
-    return check_reduction(layer, "sum") + dropped
-
-
 def outputs(layer: Any) -> dict[str, Source]:
     """The bias of the output and the weight of the residual, where a layer has them."""
-    found = {}
-    if layer.bias is not None:
-        found["bias"] = same("bias")
-    if layer.res is not None:
-        found["root.weight"] = Source(
-            "res.weight.T", lambda layer: layer.res.weight.t()[None], ("res",)
-        )
-    return found
+    found = {} if layer.bias is None else {"bias": same("bias")}
+    return found if layer.res is None else {**found, "root.weight": linear("res")}
 
 
-def of_call(layer: Any, edge_attr: OptTensor, weights_too: Any) -> Iterator[str]:
-    """The reasons that lie in edge attributes, and in attention weights that are asked for."""
-    if weights_too is not None:
-        yield "attention weights are asked for"
-    if edge_attr is None and layer.lin_edge is not None:
-        yield "no edge attributes for lin_edge"
+class EdgeAttention(DropIn):
+    """Attention over edges, perhaps with attributes, whose shares may be dropped.
 
+    Attributes:
+        ignores_attributes: whether PyG takes attributes that no linear map reads.
+    """
 
-def of_unread(layer: Any, edge_attr: OptTensor) -> Iterator[str]:
-    """The reason that lies in edge attributes that no linear map reads."""
-    if edge_attr is not None and layer.lin_edge is None:
-        yield "edge attributes that no linear map reads"
+    transforms_first = True
+    ignores_attributes: ClassVar[bool] = False
+
+    def lacks(self) -> list[str]:
+        all_dropped = [f"dropout={self.dropout} leaves no attention"] if self.dropout >= 1 else []
+        return super().lacks() + all_dropped
+
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
+        is_read, edge_attr = self.lin_edge is not None, beside.get("edge_attr")
+        if edge_attr is None and is_read:
+            yield "no edge attributes for lin_edge"
+        elif not (edge_attr is None or is_read or self.ignores_attributes):
+            yield "edge attributes that no linear map reads"
+        has_targets = not isinstance(x, tuple | list) or x[1] is not None
+        if not has_targets and self.add_self_loops and isinstance(edge_index, EdgeIndex):
+            yield "an EdgeIndex, to which PyG adds a target for each source"
 
 
 def looped(
@@ -89,19 +88,12 @@ def of_nodes(out: Tensor, x: Any) -> Tensor:
     return without_last(out) if isinstance(x, Tensor) else out
 
 
-class GATConv(DropIn, theirs.GATConv):
-    r"""Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩).
-
-    From the `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_ paper, equations 3
-    to 6.
-    """
+class GATConv(EdgeAttention, theirs.GATConv):
+    """Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩)."""
 
     takes_pairs = True
-    transforms_first = True
+    ignores_attributes = True
     least = 2**18
-
-    def lacks(self) -> list[str]:
-        return lacking(self)
 
     def recipe(self) -> Recipe:
         path = "lin_src" if self.lin is None else "lin"
@@ -134,13 +126,6 @@ class GATConv(DropIn, theirs.GATConv):
             sources[f"{score}.edge.att"] = viewed("att_edge", *shape)
         return conv, sources | outputs(self)
 
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        yield from of_call(self, beside.get("edge_attr"), beside.get("return_attention_weights"))
-        without_targets = isinstance(x, tuple | list) and x[1] is None
-        if without_targets and self.add_self_loops and isinstance(edge_index, EdgeIndex):
-            yield "an EdgeIndex, to which PyG adds a target for each source"
-
     def convolve(
         self,
         conv: Any,
@@ -161,19 +146,14 @@ class GATConv(DropIn, theirs.GATConv):
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
 
 
-class GATv2Conv(DropIn, theirs.GATv2Conv):
-    r"""Y = Σ_h A_hᵀ (X Θ_h + b_h), A_h[m, n] = softmax_m ⟨a, leaky_relu(X_m Θ_h + X_n W_h + b)⟩.
-
-    From the `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_
-    paper, equation 7.
-    """
+class GATv2Conv(EdgeAttention, theirs.GATv2Conv):
+    """Y = Σ_h A_hᵀ (X Θ_h + b_h), A_h[m, n] = softmax_m ⟨a, leaky_relu(X_m Θ_h + X_n W_h + b)⟩."""
 
     takes_pairs = True
-    transforms_first = True
     least = 2**19
 
     def lacks(self) -> list[str]:
-        found = lacking(self)
+        found = super().lacks()
         if (self.bias is None) is not (self.lin_l.bias is None):
             found.append("a bias of values or of outputs alone")
         return found
@@ -210,12 +190,9 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
             sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
         return conv, sources | outputs(self)
 
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        edge_attr = beside.get("edge_attr")
-        yield from of_call(self, edge_attr, beside.get("return_attention_weights"))
-        yield from of_unread(self, edge_attr)
-        if not isinstance(x, Tensor) and x[1] is None:
+    def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, *args, **beside)
+        if both(x)[1] is None:
             yield "no features of targets"
 
     def convolve(
@@ -224,28 +201,23 @@ class GATv2Conv(DropIn, theirs.GATv2Conv):
         x: Union[Tensor, PairTensor],
         edge_index: Adj,
         edge_attr: OptTensor = None,
-        return_attention_weights: Optional[bool] = None,
-    ) -> Any:
+        **unread: Any,
+    ) -> Tensor:
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att")
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self, "att")
 
 
-class TransformerConv(DropIn, theirs.TransformerConv):
-    r"""Y = Σ_h A_hᵀ (X V_h + b_h) + X W, A_h[m, n] = softmax_m ⟨X_n Q_h, X_m K_h⟩ / √C.
+class TransformerConv(EdgeAttention, theirs.TransformerConv):
+    """Y = Σ_h A_hᵀ (X V_h + b_h) + X W, A_h[m, n] = softmax_m ⟨X_n Q_h, X_m K_h⟩ / √C.
 
-    With ``beta`` the skip X W is gated; features of edges are added to keys and to values. From the
-    `"Masked Label Prediction: Unified Message Passing Model for Semi-Supervised Classification"
-    <https://arxiv.org/abs/2009.03509>`_ paper, equations 3 to 5.
+    With ``beta`` the skip X W is gated; features of edges are added to keys and to values.
     """
 
     takes_pairs = True
-    transforms_first = True
+    add_self_loops = False
     least = 2**20
-
-    def lacks(self) -> list[str]:
-        return lacking(self)
 
     def unused(self) -> tuple[str, ...]:
         return () if self.root_weight else ("lin_skip.", "lin_beta.")
@@ -283,23 +255,16 @@ class TransformerConv(DropIn, theirs.TransformerConv):
             sources |= whole("gate", "lin_beta", False)
         return conv, sources
 
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
+    def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, *args, **beside)
         edge_attr = beside.get("edge_attr")
-        yield from of_call(self, edge_attr, beside.get("return_attention_weights"))
-        yield from of_unread(self, edge_attr)
         if edge_attr is not None and edge_attr.dim() != 2:
             yield f"edge attributes of {edge_attr.dim()} dimensions"
 
     def convolve(
-        self,
-        conv: Any,
-        x: Union[Tensor, PairTensor],
-        edge_index: Adj,
-        edge_attr: OptTensor = None,
-        return_attention_weights: Optional[bool] = None,
-    ) -> Any:
-        return conv(x, edge_index, edge_attr=edge_attr)
+        self, conv: Any, x: Any, edge_index: Adj, edge_attr: OptTensor = None, **unread: Any
+    ) -> Tensor:
+        return conv(x, edge_index, edge_attr=edge_attr)  # type: ignore[no-any-return]
 
 
 def whole(name: str, path: str, biased: bool) -> dict[str, Source]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
 import torch
@@ -16,36 +15,28 @@ from ..kernels.edge_lists import counting_sort
 from ..kernels.grouped import known_groups
 from ..memo import Memo
 from ..nn import OuterConv
-from .layer import DropIn, Recipe
+from .layer import DropIn, Recipe, both
 from .propagation import Propagation
-from .reductions import check_reduction, reduction
+from .reductions import EACH, reduction
 from .tie import linear
 
 _kept = Memo()
 
 
 class MFConv(DropIn, theirs.MFConv):
-    r"""Y = Σ_k A_kᵀ X Θ_k + S_k (X Θ'_k + b_k), A_k = A S_k, S_k[n, n] = 1 where n has degree k.
+    """Y = Σ_k A_kᵀ X Θ_k + S_k (X Θ'_k + b_k), A_k = A S_k, S_k[n, n] = 1 where n has degree k.
 
     The first step is A without a parameter. The second and third are the S_k, an edge from each
     node to itself under the label of its degree, whose products are those of groups of nodes.
-    Degrees above ``max_degree`` count as that. From the `"Convolutional Networks on Graphs for
-    Learning Molecular Fingerprints" <https://arxiv.org/abs/1509.09292>`_ paper, algorithm 2.
+    Degrees above ``max_degree`` count as that.
     """
 
     trick = "The labels of edges are the degrees of their targets."
 
+    reductions = EACH
     takes_pairs = True
+    takes_batches = False
     least = 200_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self)
-
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        features = x[0] if isinstance(x, tuple | list) else x
-        if isinstance(features, Tensor) and features.dim() != 2:
-            yield f"features of {features.dim()} dimensions"
-        yield from super()._of_inputs(x, edge_index)
 
     def outside(self) -> list[str]:
         if self.lins_l[0].bias is None:
@@ -71,7 +62,7 @@ class MFConv(DropIn, theirs.MFConv):
     ) -> Tensor:
         propagate, left, right = steps
         rows, theta = propagate(x, edge_index, size=size), left.theta()
-        target = x if isinstance(x, Tensor) else x[1]
+        target = both(x)[1]
         if target is not None:
             rows = torch.cat([rows, target], dim=-1)
             theta = torch.cat([theta, right.theta()], dim=2)

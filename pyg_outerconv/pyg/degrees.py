@@ -11,24 +11,20 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from ..basis import EdgeBasis
 from ..families import GCN, Relation
-from ..nn import OuterConv
-from .layer import DropIn, Recipe, as_linear
-from .reductions import check_reduction
-from .tie import linear, same
+from .layer import DropIn, Recipe, as_linear, both
+from .tie import linear
 
 
 class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
-    r"""Y = (Â + λ diag(Â))ᵀ X Θ_out + X Θ_root, with Â = (A + I) D⁻¹, D the in-degrees of A + I.
+    """Y = (Â + λ diag(Â))ᵀ X Θ_out + X Θ_root, with Â = (A + I) D⁻¹, D the in-degrees of A + I.
 
-    Existing self-loops are replaced. From the `"Cluster-GCN: An Efficient Algorithm for Training
-    Deep and Large Graph Convolutional Networks" <https://arxiv.org/abs/1905.07953>`_ paper,
-    equation 11.
+    Existing self-loops are replaced.
     """
 
     least = 128_000
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum")
+        found = super().lacks()
         if not self.add_self_loops:
             found.append("add_self_loops=False, with which λ needs one self-loop at each node")
         if self.flow != "source_to_target":
@@ -39,16 +35,8 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
         return [f"λ diag(A_0), with λ = {self.diag_lambda}"] if self.diag_lambda else []
 
     def recipe(self) -> Recipe:
-        bias = self.lin_out.bias is not None
-        conv = OuterConv(
-            self.lin_out.in_channels,
-            self.out_channels,
-            GCN("target", as_pyg=True),
-            bias=bias,
-            root_weight=True,
-        )
-        sources = {"theta.weight": linear("lin_out"), "root.weight": linear("lin_root")}
-        return conv, {**sources, "bias": same("lin_out.bias")} if bias else sources
+        ends = linear("lin_out"), linear("lin_root")
+        return self.convolution(GCN("target", as_pyg=True), *ends, bias="lin_out.bias")
 
     def convolve(self, conv: Any, x: Tensor, edge_index: Adj) -> Tensor:
         if not self.diag_lambda:
@@ -65,19 +53,12 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
 
 
 class LEConv(DropIn, theirs.LEConv):
-    r"""Y = Aᵀ (X Θ_1 + b_1) − D X Θ_2 + X Θ_3 + b_3, D = diag(Aᵀ 1) the in-degrees.
-
-    From the `"ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph
-    Representations" <https://arxiv.org/abs/1911.07979>`_ paper, equation 8.
-    """
+    """Y = Aᵀ (X Θ_1 + b_1) − D X Θ_2 + X Θ_3 + b_3, D = diag(Aᵀ 1) the in-degrees."""
 
     trick = "The degree of a node is a label of its own."
 
     takes_pairs = True
     least = 128_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
 
     def outside(self) -> list[str]:
         if self.lin1.bias is None:
@@ -85,17 +66,8 @@ class LEConv(DropIn, theirs.LEConv):
         return ["D (b_1 − X Θ_2), with b_1 = lin1.bias and Θ_2 = lin2.weight.T"]
 
     def recipe(self) -> Recipe:
-        bias = self.lin3.bias is not None
-        conv = OuterConv(
-            (self.lin1.in_channels, self.lin3.in_channels),
-            self.out_channels,
-            Relation(1, None),
-            bias=bias,
-            root_weight=True,
-            flow=self.flow,
-        )
-        sources = {"theta.weight": linear("lin1"), "root.weight": linear("lin3")}
-        return conv, {**sources, "bias": same("lin3.bias")} if bias else sources
+        ends = linear("lin1"), linear("lin3")
+        return self.convolution(Relation(1, None), *ends, bias="lin3.bias")
 
     def convolve(
         self,
@@ -104,7 +76,7 @@ class LEConv(DropIn, theirs.LEConv):
         edge_index: Adj,
         edge_weight: OptTensor = None,
     ) -> Tensor:
-        source, target = x if isinstance(x, tuple | list) else (x, x)
+        source, target = both(x)
         basis = conv.basis(x, edge_index, edge_weight)
         degree = basis.propagate(source.new_ones(source.size(-2), 1)).squeeze(1)
         minus = self.lin2(target)

@@ -12,18 +12,17 @@ from ..memo import Memo
 from ..nn import OuterConv
 from ..signatures import typed
 from .layer import OURS, DropIn, Recipe, as_pygs, register
-from .watch import is_eager, is_recorded
+from .watch import is_recorded
 
 _flipped = Memo()
 _NAMES = ("conv_in", "conv_out")
 
 
 class DirGNNConv(theirs.DirGNNConv):
-    r"""Y = (1 − α) C(X, A) + α C'(X, Aᵀ) + X Θ + b, for a layer C and its copy C'.
+    """Y = (1 − α) C(X, A) + α C'(X, Aᵀ) + X Θ + b, for a layer C and its copy C'.
 
     Both copies become layers of this package, if it has one of their class; their initial
-    parameters are PyG's. From the `"Edge Directionality Improves Learning on Heterophilic Graphs"
-    <https://arxiv.org/abs/2305.10498>`_ paper.
+    parameters are PyG's.
     """
 
     trick = "Two layers, one on the reversed edges."
@@ -82,7 +81,7 @@ class DirGNNConv(theirs.DirGNNConv):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Y (N, Q) for features (N, P) and edges (2, E)."""
-        if not is_eager() and is_recorded():
+        if is_recorded():
             return super().forward(x, edge_index)  # type: ignore[no-any-return]
         # The same tensor at each call, by which layers know their edges again.
         against = _flipped.get(None, lambda: edge_index.flip([0]), edge_index)

@@ -3,80 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Union
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric import nn as theirs
-from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
+from torch_geometric.typing import Adj, OptTensor
 
-from ..families import GCN, Kernel, Relation
-from ..nn import OuterConv
+from ..families import Kernel
 from ..nn.edge_functions import GaussianMixture
-from .layer import DropIn, Recipe, as_weighted, is_finite
-from .reductions import check_reduction, reduction
+from .gcn import normalised
+from .layer import DropIn, Recipe, as_weighted, both, is_finite
 from .tie import Source, linear, same
 
 
 class GMMConv(DropIn, theirs.GMMConv):
-    r"""Y = Σ_k A_kᵀ X Θ_k + X Θ_root, A_k[m, n] = exp(−½ (e_mn − μ_k)ᵀ Σ_k⁻¹ (e_mn − μ_k)) / d_n.
+    """Y = Σ_k A_kᵀ X Θ_k + X Θ_root, A_k[m, n] = exp(−½ (e_mn − μ_k)ᵀ Σ_k⁻¹ (e_mn − μ_k)) / d_n.
 
-    Θ_k are the column blocks of ``g``, and d the in-degrees (1 with ``aggr='add'``). From the
-    `"Geometric Deep Learning on Graphs and Manifolds using Mixture Model CNNs"
-    <https://arxiv.org/abs/1611.08402>`_ paper, section 3.
+    Θ_k are the column blocks of ``g``, and d the in-degrees (1 with ``aggr='add'``).
 
     Unlike PyG's, it takes ``root_weight=False``.
     """
 
     trick = "Gaussians of edge attributes are the values of K labels."
 
+    reductions = ("sum", "mean")
     takes_pairs = True
+    takes_any_attributes = False
     least = 150_000
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum", "mean")
+        found = super().lacks()
         if self.separate_gaussians:
             found.append("separate_gaussians=True has a matrix for each pair of channels")
         return found
 
     def recipe(self) -> Recipe:
-        bias = self.bias is not None
-        conv = OuterConv(
-            (self.g.size(0), self.root.in_channels if self.root_weight else self.g.size(0)),
-            self.out_channels,
+        sources = self.g.size(0)
+        return self.convolution(
             Kernel(GaussianMixture(self.dim, self.kernel_size)),
-            bias=bias,
-            aggr=reduction(self),
-            root_weight=self.root_weight,
-            flow=self.flow,
+            Source("column blocks of g", _column_blocks),
+            linear("root") if self.root_weight else None,
+            channels=(sources, self.root.in_channels if self.root_weight else sources),
+            beside={"functions.0.mu": same("mu"), "functions.0.sigma": same("sigma")},
         )
-        sources = {
-            "theta.weight": Source("column blocks of g", _column_blocks),
-            "functions.0.mu": same("mu"),
-            "functions.0.sigma": same("sigma"),
-        }
-        if self.root_weight:
-            sources["root.weight"] = linear("root")
-        return conv, {**sources, "bias": same("bias")} if bias else sources
 
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        edge_attr, features = beside.get("edge_attr"), x if isinstance(x, Tensor) else x[0]
-        if edge_attr is None or edge_attr.dtype != features.dtype:
+    def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, *args, **beside)
+        edge_attr = beside.get("edge_attr")
+        if edge_attr is None or edge_attr.dtype != both(x)[0].dtype:
             yield "edge attributes of another type than the features"
-        elif not is_finite(edge_attr):
-            yield "edge attributes that are not finite"
 
-    def convolve(
-        self,
-        conv: Any,
-        x: Union[Tensor, OptPairTensor],
-        edge_index: Adj,
-        edge_attr: OptTensor = None,
-        size: Size = None,
-    ) -> Tensor:
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "mu")
+    def convolve(self, conv: Any, **given: Any) -> Tensor:
+        return as_weighted(conv(**given), self, "mu")
 
 
 def _column_blocks(layer: Any) -> Tensor:
@@ -85,22 +65,21 @@ def _column_blocks(layer: Any) -> Tensor:
 
 
 class NNConv(DropIn, theirs.NNConv):
-    r"""Y = Σ_k A_kᵀ X Θ_k + X Θ_root, with A_k[m, n] = h_k(e_mn).
+    """Y = Σ_k A_kᵀ X Θ_k + X Θ_root, with A_k[m, n] = h_k(e_mn).
 
     The network of edge attributes is nn(e) = W h(e) + b. Column k of W, as a matrix P × Q, is Θ_k,
-    and b the Θ of one more label of value 1. So no matrix P × Q is computed for an edge. From the
-    `"Neural Message Passing for Quantum Chemistry" <https://arxiv.org/abs/1704.01212>`_ paper, and
-    `"Dynamic Edge-Conditioned Filters in Convolutional Neural Networks on Graphs"
-    <https://arxiv.org/abs/1704.02901>`_, equation 1.
+    and b the Θ of one more label of value 1. So no matrix P × Q is computed for an edge.
     """
 
     trick = "The last linear map of the network is Θ, its inputs are the values of edges."
 
+    reductions = ("sum", "mean")
     takes_pairs = True
+    takes_any_attributes = False
     least = 20_000
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum", "mean")
+        found = super().lacks()
         if last_linear(self.nn) is None:
             found.append("nn is neither a linear map nor a torch.nn.Sequential that ends with one")
         return found
@@ -115,41 +94,17 @@ class NNConv(DropIn, theirs.NNConv):
         assert name is not None  # else it lacks a linear map
         path = f"nn.{name}" if name else "nn"
         last: Any = self.nn.get_submodule(name)
-        bias, constant = self.bias is not None, last.bias is not None
-        targets = self.lin.in_channels if self.root_weight else self.in_channels_l
-        conv = OuterConv(
-            (self.in_channels_l, targets),
-            self.out_channels,
-            Kernel(_before_last(self, constant), last.weight.size(1) + constant),
-            bias=bias,
-            aggr=reduction(self),
-            root_weight=self.root_weight,
-            flow=self.flow,
-        )
+        constant, sources = last.bias is not None, self.in_channels_l
         text = f"columns of {path}.weight" + constant * f", {path}.bias"
-        sources = {"theta.weight": Source(text, _columns(path), (path,))}
-        if self.root_weight:
-            sources["root.weight"] = linear("lin")
-        return conv, {**sources, "bias": same("bias")} if bias else sources
+        return self.convolution(
+            Kernel(_before_last(self, constant), last.weight.size(1) + constant),
+            Source(text, _columns(path), (path,)),
+            linear("lin") if self.root_weight else None,
+            channels=(sources, self.lin.in_channels if self.root_weight else sources),
+        )
 
     def skipped(self) -> list[Module]:
         return [*super().skipped(), self.nn]
-
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        edge_attr = beside.get("edge_attr")
-        if edge_attr is not None and not is_finite(edge_attr):
-            yield "edge attributes that are not finite"
-
-    def convolve(
-        self,
-        conv: Any,
-        x: Union[Tensor, OptPairTensor],
-        edge_index: Adj,
-        edge_attr: OptTensor = None,
-        size: Size = None,
-    ) -> Tensor:
-        return conv(x, edge_index, edge_attr=edge_attr, size=size)
 
 
 _LINEAR = (torch.nn.Linear, theirs.Linear)
@@ -192,30 +147,20 @@ def _columns(path: str) -> Callable[[Any], Tensor]:
 
 
 class PDNConv(DropIn, theirs.PDNConv):
-    r"""Y = Aᵀ X Θ, A = D^-1/2 (W + I) D^-1/2, with weights W_mn = σ(MLP(e_mn)) of the edges.
+    """Y = Aᵀ X Θ, A = D^-1/2 (W + I) D^-1/2, with weights W_mn = σ(MLP(e_mn)) of the edges."""
 
-    From the `"Pathfinder Discovery Networks for Neural Message Passing"
-    <https://arxiv.org/abs/2010.12878>`_ paper.
-    """
-
+    reductions = ("sum", "mean")
+    takes_any_attributes = False
     transforms_first = True
     least = 100_000
     linear_map = torch.nn.Linear
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
 
     def outside(self) -> list[str]:
         parts = ", ".join(f"mlp.{name}" for name, _ in self.mlp.named_parameters())
         return [f"the weights W_mn = σ(MLP(e_mn)) of the edges, of {parts}"]
 
     def recipe(self) -> Recipe:
-        bias = self.bias is not None
-        norm = GCN("sym", self.add_self_loops, as_pyg=True) if self.normalize else Relation(1, None)
-        channels = self.lin.in_features, self.out_channels
-        conv = OuterConv(*channels, norm, bias=bias, aggr=reduction(self), flow=self.flow)
-        sources = {"theta.weight": linear("lin")}
-        return conv, {**sources, "bias": same("bias")} if bias else sources
+        return self.convolution(normalised(self), linear("lin"))
 
     def convolve(
         self, conv: Any, x: Tensor, edge_index: Adj, edge_attr: OptTensor = None
@@ -226,10 +171,7 @@ class PDNConv(DropIn, theirs.PDNConv):
         out = conv(x, edge_index, weight)
         return as_weighted(out, x) if self.normalize and weight is None else out
 
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        edge_attr = beside.get("edge_attr")
-        if edge_attr is None and not self.normalize:
+    def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, *args, **beside)
+        if beside.get("edge_attr") is None and not self.normalize:
             yield "no edge attributes"
-        elif edge_attr is not None and not is_finite(edge_attr):
-            yield "edge attributes that are not finite"

@@ -16,6 +16,7 @@ from ..families.options import nested
 from ..nn import OuterConv
 from ..signatures import typed
 from .convert import as_ours
+from .layer import THEIRS
 from .tie import Source
 
 MOST = 6  # labels that are listed each; of more the first and the last
@@ -177,6 +178,7 @@ def _lines(step: Step) -> list[str]:
 
 
 def _source(kind: type[Module]) -> str:
-    """The first paper that the docstring of a class links to."""
-    found = re.search(r'`"([^"]+)"\s*<https?://([^>]+)>`_', inspect.getdoc(kind) or "")
+    """The first paper that the docstring of a class links to, or that of PyG's class."""
+    text = inspect.getdoc(THEIRS.get(kind, kind)) or ""
+    found = re.search(r'`"([^"]+)"\s*<https?://([^>]+)>`_', text)
     return f"{' '.join(found[1].split())} ({found[2]})" if found else ""

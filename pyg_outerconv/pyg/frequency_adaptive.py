@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,32 +14,24 @@ from ..basis import Basis, EdgeBasis
 from ..nn import OuterConv
 from .gcn import kept_edges, normalised
 from .layer import DropIn, Recipe
-from .reductions import check_reduction
+from .propagation import Propagation
 
 
 class FAConv(DropIn, theirs.FAConv):
-    r"""Y = Aᵀ X + ε X_0, A[m, n] = tanh(⟨a_l, X_m⟩ + ⟨a_r, X_n⟩) P[m, n], P as in GCN.
+    """Y = Aᵀ X + ε X_0, A[m, n] = tanh(⟨a_l, X_m⟩ + ⟨a_r, X_n⟩) P[m, n], P as in GCN.
 
-    From the `"Beyond Low-Frequency Information in Graph Convolutional Networks"
-    <https://arxiv.org/abs/2101.00797>`_ paper, equations 5 and 6. :meth:`recipe` is the
-    convolution over P; :meth:`basis` multiplies its values by the tanh.
+    :meth:`recipe` is the convolution over P; :meth:`basis` multiplies its values by the tanh.
     """
 
     trick = "The values of edges come from scores of both ends."
 
     least = 2**18
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
-
     def outside(self) -> list[str]:
         return ["tanh(att_l(X_m) + att_r(X_n)), which multiplies P[m, n]", "ε X_0"]
 
     def recipe(self) -> Recipe:
-        channels = self.att_l.in_channels
-        family = normalised(self)
-        conv = OuterConv(channels, channels, family, bias=False, theta="identity", flow=self.flow)
-        return conv, {}
+        return Propagation(normalised(self), flow=self.flow), {}
 
     def basis(
         self, conv: OuterConv, x: Tensor, edge_index: Tensor | Basis, edge_weight: OptTensor = None
@@ -55,9 +47,7 @@ class FAConv(DropIn, theirs.FAConv):
     def _of_inputs(
         self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
     ) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index, edge_weight)
-        if beside.get("return_attention_weights") is not None:
-            yield "attention weights are asked for"
+        yield from super()._of_inputs(x, edge_index, edge_weight, **beside)
         if self.normalize != (edge_weight is None):
             yield "PyG refuses weights with normalize, and a call without them otherwise"
 
@@ -68,8 +58,8 @@ class FAConv(DropIn, theirs.FAConv):
         x_0: Tensor,
         edge_index: Adj,
         edge_weight: OptTensor = None,
-        return_attention_weights: Optional[bool] = None,
-    ) -> Any:
+        **unread: Any,
+    ) -> Tensor:
         edge_index, edge_weight = kept_edges(self, conv, x, edge_index, edge_weight)
         out = conv(x, self.basis(conv, x, edge_index, edge_weight))
         return out if self.eps == 0.0 else out + self.eps * x_0

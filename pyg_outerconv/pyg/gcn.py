@@ -21,8 +21,8 @@ from ..nn import OuterConv
 from .layer import DropIn, Recipe, as_weighted
 from .matrices import matrix_basis
 from .propagation import Propagation
-from .reductions import check_reduction, reduction
-from .tie import Source, linear, same
+from .reductions import reduction
+from .tie import Source, linear
 
 
 def normalised(layer: Any) -> Family:
@@ -69,32 +69,18 @@ def listed(layer: Any, edge_index: Tensor, value: OptTensor, num_nodes: int) -> 
 
 
 class GCNConv(DropIn, theirs.GCNConv):
-    r"""Y = Aᵀ X Θ with A = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I.
+    """Y = Aᵀ X Θ with A = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I."""
 
-    From the `"Semi-supervised Classification with Graph Convolutional Networks"
-    <https://arxiv.org/abs/1609.02907>`_ paper, equation 2.
-    """
-
+    reductions = ("sum", "mean")
     takes_matrices = True
     transforms_first = True
     least = 60_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
-
     def recipe(self) -> Recipe:
-        bias = self.bias is not None
-        channels = self.lin.in_channels, self.out_channels
-        conv = OuterConv(
-            *channels, normalised(self), bias=bias, aggr=reduction(self), flow=self.flow
-        )
-        sources = {"theta.weight": linear("lin")}
-        return conv, {**sources, "bias": same("bias")} if bias else sources
+        return self.convolution(normalised(self), linear("lin"))
 
-    def _of_inputs(
-        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
-    ) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index, edge_weight)
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
         if self.cached and getattr(edge_index, "layout", None) is not torch.strided:
             yield "a sparse matrix whose norm is cached"
 
@@ -113,37 +99,23 @@ class GCNConv(DropIn, theirs.GCNConv):
 
 
 class LGConv(DropIn, theirs.LGConv):
-    r"""Y = Aᵀ X with A = D^-1/2 W D^-1/2, D the in-degrees of W; A = W without ``normalize``.
+    """Y = Aᵀ X with A = D^-1/2 W D^-1/2, D the in-degrees of W; A = W without ``normalize``."""
 
-    From the `"LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
-    <https://arxiv.org/abs/2002.02126>`_ paper, equation 7.
-    """
-
+    reductions = ("sum", "mean")
     least = 256_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
 
     def recipe(self) -> Recipe:
         return Propagation(normalised(self), reduction(self), self.flow), {}
 
-    def convolve(
-        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
-    ) -> Tensor:
-        return conv(x, edge_index, edge_weight)
-
 
 class GCN2Conv(DropIn, theirs.GCN2Conv):
-    r"""Y = ((1 − α) Aᵀ X + α X₀) ((1 − β) I + β W), with A as in GCN.
+    """Y = ((1 − α) Aᵀ X + α X₀) ((1 − β) I + β W), with A as in GCN.
 
-    Without ``shared_weights`` α X₀ has a W of its own. From the `"Simple and Deep Graph
-    Convolutional Networks" <https://arxiv.org/abs/2007.02133>`_ paper, equation 5.
+    Without ``shared_weights`` α X₀ has a W of its own.
     """
 
+    reductions = ("sum", "mean")
     least = 200_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
 
     def recipe(self) -> Recipe:
         return Propagation(normalised(self), reduction(self), self.flow), {}
@@ -168,19 +140,16 @@ class GCN2Conv(DropIn, theirs.GCN2Conv):
 
 
 class ARMAConv(DropIn, theirs.ARMAConv):
-    r"""Y = mean_k X_k, X_k ← σ(Aᵀ X_k W_k + X V_k + b_k) in T layers, A as in LGConv.
+    """Y = mean_k X_k, X_k ← σ(Aᵀ X_k W_k + X V_k + b_k) in T layers, A as in LGConv.
 
     The K stacks are blocks of channels of one X: each layer is one convolution, with W
-    block-diagonal after the first. From the `"Graph Neural Networks with Convolutional ARMA
-    Filters" <https://arxiv.org/abs/1901.01343>`_ paper, equation 9.
+    block-diagonal after the first.
     """
 
     trick = "A convolution for each layer, torch's activation between them."
 
+    reductions = ("sum", "mean")
     least = 20_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
 
     def recipe(self) -> Recipe:
         stacks, wide = self.num_stacks, self.num_stacks * self.out_channels

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import ModuleList
 from torch_geometric import nn as theirs
 from torch_geometric.experimental import disable_dynamic_shapes
+from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
 from ..basis import Basis, EdgeBasis, Pattern
@@ -18,21 +19,18 @@ from ..basis.multi_head_edges import MultiHeadEdges
 from ..families import Compose, Relation
 from ..graph.checks import check_index
 from ..memo import Memo
-from ..nn import OuterConv
 from .layer import DropIn, Recipe, as_weighted
-from .reductions import check_reduction
-from .tie import linear, same
+from .tie import linear
 
 _incidences = Memo()
 
 
 class HypergraphConv(DropIn, theirs.HypergraphConv):
-    r"""Y = (H B⁻¹ Hᵀ D⁻¹)ᵀ X Θ, with H[n, e] = 1 for the nodes n of hyperedge e.
+    """Y = (H B⁻¹ Hᵀ D⁻¹)ᵀ X Θ, with H[n, e] = 1 for the nodes n of hyperedge e.
 
     B counts the nodes of hyperedges, and D adds up the weights of the hyperedges of nodes. The
     product is a composition, contracted through the hyperedges. With attention H_h has the shares
-    of head h in the places of ones, and each head its own Θ_h. From the `"Hypergraph Convolution
-    and Hypergraph Attention" <https://arxiv.org/abs/1901.08150>`_ paper, equations 9 to 12.
+    of head h in the places of ones, and each head its own Θ_h.
     """
 
     edges_are = "hyperedge_index"
@@ -41,7 +39,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
     least = 150_000
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum")
+        found = super().lacks()
         width = self.out_channels if self.bias is None else self.bias.numel()
         if not self.use_attention and width != self.out_channels:
             found.append("a bias for several heads without attention")
@@ -59,18 +57,11 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
     def recipe(self) -> Recipe:
         if self.use_attention:
             return ModuleList(), {}  # both steps share their values, which `_attend` computes
-        bias = self.bias is not None
         through = Compose(Relation(1, "mean"), Relation(1, "mean"))
-        conv = OuterConv(self.lin.in_channels, self.out_channels, through, bias=bias)
-        sources = {"theta.weight": linear("lin")}
-        return conv, {**sources, "bias": same("bias")} if bias else sources
+        return self.convolution(through, linear("lin"))
 
     def _of_inputs(  # type: ignore[override]
-        self,
-        x: Any,
-        hyperedge_index: Any,
-        hyperedge_weight: Optional[Tensor] = None,
-        **beside: Any,
+        self, x: Any, hyperedge_index: Any, hyperedge_weight: OptTensor = None, **beside: Any
     ) -> Iterator[str]:
         yield from super()._of_inputs(x, hyperedge_index, hyperedge_weight)
         if self.use_attention and beside.get("hyperedge_attr") is None:
@@ -84,8 +75,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         conv: Any,
         x: Tensor,
         hyperedge_index: Tensor,
-        hyperedge_weight: Optional[Tensor] = None,
-        hyperedge_attr: Optional[Tensor] = None,
+        hyperedge_weight: OptTensor = None,
+        hyperedge_attr: OptTensor = None,
         num_edges: Optional[int] = None,
     ) -> Tensor:
         to_edges, to_nodes = _incidence(hyperedge_index, x.size(0), num_edges)
@@ -101,7 +92,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         self,
         x: Tensor,
         hyperedge_index: Tensor,
-        hyperedge_weight: Optional[Tensor],
+        hyperedge_weight: OptTensor,
         hyperedge_attr: Tensor,
         to_edges: Pattern,
         to_nodes: Pattern,
@@ -145,7 +136,7 @@ def _composed(
     to_edges: Pattern,
     to_nodes: Pattern,
     index: Tensor,
-    weight: Optional[Tensor],
+    weight: OptTensor,
     dtype: torch.dtype,
 ) -> Basis:
     """H B⁻¹ Hᵀ D⁻¹ as a composition; without weights kept as long as the list of incidences."""
@@ -164,13 +155,11 @@ def _composed(
     return first().compose(to_nodes.with_values(to_nodes.sort_values(value)))
 
 
-def _of_incidences(weight: Optional[Tensor], edge: Tensor) -> Optional[Tensor]:
+def _of_incidences(weight: OptTensor, edge: Tensor) -> OptTensor:
     return None if weight is None else weight[edge]
 
 
-def _inverse_degrees(
-    index: Tensor, count: int, weight: Optional[Tensor], dtype: torch.dtype
-) -> Tensor:
+def _inverse_degrees(index: Tensor, count: int, weight: OptTensor, dtype: torch.dtype) -> Tensor:
     """(E,) 1 over the sum of the weights at the node of each incidence; zero where that is zero."""
     weight = torch.ones_like(index, dtype=dtype) if weight is None else weight
     degree = weight.new_zeros(count).index_add(0, index, weight)

@@ -23,13 +23,16 @@ from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import OptTensor
 
 from ..errors import Refused, RefusedValue
+from ..families import Family
 from ..graph.checks import holds
 from ..graph.edge_index import check_compressed
 from ..kernels.index_checks import has_numbers, is_exporting, surely
+from ..kernels.mode import mode
 from ..nn import OuterConv
 from .matrices import is_product
-from .tie import Source, tie
-from .watch import STEPS, Watch, generated, is_eager, is_recorded, own_methods
+from .reductions import check_reduction, reduction
+from .tie import Source, same, tie
+from .watch import STEPS, Watch, generated, is_recorded, own_methods
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
@@ -66,11 +69,15 @@ class DropIn(MessagePassing):
     or an input has no equal here, on graphs so small that it is faster, and where torch.export,
     torch.onnx or torch.jit record the layer. :meth:`why_not` tells which of them runs, and why.
 
-    A subclass defines :meth:`recipe` and :meth:`convolve`; its ``forward`` has PyG's signature.
+    A subclass defines :meth:`recipe`, and :meth:`convolve` if it does more than that convolution;
+    its ``forward`` has PyG's signature.
 
     Attributes:
         theirs: the class of PyG.
+        reductions: those that the recipe has; see :func:`check_reduction`.
         takes_pairs: whether features may be a pair (sources, targets).
+        takes_batches: whether features may have dimensions before those of nodes and channels.
+        takes_any_attributes: whether edge attributes may be NaN or infinite.
         takes_matrices: whether the contraction with a large sparse matrix is faster than PyG's.
         trick: what else is computed, besides the sum, to give PyG's results; empty if nothing.
         transforms_first: whether PyG's messages are as wide as the output, not as the input.
@@ -82,7 +89,10 @@ class DropIn(MessagePassing):
     """
 
     theirs: ClassVar[type[MessagePassing]]
+    reductions: ClassVar[tuple[str, ...]] = ("sum",)
     takes_pairs: ClassVar[bool] = False
+    takes_batches: ClassVar[bool] = True
+    takes_any_attributes: ClassVar[bool] = True
     trick: ClassVar[str] = ""
     transforms_first: ClassVar[bool] = False
     takes_matrices: ClassVar[bool] = False
@@ -95,9 +105,10 @@ class DropIn(MessagePassing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        bases: list[Any] = [base for base in cls.__bases__ if not issubclass(base, DropIn)]
-        if DropIn in cls.__bases__ and bases:
-            cls.theirs = bases[0]
+        pygs_own = [one for one in cls.__bases__ if issubclass(one, MessagePassing)]
+        pygs_own = [one for one in pygs_own if not issubclass(one, DropIn)]
+        if pygs_own:
+            cls.theirs = pygs_own[0]
             register(cls, cls.theirs)
             if "forward" not in vars(cls):
                 cls.forward = _forward_like(cls.theirs.forward)
@@ -126,6 +137,49 @@ class DropIn(MessagePassing):
         """
         raise NotImplementedError
 
+    def convolution(
+        self,
+        family: Family,
+        theta: Source,
+        root: Source | None = None,
+        bias: Source | str | None = "bias",
+        form: str = "full",
+        channels: Any = None,
+        out_channels: int | None = None,
+        aggr: str | None = None,
+        beside: Mapping[str, Source] | None = None,
+    ) -> Recipe:
+        """The recipe Y = Σ_k A_kᵀ X Θ_k + X Θ_root + b, reduced and directed as this layer.
+
+        Args:
+            family: the A_k.
+            theta, root: the Θ_k, and Θ_root if there is one.
+            bias: b, or the name of the parameter, which may be None.
+            form: the form of Θ.
+            channels: P, or those of both ends; else those of the linear maps of Θ_k and Θ_root.
+            out_channels: Q, if the layer does not say it.
+            aggr: the reduction, if it is not that of the layer.
+            beside: further parameters by their names in the OuterConv.
+        """
+        if channels is None:
+            maps = [one.linears[0] for one in (theta, root) if one is not None]
+            widths = [attrgetter(f"{path}.weight")(self).size(1) for path in maps]
+            channels = (widths[0], widths[-1]) if self.takes_pairs else widths[0]
+        if isinstance(bias, str):
+            bias = None if attrgetter(bias)(self) is None else same(bias)
+        conv = OuterConv(
+            channels,
+            self.out_channels if out_channels is None else out_channels,
+            family,
+            bias=bias is not None,
+            theta=form,
+            aggr=reduction(self) if aggr is None else aggr,
+            root_weight=root is not None,
+            flow=self.flow,
+        )
+        sources = {"theta.weight": theta, "root.weight": root, "bias": bias, **(beside or {})}
+        return conv, {name: one for name, one in sources.items() if one is not None}
+
     def convolve(self, conv: Any, *args: Any, **named: Any) -> Any:
         """The result by the convolution of :meth:`recipe`, for the arguments of PyG's ``forward``.
 
@@ -133,11 +187,11 @@ class DropIn(MessagePassing):
             conv: an :class:`OuterConv`, or a list of them.
             *args, **named: the arguments, which :meth:`_of_inputs` has nothing against.
         """
-        raise NotImplementedError
+        return conv(*args, **named)
 
     def lacks(self) -> list[str]:
         """The options of this layer that have no equal in the recipe."""
-        return []
+        return check_reduction(self, self.reductions)
 
     def unused(self) -> tuple[str, ...]:
         """The beginnings of the names of parameters that no call uses."""
@@ -193,14 +247,15 @@ class DropIn(MessagePassing):
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(self, **given: Any) -> Any:
+    def _runs(self, given: Mapping[str, Any]) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         if torch.compiler.is_dynamo_compiling():
             self._tie()  # first, for a compiler reads ``__dict__`` once
         if self._is_small(given.get("x"), given.get(self.edges_are)):
             return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
-        if tied is None or not is_eager() or tied.watch.is_changed():
+        here = mode()
+        if tied is None or here.compiles or here.traces or tied.watch.is_changed():
             if self._is_recorded():  # before the contraction, whose making would be recorded
                 return None
             tied = self._tied()
@@ -247,8 +302,7 @@ class DropIn(MessagePassing):
 
         ``beside`` holds further arguments of a call, which a subclass may look at.
         """
-        is_pair = isinstance(x, tuple | list)
-        features = x[0] if is_pair else x
+        is_pair, features = isinstance(x, tuple | list), both(x)[0]
         if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
             if getattr(edge_index, "layout", None) in (torch.sparse_csr, torch.sparse_csc):
                 check_compressed(edge_index)
@@ -264,6 +318,8 @@ class DropIn(MessagePassing):
             yield f"features of type {features.dtype}"
         elif (rank := features.dim()) < 2 or self.node_dim not in (-2, rank - 2):
             yield "features whose dimension before the last is not that of nodes"
+        elif rank > 2 and not self.takes_batches:
+            yield f"features of {rank} dimensions"
         elif edge_weight is not None and _other_type(edge_weight, features):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
         elif edge_weight is not None and _is_shared(edge_weight, edge_index):
@@ -274,6 +330,10 @@ class DropIn(MessagePassing):
             yield "edge weights that are not finite"
         elif torch.is_autocast_enabled(features.device.type) and _is_mixed(self, features):
             yield "features or weights of a short type that is not that of autocast, or alone"
+        elif beside.get("return_attention_weights") is not None:
+            yield "attention weights are asked for"
+        elif not (self.takes_any_attributes or is_finite(beside.get("edge_attr"))):
+            yield "edge attributes that are not finite"
 
     def _is_small(self, x: Any, edge_index: Any) -> bool:
         """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
@@ -282,17 +342,13 @@ class DropIn(MessagePassing):
             return False
         if edge_index.layout is not torch.strided or features.dim() < 2:
             return False
-        is_less = edge_index.size(-1) * self._width(features) < self.least
+        width, own = features.size(-1), self.__dict__
+        if self.transforms_first:
+            width = own["out_channels"] * own.get("heads", 1)
+        is_less = edge_index.size(-1) * width < self.least
         if torch.compiler.is_compiling():
             return surely(is_less) and not is_exporting()
         return bool(is_less)
-
-    def _width(self, features: Tensor) -> int:
-        """The number of channels of PyG's messages."""
-        if not self.transforms_first:
-            return features.size(-1)
-        own = self.__dict__
-        return own["out_channels"] * own.get("heads", 1)  # type: ignore[no-any-return]
 
     def _outer_conv(self) -> OuterConv | ModuleList | None:
         """The OuterConv tied to this layer, None if there is none."""
@@ -369,10 +425,10 @@ def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
         given = dict(zip(names, args, strict=False)) | named
         if len(given) < max(needed, len(args) + len(named)) or not known.issuperset(given):
             return theirs(self, *args, **named)  # which says what is missing, twice, or unknown
-        conv = self._runs(**given)
+        conv = self._runs(given)
         if conv is None:
             return theirs(self, *args, **named)
-        return self.convolve(conv, *args, **named)
+        return self.convolve(conv, **given)
 
     return forward
 
@@ -508,11 +564,15 @@ def _has_other_size(edge_index: Tensor, x: Any) -> bool:
     """Whether an EdgeIndex tells other numbers of sources and targets than the features."""
     if not isinstance(edge_index, EdgeIndex):
         return False
-    ends = x if isinstance(x, tuple | list) else (x, x)
     return any(
         size is not None and end is not None and size != end.size(-2)
-        for size, end in zip(edge_index.sparse_size(), ends, strict=True)
+        for size, end in zip(edge_index.sparse_size(), both(x), strict=True)
     )
+
+
+def both(x: Any) -> Any:
+    """What there is of sources and of targets: a pair, or twice the same."""
+    return x if isinstance(x, tuple | list) else (x, x)
 
 
 def as_linear(out: Tensor) -> Tensor:
@@ -530,14 +590,15 @@ def as_weighted(out: Tensor, like: Any, parameter: str | None = None) -> Tensor:
     """
     if not torch.is_autocast_enabled(out.device.type):
         return out
-    like = like[0] if isinstance(like, tuple | list) else like
-    like = like if parameter is None else getattr(like, parameter)
+    like = both(like)[0] if parameter is None else getattr(like, parameter)
     return out.to(torch.promote_types(out.dtype, like.dtype))
 
 
-def is_finite(values: Tensor) -> bool:
+def is_finite(values: Any) -> bool:
     """Whether there is no NaN and no infinity; a sum too large for the type counts as one."""
-    return not has_numbers(values) or holds(values.detach().sum().isfinite())
+    if not isinstance(values, Tensor) or not has_numbers(values):
+        return True
+    return holds(values.detach().sum().isfinite())
 
 
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:

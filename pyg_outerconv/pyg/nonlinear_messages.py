@@ -16,8 +16,8 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, PairTensor, Si
 from ..graph.checks import check_index
 from ..kernels.edge_lists import pointers
 from ..memo import Memo
-from .layer import DropIn, Recipe
-from .reductions import check_reduction, reduction
+from .layer import DropIn, Recipe, both
+from .reductions import reduction
 from .tiles import Message, Operands, message_sums, sorted_by_target
 
 _sorted = Memo()
@@ -26,19 +26,14 @@ _sorted = Memo()
 class SumInTiles(DropIn):
     """A layer that sums messages f(x_j, x_i, e_ji) tile by tile, with no contraction."""
 
-    takes_pairs = True
+    trick = "Messages are not linear in x: they are summed in tiles, the rest is torch's."
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum", "mean")
+    reductions = ("sum", "mean")
+    takes_pairs = True
+    takes_batches = False
 
     def recipe(self) -> Recipe:
         return ModuleList(), {}
-
-    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        features = x[0] if isinstance(x, tuple | list) else x
-        if isinstance(features, Tensor) and features.dim() != 2:
-            yield f"features of {features.dim()} dimensions"
-        yield from super()._of_inputs(x, edge_index)
 
     def _reduce(
         self, message: Message, edge_index: Tensor, count: int, channels: int, operands: Operands
@@ -60,16 +55,13 @@ class SumInTiles(DropIn):
         return edge_index.flip(0) if self.flow == "target_to_source" else edge_index
 
 
-class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
-    r"""Y = h((1 + ε) X + S), S_n = Σ_m relu(X_m + e_mn), with e Θ + b in the place of e if they
+class GINEConv(SumInTiles, theirs.GINEConv):
+    """Y = h((1 + ε) X + S), S_n = Σ_m relu(X_m + e_mn), with e Θ + b in the place of e if they
     have another width.
 
     The messages of E edges are never held: they are computed for a tile of edges at a time, and
-    again in the backward pass. From the `"Strategies for Pre-training Graph Neural Networks"
-    <https://arxiv.org/abs/1905.12265>`_ paper.
+    again in the backward pass.
     """
-
-    trick = "Messages are not linear in x: they are summed in tiles, the rest is torch's."
 
     least = 1_000_000
 
@@ -92,7 +84,7 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         size: Size = None,
     ) -> Tensor:
         assert edge_attr is not None  # else a reason says so
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        source, target = both(x)
         shared = () if self.lin is None else (self.lin.weight, self.lin.bias)
         operands = Operands((source,), edge=(edge_attr,), shared=shared)
         count = _sizes(source, target, edge_index, size)[1]
@@ -101,8 +93,8 @@ class GINEConv(SumInTiles, DropIn, theirs.GINEConv):
         return self.nn(out if target is None else out + (1 + self.eps) * target)
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
+        source, target = both(x)
         edge_attr, size = beside.get("edge_attr"), beside.get("size")
         if edge_attr is None:
             yield "no edge attributes"
@@ -194,15 +186,12 @@ _FUNCTIONS = (
 )
 
 
-class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
-    r"""Y_n = Σ_r 1/|N_r(n)| Σ_m σ(γ_rn ⊙ X_m Θ_r + β_rn) + σ(γ_n ⊙ X_n Θ + β_n), (β, γ) = g(X_n).
+class FiLMConv(SumInTiles, theirs.FiLMConv):
+    """Y_n = Σ_r 1/|N_r(n)| Σ_m σ(γ_rn ⊙ X_m Θ_r + β_rn) + σ(γ_n ⊙ X_n Θ + β_n), (β, γ) = g(X_n).
 
     The messages of E edges are never held: they are computed for a tile of edges at a time, and
-    again in the backward pass. From the `"GNN-FiLM: Graph Neural Networks with Feature-wise Linear
-    Modulation" <https://arxiv.org/abs/1906.12192>`_ paper, equation 5.
+    again in the backward pass.
     """
-
-    trick = "Messages are not linear in x: they are summed in tiles, the rest is torch's."
 
     least = 5_000_000
 
@@ -222,7 +211,7 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
         return [*super().skipped(), *([self.act] if isinstance(self.act, Module) else [])]
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
         if self.num_relations > 1 and beside.get("edge_type") is None:
             yield "no edge types"
 
@@ -230,7 +219,7 @@ class FiLMConv(SumInTiles, DropIn, theirs.FiLMConv):
         self, conv: Any, x: Union[Tensor, PairTensor], edge_index: Adj, edge_type: OptTensor = None
     ) -> Tensor:
         several = self.num_relations > 1
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        source, target = both(x)
         out = self._modulated(self.lin_skip(target), self.film_skip(target))
         message = Message(self._modulated)
         relations = self._relations(edge_index, edge_type if several else None, target.size(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,53 +13,31 @@ from torch_geometric.typing import Adj, OptTensor
 
 from ..basis import CHEBYSHEV, EdgeBasis, Polynomial
 from ..basis.edges import edge_basis
-from ..families import Chebyshev, Diffusion, Walk
-from ..nn import OuterConv
+from ..families import Chebyshev, Diffusion, Family, Walk
 from .gcn import kept_edges, listed, normalised_edges
 from .layer import DropIn, Recipe, as_linear, is_finite
 from .propagation import Propagation
-from .reductions import check_reduction
-from .tie import Source, linear, same
+from .tie import linear
 
 _NORMS = {"sym": "sym", "rw": "source", None: None}
 
 
-def of_lins(layer: Any, powers: Any) -> dict[str, Source]:
-    """Θ_k from the linear maps of some powers, and the bias where there is one."""
-    sources = {"theta.weight": linear(*(f"lins.{power}" for power in powers))}
-    return {**sources, "bias": same("bias")} if layer.bias is not None else sources
-
-
 class ChebConv(DropIn, theirs.ChebConv):
-    r"""Y = Σ_k T_k(L̂)ᵀ X Θ_k, k < K, with L̂ = 2L/λ − I and L the Laplacian.
+    """Y = Σ_k T_k(L̂)ᵀ X Θ_k, k < K, with L̂ = 2L/λ − I and L the Laplacian.
 
-    λ is ``lambda_max``, or twice the largest entry of L. From the `"Convolutional Neural Networks
-    on Graphs with Fast Localized Spectral Filtering" <https://arxiv.org/abs/1606.09375>`_ paper,
-    equations 4 and 5.
+    λ is ``lambda_max``, or twice the largest entry of L.
     """
 
     least = 20_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
-
     def recipe(self) -> Recipe:
         count = len(self.lins)
-        conv = OuterConv(
-            self.lins[0].in_channels,
-            self.out_channels,
-            Chebyshev(count, norm=_NORMS[self.normalization], as_pyg=True),
-            bias=self.bias is not None,
-            flow=self.flow,
-        )
-        return conv, of_lins(self, range(count))
+        family = Chebyshev(count, norm=_NORMS[self.normalization], as_pyg=True)
+        return self.convolution(family, linear(*(f"lins.{k}" for k in range(count))))
 
-    def _of_inputs(
-        self, x: Any, edge_index: Any, edge_weight: OptTensor = None, **beside: Any
-    ) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index, edge_weight)
-        largest = beside.get("lambda_max")
-        if isinstance(largest, Tensor) and not is_finite(largest):
+    def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
+        if not is_finite(beside.get("lambda_max")):
             yield "a lambda_max that is not finite"
 
     def convolve(
@@ -81,141 +59,87 @@ class ChebConv(DropIn, theirs.ChebConv):
         return conv(x, Polynomial(rescaled, CHEBYSHEV, len(self.lins)))
 
 
-class SGConv(DropIn, theirs.SGConv):
-    r"""Y = (Tᴷ)ᵀ X Θ with T the normalised adjacency matrix of GCN; ``cached`` keeps (Tᴷ)ᵀ X.
+class OfOneMap(DropIn):
+    """A layer whose one linear map follows the propagation, which it may keep of the first call."""
 
-    From the `"Simplifying Graph Convolutional Networks" <https://arxiv.org/abs/1902.07153>`_
-    paper, equation 8.
-    """
+    cached_as: ClassVar[str]
+    """The attribute that keeps it."""
 
-    _cached_x: Tensor | None
+    def family(self) -> Family:
+        """The matrix that the features are multiplied with."""
+        raise NotImplementedError
+
+    def recipe(self) -> Recipe:
+        if self.cached:
+            return Propagation(self.family(), flow=self.flow), {}
+        return self.convolution(self.family(), linear("lin"), bias="lin.bias")
+
+    def outside(self) -> list[str]:
+        return ["the linear map of what is cached"] if self.cached else []
+
+    def convolve(
+        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
+    ) -> Tensor:
+        if not self.cached:
+            return as_linear(conv(x, edge_index, edge_weight))
+        propagated = getattr(self, self.cached_as)
+        if propagated is None:
+            propagated = conv(x, edge_index, edge_weight)
+            setattr(self, self.cached_as, propagated)
+        else:
+            propagated = propagated.detach()
+        return self.lin(propagated)  # type: ignore[no-any-return]
+
+
+class SGConv(OfOneMap, theirs.SGConv):
+    """Y = (Tᴷ)ᵀ X Θ with T the normalised adjacency matrix of GCN; ``cached`` keeps (Tᴷ)ᵀ X."""
+
+    cached_as = "_cached_x"
     least = 128_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
-
-    def recipe(self) -> Recipe:
-        family = Walk(
-            self.K, "sym", powers=(self.K,), add_self_loops=self.add_self_loops, as_pyg=True
-        )
-        return _of_one_lin(self, family)
-
-    def outside(self) -> list[str]:
-        return ["the linear map of what is cached"] if self.cached else []
-
-    def convolve(
-        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
-    ) -> Tensor:
-        if not self.cached:
-            return as_linear(conv(x, edge_index, edge_weight))
-        return _of_cached(self, "_cached_x", conv, x, edge_index, edge_weight)
+    def family(self) -> Family:
+        loops = self.add_self_loops
+        return Walk(self.K, "sym", powers=(self.K,), add_self_loops=loops, as_pyg=True)
 
 
-class SSGConv(DropIn, theirs.SSGConv):
-    r"""Y = (α I + (1 − α)/K Σ_k Tᵏ)ᵀ X Θ, 1 ≤ k ≤ K, T as in GCN; ``cached`` keeps the factor of Θ.
+class SSGConv(OfOneMap, theirs.SSGConv):
+    """Y = H Θ, H = (α I + (1 − α)/K Σ_k Tᵏ)ᵀ X, 1 ≤ k ≤ K, T as in GCN; ``cached`` keeps H."""
 
-    From the `"Simple Spectral Graph Convolution"
-    <https://openreview.net/forum?id=CYO5T-YjWZV>`_ paper.
-    """
-
-    _cached_h: Tensor | None
+    cached_as = "_cached_h"
     least = 50_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
-
-    def recipe(self) -> Recipe:
+    def family(self) -> Family:
         weights = (self.alpha, *((1 - self.alpha) / self.K for _ in range(self.K)))
-        family = Diffusion(weights, norm="sym", add_self_loops=self.add_self_loops, as_pyg=True)
-        return _of_one_lin(self, family)
-
-    def outside(self) -> list[str]:
-        return ["the linear map of what is cached"] if self.cached else []
-
-    def convolve(
-        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
-    ) -> Tensor:
-        if not self.cached:
-            return as_linear(conv(x, edge_index, edge_weight))
-        return _of_cached(self, "_cached_h", conv, x, edge_index, edge_weight)
-
-
-def _of_cached(layer: Any, name: str, conv: Any, *given: Any) -> Tensor:
-    """The linear map of what the first call propagated, which the layer keeps under ``name``."""
-    kept = getattr(layer, name)
-    if kept is None:
-        kept = conv(*given)
-        setattr(layer, name, kept)
-    else:
-        kept = kept.detach()
-    return layer.lin(kept)  # type: ignore[no-any-return]
-
-
-def _of_one_lin(layer: Any, family: Walk | Diffusion) -> Recipe:
-    """The convolution with the one linear map of a layer; without it where its input is cached."""
-    if layer.cached:
-        return Propagation(family, flow=layer.flow), {}
-    bias = layer.lin.bias is not None
-    conv = OuterConv(layer.lin.in_channels, layer.out_channels, family, bias=bias, flow=layer.flow)
-    sources = {"theta.weight": linear("lin")}
-    return conv, {**sources, "bias": same("lin.bias")} if bias else sources
+        return Diffusion(weights, norm="sym", add_self_loops=self.add_self_loops, as_pyg=True)
 
 
 class TAGConv(DropIn, theirs.TAGConv):
-    r"""Y = Σ_k (Tᵏ)ᵀ X Θ_k, 0 ≤ k ≤ K, with T = D^-1/2 W D^-1/2, or W without ``normalize``.
-
-    From the `"Topology Adaptive Graph Convolutional Networks"
-    <https://arxiv.org/abs/1710.10370>`_ paper.
-    """
+    """Y = Σ_k (Tᵏ)ᵀ X Θ_k, 0 ≤ k ≤ K, with T = D^-1/2 W D^-1/2, or W without ``normalize``."""
 
     least = 80_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
-
     def recipe(self) -> Recipe:
-        conv = OuterConv(
-            self.lins[0].in_channels,
-            self.out_channels,
-            Walk(len(self.lins) - 1, "sym" if self.normalize else None, as_pyg=True),
-            bias=self.bias is not None,
-            flow=self.flow,
-        )
-        return conv, of_lins(self, range(len(self.lins)))
-
-    def convolve(
-        self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
-    ) -> Tensor:
-        return conv(x, edge_index, edge_weight)
+        count = len(self.lins)
+        family = Walk(count - 1, "sym" if self.normalize else None, as_pyg=True)
+        return self.convolution(family, linear(*(f"lins.{k}" for k in range(count))))
 
 
 class MixHopConv(DropIn, theirs.MixHopConv):
-    r"""Y = (Tᵖ)ᵀ X Θ_p for each of ``powers`` p, side by side, with T as in GCN.
-
-    From the `"MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood
-    Mixing" <https://arxiv.org/abs/1905.00067>`_ paper, equation 2.
-    """
+    """Y = (Tᵖ)ᵀ X Θ_p for each of ``powers`` p, side by side, with T as in GCN."""
 
     least = 80_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
 
     def unused(self) -> tuple[str, ...]:
         return tuple(f"lins.{p}." for p in range(len(self.lins)) if p not in self.powers)
 
     def recipe(self) -> Recipe:
-        powers = tuple(self.powers)
-        loops = self.add_self_loops
-        conv = OuterConv(
-            self.lins[powers[0]].in_channels,
-            self.out_channels * len(powers),
+        powers, loops = tuple(self.powers), self.add_self_loops
+        return self.convolution(
             Walk(max(powers), "sym", powers=powers, add_self_loops=loops, as_pyg=True),
-            bias=self.bias is not None,
-            theta="columns",
-            flow=self.flow,
+            linear(*(f"lins.{p}" for p in powers)),
+            form="columns",
+            out_channels=self.out_channels * len(powers),
         )
-        return conv, of_lins(self, powers)
 
     def convolve(
         self, conv: Any, x: Tensor, edge_index: Adj, edge_weight: OptTensor = None
@@ -229,17 +153,12 @@ class MixHopConv(DropIn, theirs.MixHopConv):
 
 
 class APPNP(DropIn, theirs.APPNP):
-    r"""Y = (Σ_k α(1 − α)ᵏ Tᵏ + (1 − α)ᴷ Tᴷ)ᵀ X, k < K, with T as in GCN.
+    """Y = (Σ_k α(1 − α)ᵏ Tᵏ + (1 − α)ᴷ Tᴷ)ᵀ X, k < K, with T as in GCN.
 
-    While training, ``dropout`` draws other edges of T for each of the K steps. From the `"Predict
-    then Propagate: Graph Neural Networks meet Personalized PageRank"
-    <https://arxiv.org/abs/1810.05997>`_ paper, equation 4.
+    While training, ``dropout`` draws other edges of T for each of the K steps.
     """
 
     least = 16_000
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
 
     def recipe(self) -> Recipe:
         stays = 1 - self.alpha

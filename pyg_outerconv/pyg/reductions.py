@@ -18,6 +18,10 @@ _REDUCTIONS = {
     aggr.MaxAggregation: "max",
     aggr.MinAggregation: "min",
 }
+_WORDS = {"sum": "sum", "mean": "mean", "max": "maximum", "min": "minimum"}
+EACH = tuple(_WORDS)
+SEVERAL = (*EACH, "var", "std")
+"""Also several side by side, as PyG's ``MultiAggregation`` combines them."""
 
 
 def reduction(layer: MessagePassing) -> str:
@@ -25,18 +29,15 @@ def reduction(layer: MessagePassing) -> str:
     return _REDUCTIONS[type(layer.aggr_module)]
 
 
-def check_reduction(layer: MessagePassing, *known: str) -> list[str]:
-    """The reason why a layer's reduction has no equal; none if it has.
-
-    Args:
-        layer: a layer of PyG.
-        known: the names of the reductions that its recipe has; all four without any.
-    """
-    name = _REDUCTIONS.get(type(layer.aggr_module))
-    if name is not None and (not known or name in known):
+def check_reduction(layer: MessagePassing, known: tuple[str, ...]) -> list[str]:
+    """The reason why a layer's reduction is not among those that its recipe has; none if it is."""
+    if known is SEVERAL:
+        if all(type(part) in _REDUCTIONS or _is_spread(part) for part in _parts(layer)):
+            return []
+        return [f"aggr={layer.aggr} is not made of sums, means, maxima, minima or variances"]
+    if _REDUCTIONS.get(type(layer.aggr_module)) in known:
         return []
-    words = {"sum": "sum", "mean": "mean", "max": "maximum", "min": "minimum"}
-    expected = [words[one] for one in known or words]
+    expected = [_WORDS[one] for one in known]
     listed = " or ".join(filter(None, [", ".join(expected[:-1]), expected[-1]]))
     return [f"aggr={layer.aggr} is not a {listed}"]
 
@@ -44,17 +45,6 @@ def check_reduction(layer: MessagePassing, *known: str) -> list[str]:
 def is_one(layer: MessagePassing) -> bool:
     """Whether a layer's reduction is a sum, mean, maximum or minimum."""
     return type(layer.aggr_module) in _REDUCTIONS
-
-
-def check_reductions(layer: MessagePassing) -> list[str]:
-    """The reason why the reductions of a layer have no equal; none if they have.
-
-    These are a sum, mean, maximum, minimum, variance or standard deviation, or several of them
-    that PyG's ``MultiAggregation`` combines.
-    """
-    if not all(type(part) in _REDUCTIONS or _is_spread(part) for part in _parts(layer)):
-        return [f"aggr={layer.aggr} is not made of sums, means, maxima, minima or variances"]
-    return []
 
 
 def propagations(layer: MessagePassing) -> Propagation | ModuleList:

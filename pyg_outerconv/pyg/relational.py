@@ -13,75 +13,52 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from ..families import Relation
 from ..memo import Memo
-from ..nn import OuterConv
-from .layer import DropIn, Recipe, as_linear
-from .reductions import check_reduction, reduction
+from .layer import DropIn, Recipe, as_linear, both
+from .reductions import EACH, reduction
 from .tie import Source, linear, same, viewed
 
 _joined = Memo()
 
 
 class RGCNConv(DropIn, theirs.RGCNConv):
-    r"""Y = Σ_r A_rᵀ X Θ_r + X Θ_root, with A_r reduced by mean, sum, maximum or minimum.
+    """Y = Σ_r A_rᵀ X Θ_r + X Θ_root, with A_r reduced by mean, sum, maximum or minimum.
 
     Θ_r is full, a mixture Σ_b c_rb V_b of ``num_bases`` matrices, or block-diagonal with
-    ``num_blocks`` blocks. From the `"Modeling Relational Data with Graph Convolutional Networks"
-    <https://arxiv.org/abs/1703.06103>`_ paper, equations 2 to 4.
+    ``num_blocks`` blocks.
 
     Unlike PyG's, it refuses edge types that are not below ``num_relations`` with a ValueError.
     """
 
+    reductions = EACH
     takes_pairs = True
     least = 100_000
     widens: ClassVar[bool] = True  # it adds up in the default dtype, whatever the features have
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self)
-
     def recipe(self) -> Recipe:
-        aggr = reduction(self)
-        bias, root = self.bias is not None, self.root is not None
-        conv = OuterConv(
-            self.in_channels,
-            self.out_channels,
-            Relation(self.num_relations, "mean" if aggr == "mean" else None),
-            bias=bias,
-            theta=self._form(),
-            aggr="sum" if aggr == "mean" else aggr,
-            root_weight=root,
-            flow=self.flow,
+        return self.convolution(
+            Relation(self.num_relations, None),
+            same("weight"),
+            None if self.root is None else viewed("root", 1, *self.root.shape),
+            form=form_of(self),
+            channels=self.in_channels,
+            beside=None if self.comp is None else {"theta.comp": same("comp")},
         )
-        sources = {"theta.weight": same("weight")}
-        if self.comp is not None:
-            sources["theta.comp"] = same("comp")
-        if root:
-            sources["root.weight"] = viewed("root", 1, *self.root.shape)
-        return conv, {**sources, "bias": same("bias")} if bias else sources
 
     def _is_small(self, x: Any, edge_index: Any) -> bool:
         """Not in a compiled graph, which PyG's loop over relations would break."""
         return not torch.compiler.is_compiling() and super()._is_small(x, edge_index)
 
-    def _form(self) -> str:
-        """The form of Θ."""
-        if self.num_bases is not None:
-            return f"basis-decomposed(num_bases={self.num_bases})"
-        return (
-            "full" if self.num_blocks is None else f"block-diagonal(num_blocks={self.num_blocks})"
-        )
-
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         if beside.get("edge_type") is None:
             yield "no edge types"
-        is_pair = isinstance(x, tuple | list)
-        source = x[0] if is_pair else x
+        source = both(x)[0]
         if source is None or not source.is_floating_point():  # rows of Θ are the features
             if self.num_blocks is not None or self.aggr not in ("add", "sum", "mean"):
                 yield "embeddings of nodes in blocks, or compared"
                 return
             source = self.weight[0]
-            x = (source, source) if is_pair else source
-        yield from super()._of_inputs(x, edge_index)
+            x = (source, source) if isinstance(x, tuple | list) else source
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
 
     def convolve(self, conv: Any, x: Any, edge_index: Adj, edge_type: OptTensor = None) -> Tensor:
         out: Tensor = conv(x, edge_index, edge_type=edge_type)
@@ -95,68 +72,67 @@ class RGCNConv(DropIn, theirs.RGCNConv):
         return layer
 
 
-class FastRGCNConv(RGCNConv, DropIn, theirs.FastRGCNConv):  # type: ignore[misc]
-    r"""Y = Σ_r A_rᵀ X Θ_r + X Θ_root, with A_r reduced by mean or sum; see :class:`RGCNConv`."""
+def form_of(layer: Any) -> str:
+    """The form of Θ of a layer with ``num_bases`` or ``num_blocks``."""
+    if layer.num_bases is not None:
+        return f"basis-decomposed(num_bases={layer.num_bases})"
+    return "full" if layer.num_blocks is None else f"block-diagonal(num_blocks={layer.num_blocks})"
 
+
+class FastRGCNConv(RGCNConv, theirs.FastRGCNConv):  # type: ignore[misc]
+    """Y = Σ_r A_rᵀ X Θ_r + X Θ_root, with A_r reduced by mean or sum; see :class:`RGCNConv`."""
+
+    reductions = ("sum", "mean")
     widens = False
     least = 30_000
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum", "mean")
+        found = super().lacks()
         named = {"mean": "mean", "add": "sum", "sum": "sum"}.get(self.aggr)
         if not found and reduction(self) != named:
             found.append(f"aggr={self.aggr}, which PyG reads in the place of the aggr_module")
         return found
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        source = x[0] if isinstance(x, tuple | list) else x
+        source = both(x)[0]
         if source is not None and not source.is_floating_point():
             yield "indices of nodes, in whose place PyG takes the numbers of the nodes"
-        yield from super()._of_inputs(x, edge_index, **beside)
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
 
 
 class SignedConv(DropIn, theirs.SignedConv):
-    r"""Y = [A₊ᵀ X Θ₊ + X Θ'₊ | A₋ᵀ X Θ₋ + X Θ'₋], with the means A₊, A₋ of both kinds of edges.
+    """Y = [A₊ᵀ X Θ₊ + X Θ'₊ | A₋ᵀ X Θ₋ + X Θ'₋], with the means A₊, A₋ of both kinds of edges.
 
     Positive and negative edges are two labels. Of the first layer (``first_aggr``), Θ_k fills the
     columns of its own half of the output. In further layers X has the halves of balanced and
     unbalanced paths: a positive edge keeps the half, a negative one exchanges them, so that Θ₊ is
-    block-diagonal, and Θ₋ has its blocks beside the diagonal. From the
-    `"Signed Graph Convolutional Network" <https://arxiv.org/abs/1808.06354>`_ paper,
-    equations 3 to 6.
+    block-diagonal, and Θ₋ has its blocks beside the diagonal.
     """
 
     edges_are = "pos_edge_index"
     trick = "Two convolutions, side by side."
 
+    reductions = EACH
     takes_pairs = True
     least = 1_000_000
 
-    def lacks(self) -> list[str]:
-        return check_reduction(self)
-
     def recipe(self) -> Recipe:
-        aggr, bias = reduction(self), self.lin_pos_r.bias is not None
-        conv = OuterConv(
-            self.in_channels if self.first_aggr else 2 * self.in_channels,
-            2 * self.out_channels,
-            Relation(2, "mean" if aggr == "mean" else None),
-            bias=bias,
-            theta="columns" if self.first_aggr else "full",
-            aggr="sum" if aggr == "mean" else aggr,
-            root_weight=True,
-            flow=self.flow,
-        )
         if self.first_aggr:
             theta = linear("lin_pos_l", "lin_neg_l")
             root = Source("lin_pos_r.weight.T | lin_neg_r.weight.T", _side_by_side, _ROOTS)
         else:
             theta = Source("blocks of lin_pos_l.weight.T, lin_neg_l.weight.T", _blocks, _NEIGHBOURS)
             root = Source("blocks lin_pos_r.weight.T, lin_neg_r.weight.T", _diagonal, _ROOTS)
-        sources = {"theta.weight": theta, "root.weight": root}
-        if bias:
-            sources["bias"] = Source("lin_pos_r.bias | lin_neg_r.bias", _biases)
-        return conv, sources
+        bias = Source("lin_pos_r.bias | lin_neg_r.bias", _biases)
+        return self.convolution(
+            Relation(2, None),
+            theta,
+            root,
+            None if self.lin_pos_r.bias is None else bias,
+            form="columns" if self.first_aggr else "full",
+            channels=self.in_channels if self.first_aggr else 2 * self.in_channels,
+            out_channels=2 * self.out_channels,
+        )
 
     def _of_inputs(  # type: ignore[override]
         self, x: Any, pos_edge_index: Any, neg_edge_index: Any = None, **beside: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,31 +16,24 @@ from ..attention.edge_context import check_attr, of_given
 from ..basis.pattern import Pattern
 from ..families import Relation
 from ..kernels import sddmm, segment_softmax, spmm
-from ..nn import OuterConv
 from ..theta import as_theta
-from .attention import of_unread
 from .layer import DropIn, Recipe
-from .reductions import check_reduction
+from .relational import form_of
 from .tie import same
 
 
 class RGATConv(DropIn, theirs.RGATConv):
-    r"""Y = Σ_r Σ_h A_{r,h}ᵀ X Θ_{r,h}, A_{r,h} = softmax of scores of ⟨Q_h, X_n Θ_r⟩ and
+    """Y = Σ_r Σ_h A_{r,h}ᵀ X Θ_{r,h}, A_{r,h} = softmax of scores of ⟨Q_h, X_n Θ_r⟩ and
     ⟨K_h, X_m Θ_r⟩.
 
     Scores are leaky ReLUs of sums, or products; the softmax is over the edges of a target, or of a
     target and a relation. All is made of the values X Θ_r of nodes: no edge has a Θ or a vector.
-    From the `"Relational Graph Attention Networks" <https://arxiv.org/abs/1904.05811>`_ paper,
-    equations 2 to 8. :meth:`recipe` is the convolution without attention; its Θ and X Θ_r are
-    those of the layer.
+    :meth:`recipe` is the convolution without attention; its Θ and X Θ_r are those of the layer.
     """
 
     trick = "The values of edges come from scores under each relation."
 
     least = 2**13
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
 
     def outside(self) -> list[str]:
         edge = "" if self.lin_edge is None else ", and of edges by lin_edge and e"
@@ -49,30 +42,24 @@ class RGATConv(DropIn, theirs.RGATConv):
         return found if self.bias is None else [*found, "bias"]
 
     def recipe(self) -> Recipe:
-        if self.num_bases is not None:
-            form, sources = f"basis-decomposed(num_bases={self.num_bases})", _BASES
-        elif self.num_blocks is not None:
-            form, sources = f"block-diagonal(num_blocks={self.num_blocks})", _FULL
-        else:
-            form, sources = "full", _FULL
-        conv = OuterConv(
-            self.in_channels,
-            self.heads * self.out_channels,
+        is_mixed = self.num_bases is not None
+        return self.convolution(
             Relation(self.num_relations, None),
-            bias=False,
-            theta=form,
-            flow=self.flow,
+            same("basis" if is_mixed else "weight"),
+            bias=None,
+            form=form_of(self),
+            channels=self.in_channels,
+            out_channels=self.heads * self.out_channels,
+            beside={"theta.comp": same("att")} if is_mixed else None,
         )
-        return conv, {name: same(path) for name, path in sources.items()}
 
     def skipped(self) -> list[Module]:
         return [*super().skipped(), *([] if self.lin_edge is None else [self.lin_edge])]
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
-        yield from super()._of_inputs(x, edge_index)
-        yield from of_unread(self, beside.get("edge_attr"))
-        if beside.get("return_attention_weights") is not None:
-            yield "attention weights are asked for"
+        yield from super()._of_inputs(x, edge_index, *args, **beside)
+        if beside.get("edge_attr") is not None and self.lin_edge is None:
+            yield "edge attributes that no linear map reads"
         if beside.get("edge_type") is None:
             yield "no edge types"
 
@@ -84,8 +71,8 @@ class RGATConv(DropIn, theirs.RGATConv):
         edge_type: OptTensor = None,
         edge_attr: OptTensor = None,
         size: Size = None,
-        return_attention_weights: Optional[bool] = None,
-    ) -> Any:
+        **unread: Any,
+    ) -> Tensor:
         pattern = conv.basis(x, edge_index, edge_type=edge_type, size=size).edges().pattern
         values = as_theta(conv.theta.parameter(x)).transform(x).flatten(0, 1)  # (M·R, H·C)
         shares = self._shares(pattern, self._scores(pattern, values, edge_attr))
@@ -138,7 +125,3 @@ class RGATConv(DropIn, theirs.RGATConv):
         """The heads side by side, or their mean, and the bias."""
         out = received.flatten(1) if self.concat else received.mean(1).flatten(1)
         return out if self.bias is None else out + self.bias
-
-
-_FULL = {"theta.weight": "weight"}
-_BASES = {"theta.comp": "att", "theta.weight": "basis"}

@@ -14,26 +14,22 @@ from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..kernels import sddmm
 from ..nn.attention import agnn_conv, super_gat_conv
-from .attention import lacking, looped, of_nodes
+from .attention import EdgeAttention, looped, of_nodes, outputs
 from .layer import DropIn, Recipe, as_linear, as_weighted
-from .reductions import check_reduction
 from .tie import heads, same, viewed
 
 
-class SuperGATConv(DropIn, theirs.SuperGATConv):
-    r"""Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(s_h[m, n]), with scores s of products.
+class SuperGATConv(EdgeAttention, theirs.SuperGATConv):
+    """Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(s_h[m, n]), with scores s of products.
 
     ``'SD'``: s_h[m, n] = ⟨X_m Θ_h, X_n Θ_h⟩ / √C; ``'MX'``: the score of GAT times
     σ(⟨X_m Θ_h, X_n Θ_h⟩). In training the products of sampled edges are kept for
-    ``get_attention_loss()``. From the `"How to Find Your Friendly Neighborhood: Graph Attention
-    Design with Self-Supervision" <https://openreview.net/forum?id=Wi5KUNlqWty>`_ paper.
+    ``get_attention_loss()``.
     """
 
-    transforms_first = True
+    lin_edge: Any = None
+    res: Any = None
     least = 2**18
-
-    def lacks(self) -> list[str]:
-        return lacking(self)
 
     def recipe(self) -> Recipe:
         conv = super_gat_conv(
@@ -53,7 +49,7 @@ class SuperGATConv(DropIn, theirs.SuperGATConv):
             shape = self.heads, self.out_channels
             sources["functions.0.att_source"] = viewed("att_l", *shape)
             sources["functions.0.att_target"] = viewed("att_r", *shape)
-        return conv, sources if self.bias is None else {**sources, "bias": same("bias")}
+        return conv, sources | outputs(self)
 
     def convolve(
         self,
@@ -105,16 +101,9 @@ def _products(x: Tensor, scale: float, pairs: Tensor) -> Tensor:
 
 
 class AGNNConv(DropIn, theirs.AGNNConv):
-    r"""Y = Aᵀ X, A[m, n] = softmax_m β cos(X_m, X_n).
-
-    From the `"Attention-based Graph Neural Network for Semi-Supervised Learning"
-    <https://arxiv.org/abs/1803.03735>`_ paper.
-    """
+    """Y = Aᵀ X, A[m, n] = softmax_m β cos(X_m, X_n)."""
 
     least = 2**18
-
-    def lacks(self) -> list[str]:
-        return check_reduction(self, "sum")
 
     def recipe(self) -> Recipe:
         conv = agnn_conv(self.requires_grad, self.add_self_loops, flow=self.flow)

@@ -1,17 +1,16 @@
 """SplineConv: matrices that are products of B-splines of edge attributes, without pyg-lib."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple, Union
 
 import torch
-from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.parameter import UninitializedParameter, is_lazy
 from torch_geometric import nn as theirs
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv import spline_conv
 from torch_geometric.nn.dense import Linear
-from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from torch_geometric.utils.repeat import repeat
 
 from ..basis import EdgeBasis, Pattern
@@ -19,10 +18,9 @@ from ..errors import RefusedValue
 from ..families import Kernel
 from ..graph.graph import Graph
 from ..memo import Memo
-from ..nn import OuterConv
 from ..nn.edge_functions import BSpline
-from .layer import DropIn, Recipe
-from .reductions import check_reduction, reduction
+from .layer import DropIn, Recipe, both
+from .reductions import reduction
 from .tie import linear, same
 
 _patterns = Memo()
@@ -67,11 +65,9 @@ class LocalSplines(Kernel):
 
 
 class SplineConv(DropIn, theirs.SplineConv):
-    r"""Y = Σ_k A_kᵀ X Θ_k + X Θ_root, A_k[m, n] = N_k(e_mn) / d_n, N_k products of B-splines.
+    """Y = Σ_k A_kᵀ X Θ_k + X Θ_root, A_k[m, n] = N_k(e_mn) / d_n, N_k products of B-splines.
 
-    K is the product of ``kernel_size``, and an edge has (degree + 1)^dim of these labels. From the
-    `"SplineCNN: Fast Geometric Deep Learning with Continuous B-Spline Kernels"
-    <https://arxiv.org/abs/1711.08920>`_ paper, section 3.
+    K is the product of ``kernel_size``, and an edge has (degree + 1)^dim of these labels.
 
     It needs no pyg-lib, except where PyG's own ``forward`` runs: for explainers and hooks, sparse
     matrices, and options that :meth:`lacks` names.
@@ -83,6 +79,7 @@ class SplineConv(DropIn, theirs.SplineConv):
 
     trick = "B-splines of edge attributes are the values of K labels."
 
+    reductions = ("sum", "mean")
     takes_pairs = True
 
     def __init__(
@@ -120,46 +117,30 @@ class SplineConv(DropIn, theirs.SplineConv):
         self.reset_parameters()
 
     def lacks(self) -> list[str]:
-        found = check_reduction(self, "sum", "mean")
+        found = super().lacks()
         if self.degree not in (1, 2, 3) or int(self.kernel_size.min()) <= self.degree:
             found.append("splines have degree 1, 2 or 3 and more pieces than their degree")
         return found
 
     def recipe(self) -> Recipe:
-        bias, sources = self.bias is not None, self.weight.size(1)
-        splines = BSpline(
-            self.kernel_size.tolist(), self.degree, self.is_open_spline.bool().tolist()
-        )
-        conv = OuterConv(
-            (sources, self.lin.in_channels if self.root_weight else sources),
-            self.out_channels,
+        sources, sizes = self.weight.size(1), self.kernel_size.tolist()
+        splines = BSpline(sizes, self.degree, self.is_open_spline.bool().tolist())
+        return self.convolution(
             LocalSplines(splines, mean=reduction(self) == "mean"),
-            bias=bias,
-            root_weight=self.root_weight,
-            flow=self.flow,
+            same("weight"),
+            linear("lin") if self.root_weight else None,
+            channels=(sources, self.lin.in_channels if self.root_weight else sources),
+            aggr="sum",  # the family divides by degrees: an edge has several labels
         )
-        tied = {"theta.weight": same("weight")}
-        if self.root_weight:
-            tied["root.weight"] = linear("lin")
-        return conv, {**tied, "bias": same("bias")} if bias else tied
 
     def _is_recorded(self) -> bool:
         return spline_conv.spline_basis is not None and super()._is_recorded()
 
-    def forward(
-        self,
-        x: Union[Tensor, OptPairTensor],
-        edge_index: Adj,
-        edge_attr: OptTensor = None,
-        size: Size = None,
-    ) -> Tensor:
+    def _runs(self, given: Mapping[str, Any]) -> Any:
         if self.root_weight and is_lazy(self.lin.weight):
-            target = x if isinstance(x, Tensor) else x[1]
-            self.lin.initialize_parameters(self.lin, (target,))
-        conv = self._runs(x=x, edge_index=edge_index)
-        if conv is not None:
-            return conv(x, edge_index, edge_attr=edge_attr, size=size)  # type: ignore[no-any-return]
-        if spline_conv.spline_basis is None:
-            reasons = "; ".join(self.why_not(x, edge_index))
+            self.lin.initialize_parameters(self.lin, (both(given["x"])[1],))
+        conv = super()._runs(given)
+        if conv is None and spline_conv.spline_basis is None:
+            reasons = "; ".join(self.why_not(**given))
             raise RefusedValue("without pyg-lib SplineConv is a contraction alone", "one", reasons)
-        return super().forward(x, edge_index, edge_attr, size)
+        return conv

@@ -84,11 +84,6 @@ def generated(kind: type) -> list[Any]:
     return pygs
 
 
-def is_eager() -> bool:
-    """Whether a call runs now, and is neither compiled nor recorded."""
-    return not (torch.compiler.is_compiling() or torch._C._is_tracing())
-
-
 def is_recorded() -> bool:
     """Whether torch.export or torch.jit records a call, to run it again with other inputs."""
     return is_exporting() or torch.jit.is_tracing()
