@@ -129,6 +129,7 @@ class Drawn:
         return torch.randint(count, (self.graph.num_edges,))
 
 
+FLOWS = ("source_to_target", "target_to_source")
 Call = Callable[[Drawn], tuple[Any, ...]]
 
 
@@ -189,6 +190,35 @@ class Case:
             }
             if self.allowed(found):
                 return found
+
+
+@dataclass(frozen=True)
+class ByPyG:
+    """A value of an option that PyG's own ``forward`` runs."""
+
+    value: Any
+
+
+def channels(cls: Callable[..., Any], in_channels: Any = P, **options: Any) -> Any:
+    """A layer from P to Q channels, as most are made."""
+    return cls(in_channels, Q, **options)
+
+
+def case(
+    name: str,
+    calls: dict[str, Call],
+    options: dict[str, tuple[Any, ...]],
+    make: Callable[..., Any] = channels,
+    flows: bool = True,
+    **more: Any,
+) -> Case:
+    """A row of the table; all but hypergraphs and layers of layers have both flows."""
+    options = options | ({"flow": FLOWS} if flows else {})
+    by_pyg, plain = [], {}
+    for option, values in options.items():
+        by_pyg += [(option, one.value) for one in values if isinstance(one, ByPyG)]
+        plain[option] = tuple(one.value if isinstance(one, ByPyG) else one for one in values)
+    return Case(name, make, calls, plain, by_pyg=tuple(by_pyg), **more)
 
 
 def layers(case: Case, options: dict[str, Any], dtype: torch.dtype) -> tuple[Any, Any]:

@@ -1,12 +1,9 @@
-"""What parity does not see of the layers of attention: losses, dropout, types, copies, memory."""
-
-import copy
-import io
+"""What laws do not see of the layers of attention: losses, dropout, attributes, sizes."""
 
 import pytest
 import torch
-from probes import Largest
-from pyg.parity import assert_close, by_size, contracted
+from pyg.cases import CASES
+from pyg.parity import assert_close, contracted, layers
 from torch_geometric import nn as theirs
 
 from pyg_outerconv import pyg as ours
@@ -15,37 +12,21 @@ P, H, Q, NODES, EDGES = 6, 2, 4, 12, 50
 DRAWS = 120
 
 
-def inputs(name, dtype=torch.float32, nodes=NODES, edges=EDGES, channels=P):
+def inputs(name, channels=P):
     """The arguments of a call on a random graph without self-loops."""
     torch.manual_seed(2)
-    x = torch.randn(nodes, channels, dtype=dtype, requires_grad=True)
-    source = torch.randint(nodes, (edges,))
-    edge_index = torch.stack([source, (source + torch.randint(1, nodes, (edges,))) % nodes])
+    x = torch.randn(NODES, channels, requires_grad=True)
+    source = torch.randint(NODES, (EDGES,))
+    edge_index = torch.stack([source, (source + torch.randint(1, NODES, (EDGES,))) % NODES])
     if name == "FAConv":
         return x, x.detach(), edge_index
-    return (x, edge_index, torch.randint(3, (edges,))) if name == "RGATConv" else (x, edge_index)
-
-
-MADE = {
-    "GATConv": lambda cls, **options: cls(P, Q, H, **options),
-    "GATv2Conv": lambda cls, **options: cls(P, Q, H, **options),
-    "TransformerConv": lambda cls, **options: cls(P, Q, H, beta=True, **options),
-    "SuperGATConv": lambda cls, **options: cls(P, Q, H, **options),
-    "AGNNConv": lambda cls, **options: cls(**options),
-    "FAConv": lambda cls, **options: cls(P, **options),
-    "RGATConv": lambda cls, **options: cls(P, Q, 3, heads=H, **options),
-}
-each = pytest.mark.parametrize("name", MADE)
+    return (x, edge_index, torch.randint(3, (EDGES,))) if name == "RGATConv" else (x, edge_index)
 
 
 def both(name, **options):
-    """PyG's layer and ours, with equal weights."""
-    made = []
-    for library in (theirs, ours):
-        torch.manual_seed(4)
-        made.append(MADE[name](getattr(library, name), **options))
-    made[1].load_state_dict(made[0].state_dict())
-    return made
+    """PyG's layer and ours, with equal weights, and several heads if they have heads."""
+    heads = {"heads": H} if "heads" in CASES[name].options else {}
+    return layers(CASES[name], {**heads, **options}, torch.float32)
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "RGATConv"])
@@ -85,15 +66,6 @@ def test_super_gat_samples_and_loses_as_pyg(attention_type, options):
         assert int(layer.eval().get_attention_loss()) == 0
     for one, other in zip(*found, strict=True):
         assert_close(other, one, 1e-4, "outputs, samples, loss, gradients, the next random number")
-
-
-@each
-def test_a_call_in_training_keeps_the_recipe(name):
-    layer = both(name)[1]
-    layer(*inputs(name))
-    kept = layer.outer_conv()
-    layer(*inputs(name))
-    assert layer.outer_conv() is kept
 
 
 LAZY = {
@@ -144,108 +116,6 @@ def test_dropout_drops_whole_shares_and_scales_the_others():
     )
     share = is_dropped[:, kept != 0].float().mean()
     assert abs(float(share) - 0.25) < 0.03
-
-
-@contracted
-@each
-def test_copies_have_weights_of_their_own(name):
-    layer, arguments = both(name)[1].eval(), inputs(name)
-    expected = layer(*arguments)
-    stored = io.BytesIO()
-    torch.save(layer, stored)
-    stored.seek(0)
-    for copied in (copy.deepcopy(layer), torch.load(stored, weights_only=False)):
-        assert torch.equal(copied(*arguments), expected)
-        assert copied.why_not(*arguments) == []
-        with torch.no_grad():
-            for parameter in copied.parameters():
-                parameter.add_(1.0)
-        assert torch.equal(layer(*arguments), expected)
-
-
-@each
-def test_autocast_is_as_close_to_the_truth_as_pygs(name):
-    its, mine = (layer.eval() for layer in both(name))
-    exact = copy.deepcopy(its).double()(*inputs(name, torch.float64)).detach()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        outs = [layer(*inputs(name)) for layer in (its, mine)]
-    of_pyg, of_ours = ((out.double() - exact).abs().max() for out in outs)
-    assert of_ours <= 3 * of_pyg + 0.01 * exact.abs().max()
-    for out in outs:
-        out.float().sum().backward()
-    learned = [[one.grad is not None for one in layer.parameters()] for layer in (its, mine)]
-    assert learned[0] == learned[1]
-
-
-@by_size
-@each
-def test_small_graphs_are_left_to_pyg(name):
-    layer, arguments = both(name)[1], inputs(name)
-    reasons = layer.why_not(*arguments)
-    assert reasons == ["a graph so small that PyG's own layer is faster"]
-
-
-@contracted
-@each
-def test_no_tensor_of_edges_times_channels_is_made(name):
-    wide, nodes, edges = 64, 150, 6000
-    options = {
-        "GATConv": (wide, wide),
-        "AGNNConv": (),
-        "FAConv": (wide,),
-        "RGATConv": (wide, wide, 3),
-    }
-    layer = getattr(ours, name)(*options.get(name, (wide, wide)))
-    arguments = inputs(name, nodes=nodes, edges=edges, channels=wide)
-    with Largest() as largest:
-        layer(*arguments).sum().backward()
-    assert largest.nbytes < edges * wide * 4 / 2
-
-
-COMPILED = {
-    "GATConv-attributes": {"edge_dim": 3},
-    "GATConv": {},
-    "GATv2Conv": {},
-    "TransformerConv": {},
-    "SuperGATConv": {},
-    "AGNNConv": {},
-}
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("case", COMPILED)
-def test_torch_compile_equals_and_breaks_the_graph_no_more_often_than_with_pyg(case):
-    name, breaks = case.partition("-")[0], []
-    x, edge_index = inputs(name)
-    edge_index = torch.cat([edge_index, torch.tensor([[3, 3, 5], [3, 3, 5]])], dim=1)
-    attributes = (torch.randn(edge_index.size(1), 3),) if COMPILED[case] else ()
-    its, mine = (layer.eval() for layer in both(name, **COMPILED[case]))
-    for layer in (its, mine):
-        torch._dynamo.reset()
-        layer(x, edge_index, *attributes)
-        found = torch._dynamo.explain(layer)(x, edge_index, *attributes)
-        # A break within a call breaks the frame that calls, too: the same place is counted once.
-        places = [reason.user_stack[-1] for reason in found.break_reasons]
-        breaks.append(len({(place.filename, place.lineno) for place in places}))
-    assert breaks[1] <= breaks[0]
-    torch._dynamo.reset()
-    out = torch.compile(mine, backend="aot_eager")(x, edge_index, *attributes)
-    expected = its(x, edge_index, *attributes)
-    assert_close(out, expected, 1e-5, "values")
-    ahead = torch.randn_like(expected)
-    for layer, one in ((mine, out), (its, expected)):
-        one.backward(ahead, inputs=[x, *layer.parameters()])
-    for (place, of_mine), of_its in zip(mine.named_parameters(), its.parameters(), strict=True):
-        assert_close(of_mine.grad, of_its.grad, 1e-4, place)
-
-
-@pytest.mark.slow(cases=2)
-@each
-def test_an_exported_program_gives_the_values_of_the_layer(name):
-    _, layer = both(name)
-    arguments = inputs(name)
-    program = torch.export.export(layer.eval(), arguments).module()
-    assert_close(program(*arguments), layer(*arguments), 1e-5, "values")
 
 
 @contracted

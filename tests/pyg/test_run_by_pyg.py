@@ -8,18 +8,8 @@ from itertools import product
 
 import pytest
 import torch
-from pyg.cases import CASES
-from pyg.parity import (
-    REFUSALS,
-    TOLERANCE,
-    Drawn,
-    assert_close,
-    compare,
-    contracted,
-    graphs,
-    layers,
-    tensors,
-)
+from pyg.cases import CASES, GRAPH, arguments, pair
+from pyg.parity import REFUSALS, TOLERANCE, assert_close, compare, contracted, graphs, tensors
 from torch import nn
 from torch.nn.utils import parametrize
 from torch_geometric import EdgeIndex
@@ -30,18 +20,8 @@ from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
 from pyg_outerconv.pyg.layer import DropIn
 
-GRAPH, OTHER = graphs()["directed"], graphs()["multi-edge"]
+OTHER = graphs()["multi-edge"]
 X, EDGES, TYPES = torch.randn(9, 6), GRAPH.edge_index, torch.arange(GRAPH.num_edges) % 3
-
-
-def arguments(name, dtype=torch.float64, call=None, graph=GRAPH):
-    torch.manual_seed(8)
-    calls = CASES[name].calls
-    return calls[call or next(iter(calls))](Drawn(graph, dtype))
-
-
-def pair(name, dtype=torch.float64, **options):
-    return layers(CASES[name], options, dtype)
 
 
 class Doubled(nn.Module):
@@ -388,16 +368,6 @@ def test_a_traced_layer_reads_other_graphs(name, called):
     traced = torch.jit.trace(mine, given, check_trace=checks)
     tolerance = TOLERANCE[CASES[name].compared_in(torch.float64)]
     assert_close(traced(*other), mine(*other), tolerance, "values")
-
-
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "ChebConv", "GATConv"])
-def test_an_exported_layer_is_of_aten_operators_alone(name):
-    layer = WRAPPED[name](ours).eval()
-    program = torch.export.export(layer, (X, EDGES)).run_decompositions()
-    called = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
-    assert not [one for one in called if "sort" in one or "outerconv" in one]
-    assert_close(program.module()(X, EDGES), layer(X, EDGES), 1e-5, "values")
 
 
 def test_a_graph_is_written_for_tensorboard(tmp_path):

@@ -1,8 +1,5 @@
 """Sums of messages in tiles: derivatives of both orders, and the memory that is held."""
 
-import copy
-import pickle
-
 import pytest
 import torch
 from pyg.parity import contracted
@@ -101,16 +98,6 @@ def test_nothing_of_edges_times_channels_is_saved(name, monkeypatch):
     monkeypatch.setattr(tiles._Buffers, "rows", rows)
     out.sum().backward()
     assert max(row.numel() for row in allocated) <= 2 * 512  # FiLM has two numbers a channel
-
-
-@pytest.mark.parametrize("name", ["GINEConv", "FiLMConv"])
-def test_copies_and_pickles_are_the_same_layer(name):
-    layer = ours.GINEConv(Linear(3, 2)) if name == "GINEConv" else ours.FiLMConv(3, 2)
-    x, edge_index = torch.randn(5, 3), EDGE_INDEX
-    beside = (torch.randn(8, 3),) if name == "GINEConv" else ()
-    out = layer(x, edge_index, *beside)
-    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert torch.equal(other(x, edge_index, *beside), out)
 
 
 def test_unknown_activations_run_by_pyg():
