@@ -10,10 +10,18 @@ from torch import Tensor
 
 from ..attention import IndexTerm
 from ..attention.edge_context import EdgeContext, exact_type
-from ..attention.normalise import L1, Normaliser
+from ..attention.normalise import L1, NORMALISERS, Normaliser, make_normaliser
 from ..attention.projection import PerHead, Queries
 from ..attention.queries import stand_alone, with_positions
-from ..attention.score import Score, basis_of, check_scores, type_of_values, with_terms
+from ..attention.score import (
+    SCORES,
+    Score,
+    basis_of,
+    check_scores,
+    make_score,
+    type_of_values,
+    with_terms,
+)
 from ..attention.sums import Additive
 from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
@@ -21,15 +29,15 @@ from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..basis.multi_head_edges import is_listed
 from ..equations import row
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph import Features
+from ..graph.checks import check_positive
 from ..graph.graph import Graph
 from ..graph.structure import Content, Structure
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.edge_sums import are_few
-from ..kernels.index_checks import surely
 from ..memo import Memo
-from ..theta import Theta
+from ..theta import Theta, ThetaValue
 from .content_family import (
     Heads,
     check_heads,
@@ -39,8 +47,25 @@ from .content_family import (
     structure_of_queries,
     with_graph,
 )
-from .family import Family
+from .family import Channels, Family
 from .support.support import cached_support
+
+COMBINATIONS = ("concat", "mean", "sum")
+
+
+def value_width(combine: str, out_channels: int, heads: int) -> int:
+    """The channels of the values of a head: Q, or Q/H of heads side by side.
+
+    Raises:
+        ValueError: heads side by side do not divide Q.
+    """
+    if combine != "concat":
+        return out_channels
+    if out_channels % heads:
+        rule = "heads side by side share out_channels evenly"
+        expected = f"out_channels a multiple of {heads}, or combine=mean"
+        raise RefusedValue(rule, expected, out_channels)
+    return out_channels // heads
 
 
 @row(
@@ -76,40 +101,57 @@ class Attention(Heads):
     >>> OuterConv(16, 32, family)(torch.randn(10, 16), None).shape
     torch.Size([10, 32])
 
+    Score and normaliser may be texts that name them. Each layer makes modules of its own, when it
+    knows its channels (:meth:`sized`):
+
+    >>> named = Attention("key-query(bias=True)", Causal(), "softmax", heads=2, combine="concat")
+    >>> OuterConv(16, 32, named).family.score.channels
+    16
+
     Args:
-        score (Score): the scores, and the number of heads, which is K.
+        score (Score or str): the scores.
         support (Family): the edges: one label for all heads, or a number of labels that divides H.
-        normalise (Normaliser): f.
+        normalise (Normaliser or str): f.
         align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
             queries, such as :class:`LearnedQueries`; None for the identity.
         terms (tuple, optional): modules that add a number for relative positions to every score.
+        heads (int, optional): H, which is K, of a score that is named. (default: that of the score)
+        combine (str, optional): how a layer puts heads together: ``'sum'``, each with a Θ_h of the
+            layer's form; ``'concat'``: heads of Q/H channels side by side; or the ``'mean'`` of
+            heads of Q channels. (default: ``'sum'``)
+        dropout (float, optional): the share of attention weights that training drops.
+            (default: that of f)
+        channels (int, optional): D of keys and queries. (default: the channels of a value)
 
     Raises:
-        ValueError: the labels of the support do not divide the heads.
+        ValueError: the labels of the support do not divide the heads, a name is unknown, or an
+            option is out of range.
     """
 
     equation = "A_h = f(X L_h X^T T) on the edges of a support"
 
-    score: Score
+    heads: int = field(default=0, kw_only=True)
+    score: Any  # a Score, or its name, as f
     support: Family
-    normalise: Normaliser
+    normalise: Any
+    combine: str = field(default="sum", kw_only=True)
+    dropout: float = field(default=0.0, kw_only=True)
+    channels: int | None = field(default=None, kw_only=True)
     align: Family | torch.nn.Module | None = None
     terms: tuple[Any, ...] = ()
 
     held: Memo = field(default_factory=lambda: Memo(4), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        kinds = {
-            "score": (Score, " such as KeyQuery(heads, channels)"),
-            "support": (Family, " such as Hops()"),
-            "normalise": (Normaliser, " such as Softmax()"),
+        kinds: dict[str, tuple[Any, str]] = {
+            "score": ((Score, str), "Score such as KeyQuery(heads, channels)"),
+            "support": (Family, "Family such as Hops()"),
+            "normalise": ((Normaliser, str), "Normaliser such as Softmax()"),
         }
         for name, (kind, like) in kinds.items():
             given = getattr(self, name)
             if not isinstance(given, kind):
-                raise RefusedType(
-                    f"attention needs its {name}", f"a {kind.__name__}{like}", repr(given)
-                )
+                raise RefusedType(f"attention needs its {name}", f"a {like}", repr(given))
         if not isinstance(self.terms, tuple | list):
             raise RefusedType(
                 "terms are a sequence of modules",
@@ -117,23 +159,49 @@ class Attention(Heads):
                 repr(self.terms),
             )
         object.__setattr__(self, "terms", tuple(self.terms))
-        labels = self.support.num_bases
-        if self.score.heads % labels:
-            raise RefusedValue(
-                "the labels of a support divide the heads",
-                f"a multiple of {labels} heads",
-                self.score.heads,
-            )
+        self._check_heads()
         self._check_align()
+        super().__post_init__()
+        self._check_names()
         self._check_factor()
         for term in self.terms:
             if not isinstance(term, IndexTerm):
                 raise RefusedType(
                     "terms add numbers of positions", "modules with heads", repr(term)
                 )
-            check_heads("a term", term.heads, self.score.heads)
+            check_heads("a term", term.heads, self.heads)
+
+    def _check_heads(self) -> None:
+        """Settle H, which the labels of the support divide."""
+        own = self.score.heads if isinstance(self.score, Score) else self.heads
+        if isinstance(self.score, Score) and not self.heads:
+            object.__setattr__(self, "heads", own)
+        check_positive(type(self).__name__, heads=self.heads)
+        if own != self.heads:
+            raise RefusedValue("a score has the heads of its layer", self.heads, own)
+        labels = self.support.num_bases
+        if self.heads % labels:
+            rule = "the labels of a support divide the heads"
+            raise RefusedValue(rule, f"a multiple of {labels} heads", self.heads)
+
+    def _check_names(self) -> None:
+        """Refuse names and numbers that no layer could make modules of."""
+        if isinstance(self.score, str):
+            SCORES.read(self.score)
+        if self.combine not in COMBINATIONS:
+            raise RefusedValue(unknown("combine", self.combine, COMBINATIONS))
+        if not 0 <= self.dropout < 1:
+            raise RefusedValue("dropout is a share of attention weights", "[0, 1)", self.dropout)
+        if isinstance(self.normalise, str):
+            NORMALISERS.read(self.normalise)
+        elif self.dropout not in (0, self.normalise.dropout):
+            raise RefusedValue("a normaliser has a dropout of its own", 0, self.dropout)
+        if self.channels is not None:
+            check_positive(type(self).__name__, channels=self.channels)
 
     def _check_factor(self) -> None:
+        if self._has_names:  # which are asked again when they are made
+            return
         if self.score.up_to_factor and not self._cancels_factors:
             raise RefusedValue(
                 f"scores of {self.score.name!r} are known up to a factor, which L1 cancels",
@@ -149,18 +217,28 @@ class Attention(Heads):
     def _check_align(self) -> None:
         align = self.align
         if isinstance(align, Family):
-            check_heads("an alignment", align.num_bases, self.score.heads)
+            check_heads("an alignment", align.num_bases, self.heads)
         elif align is not None and not isinstance(align, torch.nn.Module):
             raise RefusedType("an alignment makes queries", "a Family or a module", repr(align))
 
     @property
-    def heads(self) -> int:  # type: ignore[override]
-        """H."""
-        return self.score.heads
+    def _has_names(self) -> bool:
+        """Whether the score or f is a name, of which no module is made yet."""
+        return isinstance(self.score, str) or isinstance(self.normalise, str)
+
+    @property
+    def _scoring(self) -> Score | type[Score]:
+        """The score, or the class that it names."""
+        return SCORES.kind_in(self.score) if isinstance(self.score, str) else self.score
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(f"head {head} of {self.score.name}" for head in range(self.num_bases))
+        return tuple(f"head {head} of {self._scoring.name}" for head in range(self.heads))
+
+    @property
+    def takes_nodes_alone(self) -> bool:  # type: ignore[override]
+        """Whether the support needs no edges."""
+        return self.support.takes_nodes_alone
 
     @property
     def symmetries(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -170,21 +248,70 @@ class Attention(Heads):
     @property
     def reads_theta(self) -> bool:  # type: ignore[override]
         """Whether scores read the values X Θ of the layer."""
-        return self.score.uses_theta
+        return self._scoring.uses_theta
 
     @property
     def _reads_positions(self) -> bool:
-        return bool(self.terms) or "pos" in self.score.reads_beside
+        return bool(self.terms) or "pos" in self._scoring.reads_beside
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
         """The features; and what scores, terms, the support and the alignment read."""
-        read = {*self.score.reads_beside, *(("pos",) if self.terms else ())}
+        read = {*self._scoring.reads_beside, *(("pos",) if self.terms else ())}
         return tuple(sorted(read.union(super().reads_beside)))
 
     def set_self_loops(self, add: bool) -> Attention:
         """The same recipe with or without added self-loops in the support."""
         return replace(self, support=self.support.set_self_loops(add))
+
+    # For a layer of known channels ----------------------------------------------------------------
+
+    def combinations(self) -> list[tuple[str, int]]:
+        """Heads side by side, their mean, or a sum."""
+        return [(self.combine, self.heads)]
+
+    def averaged(self, heads: int = 0) -> Family:
+        """The same heads, or as many others, whose mean is taken in the place of all beside."""
+        if isinstance(self.score, Score):
+            return self
+        combine = "mean" if self.combine == "concat" else self.combine
+        return replace(self, combine=combine, heads=heads or self.heads)
+
+    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Attention:
+        """The attention of a layer of these channels, whose modules are its own.
+
+        Raises:
+            ValueError: heads side by side do not divide Q, or an option does not fit the score.
+        """
+        if not self._has_names:
+            return self
+        if out_channels < 1:
+            rule = f"{type(self).__name__} makes values for a layer of known out_channels"
+            raise RefusedValue(rule, "out_channels >= 1", out_channels)
+        value = value_width(self.combine, out_channels, self.heads)
+        own = self.reads_theta and not (shares and self.combine != "sum")
+        return self.made(in_channels, value, **({"own": True} if own else {}))
+
+    def made(self, in_channels: Channels, value_channels: int, **options: Any) -> Attention:
+        """The same attention with modules for what has a name.
+
+        Args:
+            in_channels: P, or those of both ends.
+            value_channels: V of each head.
+            **options: of the score; those in its text take precedence.
+
+        Raises:
+            ValueError: an option does not fit the score.
+        """
+        channels = self.channels or value_channels
+        sizes = self.heads, channels, in_channels, value_channels
+        score, normalise = make_score(self.score, *sizes, **options), self.normalise
+        if isinstance(normalise, str):
+            normalise = make_normaliser(normalise, dropout=self.dropout)
+        kept = {"combine": self.combine, "dropout": self.dropout}
+        return Attention(score, self.support, normalise, self.align, self.terms, **kept)  # type: ignore[arg-type]
+
+    # The matrices ---------------------------------------------------------------------------------
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
         """The matrices A_h for the features of a structure.
@@ -192,21 +319,20 @@ class Attention(Heads):
         Raises:
             ValueError: there are no features, or their shapes do not fit.
         """
-        content, over = structure.content, None
-        if content is not None and content.only_sums:
-            over = self._edges_of(structure, content.source)
-            found = self.at_once(content, over)
-            if found is not None:
-                return found
-            structure = structure.with_content(self._with_values(content))
+        self._require_modules()
         content, asked = self.content_of(structure)
         support, align = self.support, self.align
         if align is not None:
             ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
             options = ordered, self._reads_positions
             structure = structure_of_queries(structure, support, align, content, asked, *options)
-        over = self._edges_of(structure, content.source) if over is None else over
+        over = self._edges_of(structure, content.source)
         return self._of_content(over, structure, content, asked)
+
+    def _require_modules(self) -> None:
+        if self._has_names:
+            rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
+            raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
 
     def _edges_of(self, structure: Structure, x: Features) -> EdgeBasis | ImplicitEdges:
         """The support; made anew where that is faster: of few edges, which stay unsorted."""
@@ -235,11 +361,6 @@ class Attention(Heads):
         ends = zip(known, over.size, strict=True)  # a compiler cannot look for a size in a tuple
         if any(count is not None and count != end for count, end in ends):
             raise RefusedValue("a support has the sources and the queries", known, over.size)
-        if content.only_sums:
-            found = self.at_once(content, over)
-            if found is not None:
-                return found
-            content = self._with_values(content)
         if self.align is not None and self._reads_positions and stand_alone(structure):
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
@@ -278,45 +399,39 @@ class Attention(Heads):
         """Whether neither the score, f nor the terms need sorted edges."""
         return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
 
-    def sums_at_once(self, content: Content) -> bool:
+    def sums_at_once(self, x: Features, theta: ThetaValue) -> bool:
         """Whether values, scores and sums of values may be one step, with one dense product.
 
-        This is so for the softmax of additive scores (GAT) that the nodes give each other by the
-        values of their heads.
+        This is so for the softmax of additive scores (GAT) that nodes with features x, sources and
+        targets at once, give each other by the values of their heads.
         """
-        score, f, x, theta = self.score, self.normalise, content.source, content.theta
+        score, f = self.score, self.normalise
         if not isinstance(score, Additive) or self.align is not None or self.terms:
             return False
-        own = score.edge is not None or score.ends.source is not None
-        if own or score.ends.target is not None or content.target is not x:
+        ends = score.ends
+        if score.edge is not None or ends.source is not None or ends.target is not None:
             return False
         if not f.is_softmax or f.temperature != 1.0 or (f.dropout and f.dropped):
             return False
         if not isinstance(x, Tensor) or x.dim() != 2 or not isinstance(theta, Theta):
             return False
         fits = theta.heads is not None and theta.bias is None
-        fits = fits and theta.inner.shape == (score.heads, 1, x.size(1), score.ends.channels)
+        fits = fits and theta.inner.shape == (self.heads, 1, x.size(1), ends.channels)
         return fits and can_attend_ends(x, theta.value, score.att_source, score.att_target)
 
-    def at_once(self, content: Content, over: EdgeBasis | ImplicitEdges) -> Basis | None:
+    def at_once(self, x: Tensor, theta: Theta, over: Basis) -> AdditiveAttentionBasis | None:
         """The basis that adds up values without making scores, where :meth:`sums_at_once` holds.
 
         None if there is no such basis on this support.
         """
         if not isinstance(over, EdgeBasis) or over.dtype is not None:
             return None
-        x, score, pattern = content.source, self.score, over.pattern
-        fits = pattern.num_labels == 1 and pattern.size == (x.size(0), x.size(0))
-        if not fits or surely(pattern.num_edges == 0):
+        score, pattern = self.score, over.pattern
+        if pattern.num_labels != 1 or pattern.size != (x.size(0), x.size(0)):
             return None
         assert isinstance(score, Additive)  # as sums_at_once says
-        given = content.theta.value, score.att_source, score.att_target, score.negative_slope
+        given = theta.value, score.att_source, score.att_target, score.negative_slope
         return AdditiveAttentionBasis(over, x, *given)
-
-    def _with_values(self, content: Content) -> Content:
-        """The content with the values of the heads, for shares that are made one by one."""
-        values = self.score.values(content.source, content.theta)
-        return replace(content, values=values, only_sums=False)
 
     def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
         """Whether the edges of a support are few and may stay unsorted."""

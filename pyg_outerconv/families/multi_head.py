@@ -2,123 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from ..attention import NORMALISERS, SCORES, make_normaliser, make_score
-from ..basis.base import Basis
 from ..equations import row
-from ..errors import RefusedValue, unknown
-from ..graph.checks import check_positive
 from .attention import Attention
-from .content_family import Heads
 from .family import Family
 from .support.neighbours import Hops
 
-COMBINATIONS = ("concat", "mean", "sum")
 
+@dataclass(frozen=True)
+class HeadsByName(Attention):
+    """:class:`Attention` by names alone, which a text can say."""
 
-class HeadsByName(Heads):
-    """Attention by a name in text; :meth:`sized` makes a layer's :class:`Attention` from it."""
-
-    combine: str
-    dropout: float
-
-    symmetries = ("permutation-equivariant",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(type(self).__name__, heads=self.heads)
-        if self.combine not in COMBINATIONS:
-            raise RefusedValue(unknown("combine", self.combine, COMBINATIONS))
-        if not 0 <= self.dropout < 1:
-            raise RefusedValue("dropout is a share of attention weights", "[0, 1)", self.dropout)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(f"head {head} of {self.scored_by()[0]}" for head in range(self.heads))
-
-    @property
-    def width(self) -> int | None:
-        """D of keys and queries; None for the channels of a value."""
-        return None
-
-    @property
-    def normaliser(self) -> str:
-        """f, as text."""
-        return "softmax"
-
-    def scored_by(self) -> tuple[str, dict[str, Any]]:
-        """The name of the score, and its options."""
-        raise NotImplementedError(f"{type(self).__name__} says no score")
-
-    @property
-    def takes_nodes_alone(self) -> bool:  # type: ignore[override]
-        """Whether the support needs no edges."""
-        return self.support.takes_nodes_alone
-
-    def combinations(self) -> list[tuple[str, int]]:
-        """Heads side by side, their mean, or a sum."""
-        return [(self.combine, self.heads)]
-
-    def averaged(self, heads: int = 0) -> Family:
-        """The same heads, or as many others, whose mean is taken in the place of all beside."""
-        combine = "mean" if self.combine == "concat" else self.combine
-        return replace(self, combine=combine, heads=heads or self.heads)  # type: ignore[type-var]
-
-    def sized(
-        self, in_channels: int | tuple[int, int], out_channels: int, shares: bool = False
-    ) -> Attention:
-        """The attention of a layer of these channels.
-
-        Raises:
-            ValueError: heads side by side do not divide Q, or an option does not fit the score.
-        """
-        return Attention(
-            self.score_for(in_channels, out_channels, shares),
-            self.support,
-            make_normaliser(self.normaliser, dropout=self.dropout),
-        )
-
-    def score_for(self, in_channels: int | tuple[int, int], out_channels: int, shares: bool) -> Any:
-        """The score for a layer of these channels, see :meth:`sized`."""
-        if out_channels < 1:
-            rule = f"{type(self).__name__} makes values for a layer of known out_channels"
-            raise RefusedValue(rule, "out_channels >= 1", out_channels)
-        if self.combine == "concat" and out_channels % self.heads:
-            rule = "heads side by side share out_channels evenly"
-            expected = f"out_channels a multiple of {self.heads}, or combine=mean"
-            raise RefusedValue(rule, expected, out_channels)
-        value = out_channels // self.heads if self.combine == "concat" else out_channels
-        name, options = self.scored_by()
-        if SCORES.kind_in(name).uses_theta and not (shares and self.combine != "sum"):
-            options = {"own": True, **options}
-        return make_score(name, self.heads, self.width or value, in_channels, value, **options)
-
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
-        """Refused: only the layer's :class:`Attention` has parameters.
-
-        Raises:
-            ValueError: always.
-        """
-        rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
-        raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
+    heads: int = 1
+    score: str = "key-query"
+    support: Family = field(default_factory=Hops)
+    normalise: str = "softmax"
+    combine: str = "concat"
+    dropout: float = 0.0
+    channels: int | None = None
+    align: None = field(default=None, init=False, repr=False)
+    terms: tuple[Any, ...] = field(default=(), init=False, repr=False)
 
 
 @dataclass(frozen=True)
 class _OverEdges(HeadsByName):
     """Heads over the edges of the graph, with or without self-loops, as an option says."""
 
-    heads: int = 1
-    combine: str = "concat"
-    dropout: float = 0.0
+    score: str = field(default="", init=False, repr=False)
+    support: Family = field(default_factory=Hops, init=False, repr=False)
+    normalise: str = field(default="softmax", init=False, repr=False)
+    channels: None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", self.score_text)
+        object.__setattr__(self, "support", Hops(add_self_loops=self.add_self_loops or None))
+        super().__post_init__()
 
     @property
-    def support(self) -> Family:  # type: ignore[override]
-        """The edges of the graph, with or without self-loops."""
-        return Hops(add_self_loops=self.add_self_loops or None)
+    def score_text(self) -> str:
+        """The score and its options, as text."""
+        raise NotImplementedError(f"{type(self).__name__} says no score")
+
+    set_self_loops = Family.set_self_loops  # an option of its own, not of the support
 
 
 @row("Ready-made layers", "1710.10903", 'PyG `GATConv`; text `"gat(heads=8)"`', option="`GAT`")
@@ -153,9 +80,9 @@ class GAT(_OverEdges):
     negative_slope: float = 0.2
     add_self_loops: bool = True  # type: ignore[assignment]
 
-    def scored_by(self) -> tuple[str, dict[str, Any]]:
-        """The additive score."""
-        return "additive", {"negative_slope": self.negative_slope}
+    @property
+    def score_text(self) -> str:
+        return f"additive(negative_slope={self.negative_slope})"
 
 
 @row(
@@ -186,11 +113,11 @@ class GATv2(_OverEdges):
     add_self_loops: bool = True  # type: ignore[assignment]
     share_weights: bool = False
 
-    def scored_by(self) -> tuple[str, dict[str, Any]]:
-        """The score of GATv2."""
+    @property
+    def score_text(self) -> str:
         shared = self.share_weights
-        options = {"shared": shared, "bias": not shared, "negative_slope": self.negative_slope}
-        return "gatv2", options
+        slope = self.negative_slope
+        return f"gatv2(shared={shared}, bias={not shared}, negative_slope={slope})"
 
 
 @row(
@@ -220,9 +147,9 @@ class Transformer(_OverEdges):
 
     add_self_loops: bool = False  # type: ignore[assignment]
 
-    def scored_by(self) -> tuple[str, dict[str, Any]]:
-        """The score of keys and queries, with biases."""
-        return "key-query", {"bias": True}
+    @property
+    def score_text(self) -> str:
+        return "key-query(bias=True)"
 
 
 @row(
@@ -256,39 +183,3 @@ class MultiHead(HeadsByName):
     """
 
     equation = "A_h = f(score_h(X, X)) on the edges of a support"
-
-    heads: int = 1
-    score: str = "key-query"
-    support: Family = field(default_factory=Hops)
-    normalise: str = "softmax"
-    combine: str = "concat"
-    dropout: float = 0.0
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        SCORES.read(self.score)
-        NORMALISERS.read(self.normalise)
-        if self.channels is not None:
-            check_positive(type(self).__name__, channels=self.channels)
-        if self.heads % self.support.num_bases:
-            expected = f"a multiple of {self.support.num_bases} heads"
-            raise RefusedValue("the labels of a support divide the heads", expected, self.heads)
-
-    @property
-    def width(self) -> int | None:
-        """D of keys and queries; None for the channels of a value."""
-        return self.channels
-
-    @property
-    def normaliser(self) -> str:
-        """f, as text."""
-        return self.normalise
-
-    def scored_by(self) -> tuple[str, dict[str, Any]]:
-        """The score by its name, with the options in the text."""
-        return self.score, {}
-
-    def set_self_loops(self, add: bool) -> Family:
-        """The same recipe with or without added self-loops in the support."""
-        return replace(self, support=self.support.set_self_loops(add))

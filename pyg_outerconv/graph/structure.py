@@ -197,7 +197,6 @@ class Content:
         theta: the parameter Θ of the values, for scores of transformed features; else None.
         values: (M, *batch, H, V) the values x Θ, if the layer has computed them.
         graph: (M,) the graph of each source, if there is a batch vector, for learned queries.
-        only_sums: whether the layer needs only sums of values.
         target_is_used: whether the layer itself reads the target features, for a root weight.
     """
 
@@ -208,7 +207,6 @@ class Content:
     theta: Any = None
     values: Tensor | None = None
     graph: Tensor | None = None
-    only_sums: bool = False
     target_is_used: bool = False
 
     def but(self, **changes: Any) -> Content:

@@ -22,7 +22,7 @@ from .edge_sums import SAFE, Listed, is_safe
 from .index_checks import PLAIN
 from .lasting import lasting
 from .mode import mode
-from .primitive import Primitive, is_differentiated, is_plain
+from .primitive import is_differentiated, is_plain
 from .sddmm import sddmm
 from .softmax import segment_softmax
 from .spmm import spmm
@@ -72,8 +72,8 @@ def attend_ends(
         value: (H, P, V).
         of_source: (H, V).
         of_target: (H, V).
-        entries: at least one, of a matrix N × N; with :class:`HeadCopies` no tensor of entries ×
-            channels is held, with :class:`Listed` it is. A compiler passes a :class:`~.csr.CSR`.
+        entries: of a matrix N × N; with :class:`HeadCopies` no tensor of entries × channels is
+            held, with :class:`Listed` it is. A compiler passes a :class:`~.csr.CSR`.
         slope: the slope of the leaky ReLU below zero.
 
     Returns:
@@ -81,9 +81,7 @@ def attend_ends(
     """
     tensors = x, value, of_source, of_target
     if isinstance(entries, CSR):
-        product = torch.mm(x, packed(value, of_source, of_target))
-        product = product.view(x.size(0), value.size(0), -1)
-        return _OfProduct.apply(product, entries, slope)[0]  # type: ignore[no-any-return]
+        return attend_compiled(_of_sorted, *tensors, (entries.ptr, entries.index), slope)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _AttendEnds.forward(None, *tensors, entries, slope)
@@ -102,7 +100,7 @@ class _AttendEnds(torch.autograd.Function):
     ) -> Tensor:
         """The result; ``ctx`` is None where there is no backward pass."""
         matrix = packed(value, of_source, of_target)
-        product = torch.mm(x, matrix).view(x.size(0), value.size(0), -1)
+        product = torch.mm(x, matrix).view(-1, value.size(0), value.size(2) + 2)
         if isinstance(entries, Listed):
             out, *saved = _forward_listed(entries, product, slope)
         else:
@@ -153,7 +151,7 @@ def _forward_listed(entries: Listed, product: Tensor, slope: float) -> tuple[Ten
         sent = of_nodes.take(col, 0)
         score = sent[..., -2] + of_nodes[..., -1].take(row, 0)
         share = np.where(score > 0, score, score * slope)
-        if not (share.min() >= -SAFE and share.max() <= SAFE):
+        if share.size and not (share.min() >= -SAFE and share.max() <= SAFE):
             highest = np.full((count, share.shape[1]), -np.inf, share.dtype)
             np.maximum.at(highest, row, share)
             highest[highest == -np.inf] = 0.0
@@ -180,7 +178,7 @@ def _backward_listed(
         of_sent[..., -2] = of_score
         of_product = listed_sums(of_sent, col, count)
         of_product[..., -1] = listed_sums(of_score, row, count)
-    return torch.from_numpy(of_product.reshape(count, -1))
+    return torch.from_numpy(of_product).flatten(1)
 
 
 def forward_sorted(
@@ -231,10 +229,107 @@ def backward_sorted(
     found[..., :-2] = entries.times(weight, of_sums, transposed=True).transpose(0, 1)
     found[..., -2] = entries.sums_transposed(of_score).t()
     found[..., -1] = entries.sums(of_score).t()
-    return found.view(nodes, -1)
+    return found.flatten(1)
 
 
 # A compiler sees the passes over sorted edges as one node each, and the dense product by itself ---
+
+
+def attend_compiled(
+    sums: Callable[..., Any],
+    x: Tensor,
+    value: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    edges: tuple[Any, ...],
+    slope: float,
+) -> Tensor:
+    """:func:`attend_ends` for a compiler, with ``sums`` that :func:`sums_as_operator` made."""
+    product = torch.mm(x, packed(value, of_source, of_target))
+    product = product.view(-1, value.size(0), value.size(2) + 2)
+    return sums(product, slope, *edges)[0]  # type: ignore[no-any-return]
+
+
+def sums_as_operator(
+    name: str,
+    schema: str,
+    room: Callable[..., int],
+    entries_of: Callable[..., tuple[HeadCopies, int]],
+) -> Callable[..., Any]:
+    """The passes over sorted edges as an operator, and their gradient as another.
+
+    Args:
+        name: that of the operator.
+        schema: the arguments that tell the edges.
+        room: the number of edges for which scores and weights are saved, at least as many as there
+            are, from these arguments; a compiler must know it.
+        entries_of: the edges, from H, a number or None, and these arguments; and a number by which
+            the backward pass, which gets other tensors, finds them again.
+
+    Returns:
+        The operator, of the product (N, H, V + 2), the slope and the edges: the sums, and what the
+        backward pass reads. It is differentiable once; forward mode goes through primitives.
+    """
+
+    def shapes(product: Tensor, edges: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+        nodes, heads, width = product.size(0), product.size(1), product.size(2) - 2
+        return (
+            (nodes, heads, width),
+            (heads, nodes, width),
+            (2, heads * room(*edges)),
+            (heads, nodes),
+        )
+
+    def forward(product: Tensor, slope: float, *edges: Any) -> tuple[Tensor, ...]:
+        heads = product.size(1)
+        entries, number = entries_of(heads, None, *edges)
+        saved = product.new_empty(shapes(product, edges)[2])
+        scores, weights = saved[:, : heads * entries.num_entries].view(2, heads, -1)
+        into = scores, weights
+        out, values, *_, total = forward_sorted(entries, product, slope, True, into)
+        return out, values, saved, total, torch.tensor(number)
+
+    def backward(
+        values: Tensor,
+        saved: Tensor,
+        total: Tensor,
+        number: Tensor,
+        grad: Tensor,
+        slope: float,
+        *edges: Any,
+    ) -> Tensor:
+        heads, nodes, width = values.shape
+        entries, _ = entries_of(heads, int(number), *edges)
+        score, weight = saved[:, : heads * entries.num_entries].view(2, heads, -1)
+        found = backward_sorted(entries, values, score, weight, total, grad, slope)
+        return found.view(nodes, heads, width + 2)
+
+    def like_forward(product: Tensor, slope: float, *edges: Any) -> tuple[Tensor, ...]:
+        number = product.new_empty((), dtype=torch.int64)
+        return *[product.new_empty(shape) for shape in shapes(product, edges)], number
+
+    def like_backward(values: Tensor, *_: Any) -> Tensor:
+        heads, nodes, width = values.shape
+        return values.new_empty(nodes, heads, width + 2)
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, ctx.slope, *ctx.edges = inputs
+        ctx.save_for_backward(*output[1:])
+
+    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        found = gradient(*ctx.saved_tensors, grad, ctx.slope, *ctx.edges)
+        return found, None, *(None,) * len(ctx.edges)
+
+    results, operator = ", ".join(["Tensor"] * 5), torch.library.custom_op
+    given = f"(Tensor product, float slope, {schema}) -> ({results})"
+    sums = operator(f"pyg_outerconv::{name}", forward, mutates_args=(), schema=given)
+    sums.register_fake(like_forward)
+    sums.register_autograd(differentiate, setup_context=setup)
+    saved = "Tensor values, Tensor saved, Tensor total, Tensor number, Tensor grad"
+    given = f"({saved}, float slope, {schema}) -> Tensor"
+    gradient = operator(f"pyg_outerconv::{name}_gradient", backward, mutates_args=(), schema=given)
+    gradient.register_fake(like_backward)
+    return getattr(torch.ops.pyg_outerconv, name).default
 
 
 def _copies(rowptr: Tensor, col: Tensor, heads: int) -> HeadCopies:
@@ -244,70 +339,15 @@ def _copies(rowptr: Tensor, col: Tensor, heads: int) -> HeadCopies:
     return HeadCopies(csr, spread(nodes, rowptr, col.numel()), heads)
 
 
-class _OfProduct(Primitive):
-    """Sums, and what the backward pass reads, of the product (N, H, V + 2) and sorted edges."""
-
-    operands = 1
-
-    @staticmethod
-    def forward(product: Tensor, csr: CSR, slope: float) -> tuple[Tensor, ...]:
-        return _sums_of_ends(product, csr.ptr, csr.index, slope)
-
-    @staticmethod
-    def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
-        (_, _, *saved), (csr, slope) = ctx.saved_tensors, ctx.rest
-        return (_gradient_of_product(*saved, grad, csr.ptr, csr.index, slope),)
-
-    # It has no tangent: forward mode goes through the primitives that attention is made of.
+def _sorted_entries(
+    heads: int, number: int | None, rowptr: Tensor, col: Tensor
+) -> tuple[HeadCopies, int]:
+    return remembered(_copies, rowptr, col, heads), 0
 
 
-@torch.library.custom_op("pyg_outerconv::sums_of_ends", mutates_args=())
-def _sums_of_ends(
-    product: Tensor, rowptr: Tensor, col: Tensor, slope: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    if not col.numel():
-        return _sizes_of_sums(product, rowptr, col, slope, torch.Tensor.new_zeros)
-    entries = remembered(_copies, rowptr, col, product.size(1))
-    return forward_sorted(entries, product, slope, True)  # type: ignore[return-value]
-
-
-@_sums_of_ends.register_fake
-def _sizes_of_sums(
-    product: Tensor,
-    rowptr: Tensor,
-    col: Tensor,
-    slope: float,
-    new: Callable[..., Tensor] = torch.Tensor.new_empty,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    nodes, heads, width = product.size(0), product.size(1), product.size(2) - 2
-    values, of_edges = (heads, nodes, width), (heads, col.size(0))
-    shapes = (nodes, heads, width), values, of_edges, of_edges, (heads, nodes)
-    return tuple([new(product, shape) for shape in shapes])  # type: ignore[return-value]
-
-
-@torch.library.custom_op("pyg_outerconv::gradient_of_ends", mutates_args=())
-def _gradient_of_product(
-    values: Tensor,
-    score: Tensor,
-    weight: Tensor,
-    total: Tensor,
-    grad: Tensor,
-    rowptr: Tensor,
-    col: Tensor,
-    slope: float,
-) -> Tensor:
-    heads, nodes, width = values.shape
-    if not col.numel():
-        return grad.new_zeros(nodes, heads, width + 2)
-    entries = remembered(_copies, rowptr, col, heads)
-    found = backward_sorted(entries, values, score, weight, total, grad, slope)
-    return found.view(nodes, heads, width + 2)
-
-
-@_gradient_of_product.register_fake
-def _size_of_gradient(values: Tensor, *_: Any) -> Tensor:
-    heads, nodes, width = values.shape
-    return values.new_empty(nodes, heads, width + 2)
+_of_sorted = sums_as_operator(
+    "sums_of_ends", "Tensor ptr, Tensor index", lambda ptr, index: index.size(0), _sorted_entries
+)
 
 
 # Derivatives of derivatives --------------------------------------------------------------------
@@ -431,7 +471,7 @@ class HeadCopies:
 
     def raised(self, score: Tensor) -> Tensor:
         """exp of scores (H, E), in place; large scores are reduced by the largest of their row."""
-        if not is_safe(score):
+        if score.numel() and not is_safe(score):
             highest = row_sums(self.csr.ptr, score.t().contiguous(), "max").t()
             highest = highest.masked_fill(highest == -torch.inf, 0.0)
             score -= highest.index_select(1, self.row)

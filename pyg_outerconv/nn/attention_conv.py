@@ -14,19 +14,20 @@ from torch.nn import Parameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..attention import EdgeFeatures, Normaliser, Score, make_normaliser, make_score
+from ..attention import Additive, EdgeFeatures, Normaliser, Score
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Attention, Family, Hops, parse_family
+from ..families.attention import COMBINATIONS, value_width
 from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
 from . import compiled
-from .bases import basis_on_support, check_beside_basis, on_kept_support
+from .bases import basis_on_support, check_beside_basis, support_of
 from .call import Call, check_devices, checked_mask, values_of_present, without_absent
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
@@ -139,10 +140,13 @@ class AttentionConv(OuterConv):
         of_values = value_channels or (narrow if combine == "concat" else out_channels)
         if channels is None:
             channels = narrow if edge_dim is None else of_values
-        support, normaliser = support_of(support), normaliser_of(normalise, dropout)
+        support = Hops() if support is None else parse_family(support)
         check_ends(in_channels, out_channels, theta)
-        score = score_of(score, heads, channels, in_channels, of_values, edge_dim)
-        family = Attention(score, support, normaliser, align, terms)
+        sizes: Any = {"heads": heads, "dropout": dropout, "channels": channels}
+        named = Attention(score, support, normalise, align, terms, **sizes)
+        edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, of_values)}
+        family = named.made(in_channels, of_values, **edge)
+        check_edge_features(family.score, edge_dim, of_values)
         if combine == "mean":
             kwargs["label_aggr"] = "mean"
         super().__init__(in_channels, out_channels, family, theta=theta, **kwargs)
@@ -216,12 +220,11 @@ class AttentionConv(OuterConv):
             call = without_absent(call, source_mask)
         if return_attention_weights is not False:
             return_attention_weights = _asked(return_attention_weights)
-        sums = source_mask is None and not return_attention_weights and self._needs_sums_alone
-        content = self._content(call, source_mask, alignment, sums)
-        if content.only_sums and call.mode.compiles:
-            out = self._compiled_sums(call, content.theta)
+        if source_mask is None and alignment is None and not return_attention_weights:
+            out = self._at_once(call)
             if out is not None:
                 return out
+        content = self._content(call, source_mask, alignment)
         waiting = self._waiting(call) if content.theta is None else []
         basis = self._basis(call, content)
         needs_shares = return_attention_weights or self.edge_dim is not None
@@ -247,13 +250,38 @@ class AttentionConv(OuterConv):
     def as_one_operator(self, x: Tensor, edge_index: Tensor) -> Tensor | None:
         """Y for a compiler, with attention as one operator; None where that cannot be."""
         call = Call(x, edge_index, flow=self.flow)
-        content = self._content(call, sums=self._needs_sums_alone)
-        return self._compiled_sums(call, content.theta) if content.only_sums else None
+        theta = self._theta_at_once(call)
+        return None if theta is None else self._compiled_sums(call, theta)
+
+    def _at_once(self, call: Call) -> Tensor | None:
+        """Y, where values, scores and sums of values may be one step (GAT); else None."""
+        theta = self._theta_at_once(call)
+        if theta is None:
+            return None
+        if call.mode.compiles:
+            out = self._compiled_sums(call, theta)
+            if out is not None:
+                return out
+        if call.beside:
+            self._family.refuse_unread(call.beside)
+        support = support_of(self, call)
+        basis = None if support is None else self._family.at_once(call.source, theta, support)
+        return None if basis is None else self._convolve(call, basis, theta)
+
+    def _theta_at_once(self, call: Call) -> Theta | None:
+        """Θ, if values, scores and sums of values may be one step for these features."""
+        if not (isinstance(self._family.score, Additive) and self._needs_sums_alone):
+            return None
+        if not call.is_single or call.edge_index is None:
+            return None
+        if self.theta.in_channels < 0:
+            self._materialize(self._waiting(call))
+        theta: Any = self._parameter(call)
+        return theta if self._family.sums_at_once(call.source, theta) else None
 
     def _compiled_sums(self, call: Call, theta: Theta) -> Tensor | None:
         check_devices(self, call)
-        score: Any = self._family.score  # Additive, whose sums alone can be asked for
-        sums = compiled.attention(self, call, score, theta)
+        sums = compiled.attention(self, call, self._family.score, theta)
         if sums is None:
             return None
         out = theta.collect(sums)
@@ -275,9 +303,6 @@ class AttentionConv(OuterConv):
         if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
-        if content.only_sums:
-            check_devices(self, call)
-            return on_kept_support(self, call, content)
         return super()._basis(call, content)
 
     def __repr__(self) -> str:
@@ -293,12 +318,9 @@ class AttentionConv(OuterConv):
         call: Call,
         source_mask: OptTensor = None,
         alignment: Any = None,
-        sums: bool = False,
     ) -> Content:
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(call)
-        if sums and alignment is None and self._family.sums_at_once(content):
-            return content.but(only_sums=True)
         values = None
         if content.theta is not None:
             values = self._family.score.values(content.source, content.theta)
@@ -339,45 +361,16 @@ def _asked(return_attention_weights: Any) -> bool:
 # Options -------------------------------------------------------------------------------------
 
 
-def support_of(given: Family | str | None) -> Family:
-    """The support, parsed if it is text; the edges of ``edge_index`` if None."""
-    if given is None:
-        return Hops()
-    return parse_family(given) if isinstance(given, str) else given
-
-
-def score_of(
-    given: Score | str,
-    heads: int,
-    channels: int,
-    in_channels: int | tuple[int, int],
-    value_channels: int,
-    edge_dim: int | None,
-) -> Score:
-    """The score, made if it is text; its heads and edge features must be those of the layer."""
-    edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, value_channels)}
-    score = make_score(given, heads, channels, in_channels, value_channels, **edge)
-    if score.heads != heads:
-        raise RefusedValue("a score has the heads of its layer", heads, score.heads)
+def check_edge_features(score: Any, edge_dim: int | None, value_channels: int) -> None:
+    """Raise ValueError if values have edge features that are not those of keys."""
     shared = getattr(score, "edge", None)
     fits = isinstance(shared, EdgeFeatures) and shared.channels == value_channels
     if edge_dim is not None and not fits:
         expected = f"a score with edge=EdgeFeatures of {value_channels} channels"
         rule = "edge features of values are those of keys"
         raise RefusedValue(rule, expected, shared or score)
-    return score
 
 
-def normaliser_of(given: Normaliser | str, dropout: float) -> Normaliser:
-    """The normaliser, made with this dropout if it is text; a module must have the same dropout."""
-    options: dict[str, Any] = {"dropout": dropout} if isinstance(given, str) else {}
-    normalise = make_normaliser(given, **options)
-    if dropout and normalise.dropout != dropout:
-        raise RefusedValue("a normaliser has a dropout of its own", 0, dropout)
-    return normalise
-
-
-COMBINATIONS = ("sum", "concat", "mean")
 WITH_VALUES = ("full", "columns", "low-rank", "value-output")  # forms of Θ that make values first
 
 
@@ -398,13 +391,8 @@ def form_of(
         if combine != "sum":
             raise RefusedValue("an output projection adds up heads", "combine='sum'", repr(combine))
         return f"value-output(channels={value_channels})"
-    if combine != "concat":
-        return "full"
-    if out_channels % heads:
-        rule = "heads side by side share out_channels evenly"
-        expected = f"out_channels a multiple of {heads}, or combine='sum'"
-        raise RefusedValue(rule, expected, out_channels)
-    return "columns"
+    value_width(combine, out_channels, heads)
+    return "columns" if combine == "concat" else "full"
 
 
 def value_channels_of(theta: ThetaModule) -> int:

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from ..basis import Basis, EdgeBasis
-from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
 from ..graph.checks import check_size, holds
@@ -22,14 +21,13 @@ from ..graph.edge_index import is_matrix
 from ..graph.graph import Graph, completed
 from ..graph.node_set import NodeSet
 from ..graph.structure import Content, Structure, require_kind
-from ..kernels.edge_sums import HELD
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
 from ..memo import Memo
-from .call import Call
+from .call import Call, check_devices
 
 if TYPE_CHECKING:
-    from ..families import Attention
+    from ..families import Attention, Family
     from .attention_conv import AttentionConv
     from .outer_conv import OuterConv
 
@@ -72,8 +70,12 @@ def shares_here(edge_index: Any, mode: Mode) -> bool:
     )
 
 
-def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Basis:
+def basis_of(
+    conv: OuterConv, call: Call, content: Content | None = None, family: Family | None = None
+) -> Basis:
     """The basis passed as ``edge_index``, or the basis that the family makes, perhaps cached.
+
+    ``family``: a part of the layer's that does not learn, in its place.
 
     Raises:
         TypeError, ValueError: the basis does not fit the layer or x; or as :meth:`Family.basis`.
@@ -83,13 +85,14 @@ def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Bas
         return _passed_basis(conv, call)
     has_features = source is not None and source.is_floating_point()
     place = (source.dtype, source.device) if has_features else _place(conv, call)  # type: ignore[union-attr]
-    memo = None
-    if not conv._learns:
+    memo, learns = None, family is None and conv._learns
+    family = conv._family if family is None else family
+    if not learns:
         if conv.cached:
             memo = bases
         elif conv.cached is None and content is None and shares_here(edge_index, call.mode):
             memo = recent
-    make = partial(_make_basis, conv, call, content, place)
+    make = partial(_make_basis, conv, family, call, content, place)
     if memo is None:
         basis = make()
     else:
@@ -98,7 +101,7 @@ def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Bas
             check_size(size)
             size = tuple(size)  # type: ignore[assignment]
         key = (
-            conv._family,
+            family,
             conv.flow,
             conv.folds_mean,
             size,
@@ -111,23 +114,23 @@ def basis_of(conv: OuterConv, call: Call, content: Content | None = None) -> Bas
         if type(edge_index) is Tensor and not (call.beside or edge_index.requires_grad):
             basis = memo.get(key, make, edge_index)
         else:
-            basis = _cached(memo, key, make, conv, call)
+            basis = _cached(memo, key, make, family, call)
     # Edges in a tensor are among the nodes of a single x.
-    is_of_x = type(edge_index) is Tensor and conv._family.reads.targets_are_sources
+    is_of_x = type(edge_index) is Tensor and family.reads.targets_are_sources
     if not is_of_x and conv.root is not None:
-        kind = require_kind(conv._family, edge_index)
+        kind = require_kind(family, edge_index)
         is_list = isinstance(edge_index, Tensor)  # getattr on a tensor without it is slow
         of_two = kind.bipartite if is_list else getattr(edge_index, "bipartite", kind.bipartite)
         _check_root(call, basis, of_two)
     return basis
 
 
-def _cached(memo: Memo, key: Hashable, make: partial[Basis], conv: OuterConv, call: Call) -> Basis:
+def _cached(memo: Memo, key: Hashable, make: partial[Basis], family: Family, call: Call) -> Basis:
     """The cached basis of a structure and what is beside it, or a new one, which is then cached.
 
     Bases of shapes, which are no tensors, are cached by value.
     """
-    kind = require_kind(conv._family, call.edge_index)
+    kind = require_kind(family, call.edge_index)
     parts, value = kind.identity(call.edge_index)
     names: list[Hashable] = []
     tensors: list[Tensor] = []
@@ -170,9 +173,11 @@ def _place(conv: OuterConv, call: Call) -> Place:
     return dtype, device or torch.get_default_device()
 
 
-def _make_basis(conv: OuterConv, call: Call, content: Content | None, place: Place) -> Basis:
-    """The basis that the layer's family makes, with values in the dtype of x or of parameters."""
-    (dtype, device), family, edge_index = place, conv._family, call.edge_index
+def _make_basis(
+    conv: OuterConv, family: Family, call: Call, content: Content | None, place: Place
+) -> Basis:
+    """The basis that a family makes, with values in the dtype of x or of parameters."""
+    (dtype, device), edge_index = place, call.edge_index
     kind = require_kind(family, edge_index)
     size = _size(conv, call, kind)
     reverse = conv.flow == "target_to_source"
@@ -348,31 +353,16 @@ def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
         )
 
 
-def on_kept_support(conv: AttentionConv, call: Call, content: Content) -> Basis:
-    """The basis for sums of values alone, on the support that is kept for these edges, if any is.
+def support_of(conv: AttentionConv, call: Call) -> Basis | None:
+    """The edges to attend over, made or kept as the basis of any family that does not learn.
 
-    For layers with ``cached=None`` it is kept where edges are so few that families make it anew.
+    None for a basis in the place of edges that comes with something beside it.
     """
-    edge_index, x, make = call.edge_index, content.source, partial(basis_of, conv, call, content)
-    is_list = type(edge_index) is Tensor and edge_index.layout == torch.strided
-    if not is_list or call.size or call.beside:
-        return make()
-    memo = bases if conv.cached else None
-    is_plain = conv.cached is None and call.mode.is_plain  # else a compiler guards on the sizes
-    if is_plain and edge_index.size(-1) * x.size(-1) <= HELD:
-        memo = recent if shares_here(edge_index, call.mode) else None
-    if memo is None:
-        return make()
-    first: list[Basis] = []
-
-    def support() -> EdgeBasis | None:
-        basis = make()
-        first.append(basis)
-        return basis.over if isinstance(basis, AdditiveAttentionBasis) else None
-
-    key = "support", conv._family.support, conv.flow, conv.root is None, x.size(0)
-    over = memo.get(key, support, edge_index)
-    if first:
-        return first[0]
-    found = None if over is None else conv._family.at_once(content, over)
-    return make() if found is None else found
+    given, support = call.edge_index, conv._family.support
+    if type(given) is Tensor or not isinstance(given, Basis):
+        check_devices(conv, call)
+        return basis_of(conv, call, family=support)
+    if call.beside or call.size is not None:
+        return None
+    check_devices(conv, call)
+    return given

@@ -19,11 +19,10 @@ from ..basis.additive_attention import copies_for
 from ..basis.edges import EdgeBasis, multiply
 from ..families import Family, parse_family
 from ..graph.graph import Graph
-from ..kernels.attend_ends import backward_sorted, forward_sorted, packed
+from ..kernels.attend_ends import HeadCopies, attend_compiled, sums_as_operator
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.index_checks import is_exporting
 from ..kernels.mode import mode
-from ..kernels.primitive import Primitive
 from ..memo import Memo
 from ..theta import Theta, ThetaValue, add_bias
 from .call import Call
@@ -117,22 +116,20 @@ def _family(text: str) -> Family:
     return parse_family(text)
 
 
-def _numbered(*made_of: Any) -> tuple[int, EdgeBasis]:
+def _numbered(number: int | None, *made_of: Any) -> tuple[int, EdgeBasis]:
     """The basis of a graph, perhaps cached, and its number, which no other basis ever has.
 
     Args:
+        number: that of the basis, if it is known. A backward pass knows it by this number, for the
+            tensors of the graph are other objects there. One no longer cached is made anew.
         *made_of: edge_index, edge_weight and edge_type, then as for :func:`_make`.
     """
+    basis = None if number is None else _by_number.get(number)
+    if number is not None and basis is not None:
+        return number, basis
     edge_index, edge_weight, edge_type, *key = made_of
     make = partial(_make, *made_of)
     return _bases.get(tuple(key), make, edge_index, edge_weight, edge_type)  # type: ignore[no-any-return]
-
-
-def _by_its_number(number: Tensor, *made_of: Any) -> tuple[int, EdgeBasis]:
-    """The basis of this number, made anew if it is no longer cached; and its number."""
-    place = int(number)
-    basis = _by_number.get(place)
-    return _numbered(*made_of) if basis is None else (place, basis)
 
 
 def _make(
@@ -173,9 +170,7 @@ def _run(
 
     Args:
         x: (C, channels).
-        number: that of the basis, () of int64, or None. A backward pass knows it by this number,
-            for the tensors of the graph are other objects there. If it is no longer cached, it is
-            made anew.
+        number: that of the basis, () of int64, or None; see :func:`_numbered`.
         edge_index, edge_weight, edge_type, recipe, num_nodes, dtype: what it is made of.
         num_rows: R.
         by_target: whether S has a row for each target and label, and a column for each source;
@@ -186,10 +181,7 @@ def _run(
         (R, channels), and the number.
     """
     made_of = edge_index, edge_weight, edge_type, recipe, num_nodes, dtype
-    if number is None:
-        place, basis = _numbered(*made_of)
-    else:
-        place, basis = _by_its_number(number, *made_of)
+    place, basis = _numbered(None if number is None else int(number), *made_of)
     return _product(basis, x.contiguous(), num_rows, by_target, transposed), torch.tensor(place)
 
 
@@ -249,107 +241,31 @@ sum_over_edges = torch.ops.pyg_outerconv.sum_over_edges.default
 def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) -> Tensor | None:
     """A_hᵀ X V_h for each head, (N, H, V), with scores of one number for each end (GAT).
 
-    None where the operator does not serve the call. As many numbers are saved for the backward pass
-    as there would be if every node got one more edge, so that a compiler knows how many.
+    None where the operator does not serve the call.
     """
-    support, x = conv.family.support, call.source
-    if not _is_served(conv, support, call) or not isinstance(x, Tensor):
+    x = call.source
+    if not _is_served(conv, conv.family.support, call) or not isinstance(x, Tensor):
         return None
-    num_nodes, value = x.size(0), theta.value
-    product = torch.mm(x, packed(value, score.att_source, score.att_target))
-    product = product.view(num_nodes, value.size(0), -1)
-    made_of = _graph(call), (_recipe(conv), num_nodes, x.dtype)
-    out, *_ = _SumsOfHeads.apply(product, *made_of, score.negative_slope)
-    return out  # type: ignore[no-any-return]
+    given = x, theta.value, score.att_source, score.att_target
+    edges = *_graph(call), _recipe(conv), x.size(0), x.dtype
+    return attend_compiled(_sums_of_heads, *given, edges, score.negative_slope)
 
 
-@torch.library.custom_op("pyg_outerconv::sums_of_heads", mutates_args=())
-def _sums_of_heads(
-    product: Tensor,
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    edge_type: Tensor | None,
-    recipe: str,
-    num_nodes: int,
-    dtype: torch.dtype,
-    slope: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sums, values, scores and weights, sums of weights, and the number of the basis."""
-    graph = edge_index, edge_weight, edge_type
-    number, basis = _numbered(*graph, recipe, num_nodes, dtype)
-    of_graph = torch.tensor(number)
-    sizes = _sizes_of_heads(product, edge_index)
-    if not basis.num_edges:
-        return *(product.new_zeros(size) for size in sizes), of_graph  # type: ignore[return-value]
-    saved, (heads, num_edges) = product.new_empty(sizes[2]), (product.size(1), basis.num_edges)
-    scores, weights = saved[:, : heads * num_edges].view(2, heads, num_edges)
-    entries = copies_for(basis.pattern, heads)
-    found = forward_sorted(entries, product, slope, True, (scores, weights))
-    out, values, _, _, total = found
-    return out, values, saved, total, of_graph
+def _entries(heads: int, number: int | None, *made_of: Any) -> tuple[HeadCopies, int]:
+    place, basis = _numbered(number, *made_of)
+    return copies_for(basis.pattern, heads), place
 
 
-def _sizes_of_heads(product: Tensor, edge_index: Tensor) -> tuple[tuple[int, ...], ...]:
-    nodes, heads, width = product.size(0), product.size(1), product.size(2) - 2
-    most = heads * (edge_index.size(1) + nodes)
-    return (nodes, heads, width), (heads, nodes, width), (2, most), (heads, nodes)
+def _room(edge_index: Tensor, *beside: Any) -> int:
+    """The number of edges if every node got one more, for a compiler does not know how many do."""
+    *_, num_nodes, _ = beside
+    return edge_index.size(1) + num_nodes  # type: ignore[no-any-return]
 
 
-@_sums_of_heads.register_fake
-def _(product: Tensor, edge_index: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    sizes = _sizes_of_heads(product, edge_index)
-    number = product.new_empty((), dtype=torch.int64)
-    return *[product.new_empty(size) for size in sizes], number
-
-
-@torch.library.custom_op("pyg_outerconv::gradient_of_heads", mutates_args=())
-def _gradient_of_heads(
-    values: Tensor,
-    saved: Tensor,
-    total: Tensor,
-    number: Tensor,
-    grad: Tensor,
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    edge_type: Tensor | None,
-    recipe: str,
-    num_nodes: int,
-    dtype: torch.dtype,
-    slope: float,
-) -> Tensor:
-    """The gradient in the product, (N, H, V + 2)."""
-    made_of = edge_index, edge_weight, edge_type, recipe, num_nodes, dtype
-    _, basis = _by_its_number(number, *made_of)
-    heads, nodes, width = values.shape
-    if not basis.num_edges:
-        return grad.new_zeros(nodes, heads, width + 2)
-    scores, weights = saved[:, : heads * basis.num_edges].view(2, heads, -1)
-    entries = copies_for(basis.pattern, heads)
-    found = backward_sorted(entries, values, scores, weights, total, grad, slope)
-    return found.view(nodes, heads, width + 2)
-
-
-@_gradient_of_heads.register_fake
-def _(values: Tensor, *_: Any) -> Tensor:
-    heads, nodes, width = values.shape
-    return values.new_empty(nodes, heads, width + 2)
-
-
-class _SumsOfHeads(Primitive):
-    """The operator, differentiable once; forward mode and exports trace other primitives."""
-
-    operands = 1
-
-    @staticmethod
-    def forward(
-        product: Tensor,
-        graph: tuple[Tensor, Tensor | None, Tensor | None],
-        recipe: tuple[str, int, torch.dtype],
-        slope: float,
-    ) -> tuple[Tensor, ...]:
-        return _sums_of_heads(product, *graph, *recipe, slope)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def gradients(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor]:
-        (_, _, *saved), (graph, recipe, slope) = ctx.saved_tensors, ctx.rest
-        return (_gradient_of_heads(*saved, grad, *graph, *recipe, slope),)
+_sums_of_heads = sums_as_operator(
+    "sums_of_heads",
+    "Tensor edge_index, Tensor? edge_weight, Tensor? edge_type, str recipe, SymInt num_nodes, "
+    "ScalarType dtype",
+    _room,
+    _entries,
+)

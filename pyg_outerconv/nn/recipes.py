@@ -7,14 +7,12 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from ..attention import make_normaliser
 from ..errors import RefusedValue
-from ..families import Diffusion, Family, Walk, parse_family
-from ..families.multi_head import HeadsByName
+from ..families import Attention, Diffusion, Family, Walk, parse_family
 from ..signatures import typed
 from .attention_conv import AttentionConv
 from .outer_conv import OuterConv
-from .theta_parts import check_reduction, glorot_of_heads, theta_of
+from .theta_parts import check_reduction, draw_heads, theta_of
 
 
 @typed
@@ -157,22 +155,24 @@ def layer_of(
     """
     recipe = parse_family(family)
     theta = options.get("theta", "full")
-    if not isinstance(recipe, HeadsByName) or recipe.combine == "sum":
+    if not isinstance(recipe, Attention) or recipe.combine == "sum":
         return OuterConv(in_channels, out_channels, recipe, **options)
     check_reduction(recipe, options.pop("label_aggr", "sum"))
-    score = recipe.score_for(in_channels, out_channels, shares=True)
+    made = recipe.sized(in_channels, out_channels, shares=True)
     theta_of(recipe, options.pop("theta", theta), -1, out_channels)  # refuses another theta
     layer = AttentionConv(
         in_channels,
         out_channels,
-        recipe.heads,
-        support=recipe.support,
-        score=score,
-        normalise=make_normaliser(recipe.normaliser, dropout=recipe.dropout),
-        combine=recipe.combine,
+        made.heads,
+        support=made.support,
+        align=made.align,
+        score=made.score,
+        normalise=made.normalise,
+        combine=made.combine,
+        terms=made.terms,
         **options,
     )
-    layer.theta.initial = _as_heads
+    layer.theta.initial = draw_heads
     layer.theta.reset_parameters()
     return layer
 
@@ -188,10 +188,6 @@ def structure_of(family: Family, data: Data) -> Any:
     """
     if not family.makes_use_of("x"):
         return family.basis_of(data)
-    if isinstance(family, HeadsByName) and family.combine != "sum":
+    if isinstance(family, Attention) and family.combine != "sum":
         return family.support.basis_of(data)
     return family.structure_in(data)
-
-
-def _as_heads(theta: Any) -> None:
-    glorot_of_heads(theta.weight)

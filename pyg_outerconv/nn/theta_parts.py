@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
-from torch.nn import ModuleList
+from torch.nn import Module, ModuleList
 from torch.nn.init import uniform_
 
 from ..errors import RefusedValue
@@ -22,31 +23,32 @@ def glorot_of_heads(weight: Tensor, maps: int = 1) -> None:
     uniform_(weight, -bound, bound)
 
 
-class ConcatenatedHeads(ColumnsTheta):
-    """``'columns'`` with the initial values of one linear map, as in GAT."""
-
-    def draw(self, parameter: Tensor, bound: float) -> None:
-        glorot_of_heads(parameter)
+def draw_heads(theta: Any) -> None:
+    """The initial values of one linear map to all heads, as in GAT."""
+    glorot_of_heads(theta.weight)
 
 
 class AveragedHeads(FullTheta):
-    """Θ_h = V_h / H, so that the sum over heads is their mean; drawn as one linear map."""
+    """Θ_h = V_h / H, so that the sum over heads is their mean."""
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are added up, and divided by their number."""
         self.require_shape()
         return Theta(self.weight.unsqueeze(1), heads="sum", factor=1.0 / self.num_labels)
 
-    def forward(self) -> Tensor:
-        """Θ (H, 1, P, Q)."""
-        self.require_shape()
-        return self.weight.unsqueeze(1) / self.num_labels
-
-    def draw(self, parameter: Tensor, bound: float) -> None:
-        glorot_of_heads(parameter)
+    forward = ThetaModule.forward
 
 
-HEADS: dict[str, type[ThetaModule]] = {"concat": ConcatenatedHeads, "mean": AveragedHeads}
+HEADS: dict[str, type[ThetaModule]] = {"concat": ColumnsTheta, "mean": AveragedHeads}
+
+
+def theta_of_heads(combine: str, heads: int, in_channels: int, out_channels: int) -> ThetaModule:
+    """Θ of heads that are put together, drawn as one linear map."""
+    theta = HEADS[combine](heads, -1, out_channels)
+    theta.initial = draw_heads
+    if in_channels >= 0:
+        theta.materialize(in_channels)
+    return theta
 
 
 class PartsTheta(ThetaModule, by_name=False):
@@ -59,11 +61,15 @@ class PartsTheta(ThetaModule, by_name=False):
     name = "parts"
 
     def __init__(self, parts: Sequence[ThetaModule]) -> None:
-        first = parts[0]
-        count = sum(part.num_labels for part in parts)
-        super().__init__(count, -1, first.out_channels)
+        Module.__init__(self)  # a form without parameters of its own
         self.parts = ModuleList(parts)
-        self.in_channels = first.in_channels
+        self.num_labels = sum(part.num_labels for part in parts)
+        self.out_channels = parts[0].out_channels
+
+    @property
+    def in_channels(self) -> int:  # type: ignore[override]
+        """P, or -1."""
+        return self._parts[0].in_channels
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
         """None of its own."""
@@ -71,31 +77,19 @@ class PartsTheta(ThetaModule, by_name=False):
 
     def materialize(self, in_channels: int) -> None:
         """Allocate and initialise the parameters of all parts for P channels."""
-        for part in self._parts():
+        for part in self._parts:
             part.materialize(in_channels)
-        self.in_channels = in_channels
 
     def reset_parameters(self) -> None:
-        for part in self._parts():
+        """Draw the parameters of all parts anew."""
+        for part in self._parts:
             part.reset_parameters()
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The parts, each in its form."""
-        self.require_shape()
-        return ThetaParts(tuple(as_theta(part.parameter(like)) for part in self._parts()))
+        return ThetaParts(tuple(as_theta(part.parameter(like)) for part in self._parts))
 
-    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *args: object) -> None:
-        super()._load_from_state_dict(state, prefix, *args)
-        if self.in_channels < 0:
-            own = {
-                key.removeprefix(f"{prefix}parts.0."): value
-                for key, value in state.items()
-                if key.startswith(f"{prefix}parts.0.")
-            }
-            first = self._parts()[0]
-            first._load_from_state_dict(own, "", {}, True, [], [], [])  # errors: as its own
-            self.in_channels = first.in_channels
-
+    @property
     def _parts(self) -> list[ThetaModule]:
         """The forms, typed."""
         return list(self.parts)  # type: ignore[arg-type]
@@ -130,7 +124,7 @@ def theta_of(
         if combine == "sum":
             parts.append(make_theta(form, count, in_channels, out_channels, max_parameters))
         else:
-            parts.append(HEADS[combine](count, in_channels, out_channels))
+            parts.append(theta_of_heads(combine, count, in_channels, out_channels))
     return parts[0] if len(parts) == 1 else PartsTheta(parts)
 
 

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, TransformerConv
 
 from pyg_outerconv import OuterConv, parse_family
+from pyg_outerconv.families import Attention, Hops
 from pyg_outerconv.nn import AttentionConv, label_terms
 from pyg_outerconv.nn.recipes import layer_of, structure_of
 from pyg_outerconv.testing import assert_near
@@ -112,6 +113,33 @@ def test_a_stack_adds_heads_to_other_labels():
     assert_near(mine[3], theirs[3].T[None])
     assert_near(mine[4], theirs[4][0])
     assert_near(mine[5], theirs[5][0])
+
+
+def test_heads_by_name_are_attention_whose_modules_a_layer_makes():
+    named = Attention("cosine(beta=2.0)", Hops(2), "softmax", heads=2, combine="concat")
+    layers = []
+    for family in (named, "multi_head(2, score=cosine(beta=2.0), support=hops(2))"):
+        torch.manual_seed(0)
+        layers.append(OuterConv(P, 6, family).double())
+    one, other = layers
+    assert one.family.score is not other.family.score
+    states = [list(layer.state_dict().items()) for layer in layers]
+    assert all(k == m and torch.equal(v, w) for (k, v), (m, w) in zip(*states, strict=True))
+    assert_near(one(graph().x, EDGES), other(graph().x, EDGES))
+    for text in ("gat(2)", "gatv2(2)", "transformer(2)", "multi_head(2)"):
+        family = parse_family(text)
+        assert isinstance(family, Attention)
+        assert parse_family(repr(family)) == family
+        assert isinstance(family.averaged(3).sized(P, 6), Attention)
+
+
+def test_a_layer_of_attention_in_modules_puts_its_heads_together():
+    torch.manual_seed(0)
+    named = OuterConv(P, 6, "multi_head(2, score=cosine)").double()
+    torch.manual_seed(0)
+    made = OuterConv(P, 6, parse_family("multi_head(2, score=cosine)").sized(P, 6, True)).double()
+    assert made.theta.weight.shape == (2, P, 3)
+    assert_near(made(graph().x, EDGES), named(graph().x, EDGES))
 
 
 MIXED = [

@@ -73,6 +73,17 @@ def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, wid
         assert_near(one, other, 5 * tolerance, at_least=0.1)
 
 
+@pytest.mark.parametrize("nodes", [NODES, 0])
+def test_without_edges_sums_and_gradients_are_zero(way, nodes):
+    given = drawn()
+    given[0] = given[0][:nodes].detach().requires_grad_()
+    edges = Pattern.build(EDGES[:, :0], size=(nodes, nodes))
+    found = AdditiveAttentionBasis(EdgeBasis(edges), *given, SLOPE).sums()
+    assert found.shape == (nodes, 3, 4)
+    gradients = torch.autograd.grad(found.sum(), given)
+    assert not any(one.any() for one in (found, *gradients))
+
+
 @pytest.mark.parametrize("scale", [30.0, 1e3])
 def test_scores_of_any_size_stay_in_range(way, scale):
     given = drawn(scales=(1.0, 1.0, scale, scale))
