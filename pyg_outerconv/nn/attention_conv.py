@@ -27,7 +27,7 @@ from ..graph.structure import Content
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
 from . import compiled
-from .bases import basis_on_support, check_beside_basis, support_of
+from .bases import basis_of, basis_on_support, check_beside_basis
 from .call import Call, check_devices, checked_mask, values_of_present, without_absent
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
@@ -262,10 +262,15 @@ class AttentionConv(OuterConv):
             out = self._compiled_sums(call, theta)
             if out is not None:
                 return out
+        given, family = call.edge_index, self._family
+        is_basis = type(given) is not Tensor and isinstance(given, Basis)
         if call.beside:
-            self._family.refuse_unread(call.beside)
-        support = support_of(self, call)
-        basis = None if support is None else self._family.at_once(call.source, theta, support)
+            family.refuse_unread(call.beside)
+        if is_basis and (call.beside or call.size is not None):
+            return None  # checked where bases are made of all that comes
+        check_devices(self, call)
+        over = given if is_basis else basis_of(self, call, family=family.support)
+        basis = family.at_once(call.source, theta, over)
         return None if basis is None else self._convolve(call, basis, theta)
 
     def _theta_at_once(self, call: Call) -> Theta | None:

@@ -24,11 +24,10 @@ from ..graph.structure import Content, Structure, require_kind
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
 from ..memo import Memo
-from .call import Call, check_devices
+from .call import Call
 
 if TYPE_CHECKING:
     from ..families import Attention, Family
-    from .attention_conv import AttentionConv
     from .outer_conv import OuterConv
 
 bases = Memo()
@@ -284,7 +283,7 @@ def _check_root(call: Call, basis: Basis, bipartite: bool = False) -> None:
         )
 
 
-# Attention: a support in the place of edge_index, or cached edges --------------------------------
+# Attention: a support in the place of edge_index -------------------------------------------------
 
 
 def check_beside_basis(call: Call, content: Content) -> None:
@@ -351,18 +350,3 @@ def _check_origin(over: EdgeBasis, edge_attr: Tensor | None) -> None:
             f"{int(origin.max()) + 1} or more",
             edge_attr.size(0),
         )
-
-
-def support_of(conv: AttentionConv, call: Call) -> Basis | None:
-    """The edges to attend over, made or kept as the basis of any family that does not learn.
-
-    None for a basis in the place of edges that comes with something beside it.
-    """
-    given, support = call.edge_index, conv._family.support
-    if type(given) is Tensor or not isinstance(given, Basis):
-        check_devices(conv, call)
-        return basis_of(conv, call, family=support)
-    if call.beside or call.size is not None:
-        return None
-    check_devices(conv, call)
-    return given
