@@ -57,9 +57,6 @@ class AdditiveAttentionBasis(Basis):
     def size(self) -> tuple[int, int]:
         return self.over.pattern.size
 
-    def shape_class(self) -> Hashable:
-        return self.value.shape, self.over.pattern.shape_class
-
     def plan_key(self) -> tuple[Hashable, ...]:
         x, value, source, target = self.x, self.value, self.of_source, self.of_target
         learns = value.requires_grad or source.requires_grad or target.requires_grad

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import chain
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,9 +25,12 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
 from ..theta import Theta
-from .base import Basis, Leaf, Shape
+from .base import Basis, Leaf, with_contents
+from .edge_sets import hidden_part, with_edges
 from .edges import EdgeBasis, no_edges
+from .eye import Eye
 from .pattern import Pattern
+from .receptive_field import reached
 from .registry import makes
 
 DEEPEST = 50
@@ -77,46 +81,18 @@ class Compound(Basis):
 
     def with_parts(self, change: Callable[[Basis], Basis]) -> Self:
         """The same combination of other parts."""
-        return self.with_fields(lambda part: change(part) if isinstance(part, Basis) else part)
+        return with_contents(self, lambda part: change(part) if isinstance(part, Basis) else part)
 
     @property
     def size(self) -> tuple[int, int]:
         return self.parts[0].size
 
-    @property
-    def device(self) -> torch.device:
-        return self.parts[0].device
-
-    def shape_class(self) -> Hashable:
-        return type(self), self.num_bases, *[part.shape_class() for part in self.parts]
-
-    @property
-    def is_identity(self) -> bool:
-        return all(part.is_identity for part in self.parts)
-
-    @property
-    def batch(self) -> Shape:
-        return next((part.batch for part in self.parts if part.batch), ())
-
-    def item(self, *index: int) -> Basis:
-        return self.with_parts(lambda part: part.item(*index) if part.batch else part)
-
-    def hidden(self) -> Basis | None:
-        return super().hidden() or next(filter(None, (part.hidden() for part in self.parts)), None)
-
-    def grids(self) -> tuple[Shape, Shape] | None:
-        return self.parts[0].grids() if self.size == self.parts[0].size else None
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return type(self), self.num_bases, *[part.plan_key() for part in self.parts]
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
         dtype = self.dtype or dtype
         return self.with_parts(lambda part: part.mean(dtype))
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        if same_nodes and not self.shares_nodes:
-            return change(self.edges())
-        return self.with_parts(lambda part: part.with_edges(change, same_nodes))
 
     def transpose(self) -> Basis:
         return self.with_parts(lambda part: part.transpose())
@@ -126,13 +102,22 @@ class Compound(Basis):
             return super().restricted(sources, targets)
         return self.with_parts(lambda part: part.restricted(sources, targets))
 
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        if not self.shares_nodes:
-            return self.restricted(nodes, nodes)
-        return self.with_parts(lambda part: part.diagonal_block(nodes))
-
     def picked(self, labels: Sequence[int]) -> Basis | None:
         return self.simpler().select(labels)
+
+
+@with_edges.register
+def _(basis: Compound, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Basis:
+    if same_nodes and not basis.shares_nodes:
+        return change(basis.edges())
+    return basis.with_parts(lambda part: with_edges(part, change, same_nodes))
+
+
+def is_identity(basis: Basis) -> bool:
+    """Whether all matrices are multiples of identities, with at most one entry per row."""
+    if isinstance(basis, Compound):
+        return all(map(is_identity, basis.parts))
+    return isinstance(basis, Eye)
 
 
 @makes("stack")
@@ -172,7 +157,7 @@ class Stacked(Compound):
     def num_bases(self) -> int:
         return sum(part.num_bases for part in self.parts)
 
-    def _ranges(self) -> Iterator[tuple[Basis, int, int]]:
+    def ranges(self) -> Iterator[tuple[Basis, int, int]]:
         """Each part with the first of its labels, and the one past its last."""
         start = 0
         for part in self.parts:
@@ -186,7 +171,7 @@ class Stacked(Compound):
         with lasting(parts[0].pattern.source):
             labels = [
                 part.label.long() + start
-                for part, (_, start, _) in zip(parts, self._ranges(), strict=True)
+                for part, (_, start, _) in zip(parts, self.ranges(), strict=True)
             ]
             origins = [part.pattern.origin for part in parts]
             known = [origin for origin in origins if origin is not None]
@@ -210,13 +195,6 @@ class Stacked(Compound):
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         return torch.cat([part.to_dense(self.dtype or dtype) for part in self.parts])
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        out = seen.new_zeros(self.size[transposed])
-        for part, start, end in self._ranges():
-            mine = [k - start for k in labels if start <= k < end]
-            out = out | part.reached(seen, mine, transposed)
-        return out
-
     def propagate(self, x: Tensor) -> Tensor:
         return torch.cat([part.propagate(x) for part in self.parts], dim=1)
 
@@ -224,14 +202,14 @@ class Stacked(Compound):
         """The leaves of all parts, with Θ split by label."""
         return [
             leaf
-            for part, start, end in self._ranges()
+            for part, start, end in self.ranges()
             for leaf in part.absorb(theta.labels(start, end), aggr)
         ]
 
     def picked(self, labels: Sequence[int]) -> Basis:
         """A stack of the selected labels of the parts, in the order of ``labels``."""
         runs: list[tuple[int, Basis, list[int]]] = []  # a loop, because compilers trace no groupby
-        place = [(start, part) for part, start, end in self._ranges() for _ in range(start, end)]
+        place = [(start, part) for part, start, end in self.ranges() for _ in range(start, end)]
         for label in labels:
             start, part = place[label]
             if not runs or runs[-1][0] != start:
@@ -241,6 +219,15 @@ class Stacked(Compound):
 
     def __repr__(self) -> str:
         return f"Stacked({self._head()}, parts=[{', '.join(map(repr, self.parts))}])"
+
+
+@reached.register
+def _(basis: Stacked, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    out = seen.new_zeros(basis.size[transposed])
+    for part, start, end in basis.ranges():
+        mine = [k - start for k in labels if start <= k < end]
+        out = out | reached(part, seen, mine, transposed)
+    return out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,8 +245,8 @@ class Derived(Compound):
     def num_bases(self) -> int:
         return self.base.num_bases
 
-    def shape_class(self) -> Hashable:
-        return self.size, super().shape_class()
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return self.size, *super().plan_key()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base!r})"
@@ -278,7 +265,7 @@ class Transposed(Derived):
         return self.base.size[::-1]
 
     def simpler(self) -> Basis:
-        return self.base.transposed()
+        return transposed(self.base)
 
     def edges(self) -> EdgeBasis:
         return self.base.edges().transposed_edges()
@@ -292,18 +279,21 @@ class Transposed(Derived):
     def transpose(self) -> Basis:
         return self.base
 
-    def grids(self) -> tuple[Shape, Shape] | None:
-        grids = self.base.grids()
-        return None if grids is None else (grids[1], grids[0])
-
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
         return self.base.restricted(targets, sources).transpose()
 
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        return self.base.diagonal_block(nodes).transpose()
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        return self.base.reached(seen, labels, not transposed)
+@singledispatch
+def transposed(basis: Basis) -> Basis:
+    """The transpose computed now; :meth:`.Basis.transpose` may return a lazy one."""
+    turned = basis.transpose()
+    is_lazy = isinstance(turned, Transposed) and turned.base is basis
+    return basis.edges().transposed_edges() if is_lazy else turned
+
+
+@reached.register
+def _(basis: Transposed, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    return reached(basis.base, seen, labels, not transposed)
 
 
 # Maps of labels -----------------------------------------------------------------------------------
@@ -324,11 +314,13 @@ class LabelMap(Derived):
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         return self.of_labels(self.base.to_dense(self.dtype or dtype), 0)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        return self.base.reached(seen, self.base_labels(labels), transposed)
-
     def propagate(self, x: Tensor) -> Tensor:
         return self.of_labels(self.base.propagate(x), 1)
+
+
+@reached.register
+def _(basis: LabelMap, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    return reached(basis.base, seen, basis.base_labels(labels), transposed)
 
 
 @typed
@@ -390,7 +382,7 @@ class Scaled(LabelMap):
         hide their edges are refused later.
         """
         base = self.base
-        if aggr not in ("max", "min") or base.is_identity or base.hidden() is not None:
+        if aggr not in ("max", "min") or is_identity(base) or hidden_part(base) is not None:
             return base.absorb(theta.scaled(self.factor), aggr)
         if isinstance(base, Stacked):
             factors = self.factor.split([part.num_bases for part in base.parts])
@@ -565,7 +557,7 @@ class Mixed(LabelMap):
         base = self.base
         if not self.num_bases:
             return [(no_edges(self.size, self.device), theta)]
-        if aggr != "sum" and not base.is_identity and base.hidden() is None:
+        if aggr != "sum" and not is_identity(base) and hidden_part(base) is None:
             return [(self.edges(), theta)]
         return base.absorb(theta.mixed(self.matrix), aggr)
 

@@ -32,6 +32,7 @@ from .multi_head_edges import (
     by_label,
     for_heads,
     is_listed,
+    item,
     listed_edges,
     same_dtype,
 )
@@ -151,24 +152,15 @@ class AttentionBasis(Basis):
         """The pattern of the support, whose edges are made if it is a rule."""
         return self.over.edges().pattern
 
-    def shape_class(self) -> Hashable:
+    def plan_key(self) -> tuple[Hashable, ...]:
         shares = self.normalise.is_softmax, self.normalise.dropped > 0
         beside = self.bias is not None, self.present is not None
-        return tuple(self.query.shape[1:]), shares, beside, self.over.shape_class()
-
-    @property
-    def device(self) -> torch.device:
-        return self.query.device
+        of_values = self.dtype, self.device, self.learns
+        return self.query.shape[1:], *shares, *beside, *of_values, *self.over.plan_key()
 
     @property
     def dtype(self) -> torch.dtype:
         return self.value_type or self.query.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether queries, keys or the bias require gradients."""
-        given = (self.query, self.key, self.bias)
-        return any(part is not None and part.requires_grad for part in given)
 
     def seen_sources(self) -> Tensor:
         """(M, *batch) booleans: the sources that may be attended to."""
@@ -316,13 +308,14 @@ class AttentionBasis(Basis):
         wide = for_heads(x, self.num_bases, self.batch)
         return (self.attend(wide) if self.is_plain else self.times(wide)).movedim(-2, 1)
 
-    def item(self, *index: int) -> MultiHeadEdges:
-        """The heads of one item of the batch."""
-        return self.heads().item(*index)
-
     def edges(self) -> EdgeBasis:
         return self.heads().edges()
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""
         return f"AttentionBasis({self._head()}{batch}, f={self.normalise}, over={self.over!r})"
+
+
+@item.register
+def _(basis: AttentionBasis, *index: int) -> Basis:
+    return item(basis.heads(), *index)

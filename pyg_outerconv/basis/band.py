@@ -157,11 +157,6 @@ class Band(DenseRule):
             offset=-self.offset,
         )
 
-    def taken(self) -> range | Tensor | None:
-        if self.left == self.right == 0:
-            return range(self.offset, self.offset + self.num_targets)
-        return super().taken()
-
     def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
         """The columns of some targets (N',), as a band if the targets are consecutive."""
         if isinstance(place, range):

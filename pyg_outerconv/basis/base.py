@@ -7,14 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import get_annotations
-from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import ref
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from ..errors import RefusedType, RefusedValue
 from ..graph.choice import Labels, Nodes, check_nodes
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
 TensorMap = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 Leaf = tuple["Basis", Theta]
-
-MOST_LAYERS = 100_000
+AnyBasis = TypeVar("AnyBasis", bound="Basis")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +49,9 @@ class Basis(ABC):
     what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`, and
     :meth:`shape_class`, without which each basis has a plan of its own. For orders of its own it
     need not be a leaf: its :meth:`absorb` returns ``[(self, theta)]`` where they solve it, for
-    every x that a contraction takes, else ``super().absorb(theta, aggr)``.
+    every x that a contraction takes, else ``super().absorb(theta, aggr)``. What few ask is a
+    function by edges or parts, with which a kind that knows better is registered: ``reached``,
+    ``with_edges``, ``diagonal_block``, ``transposed``, ``item``.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
@@ -96,6 +95,12 @@ class Basis(ABC):
     def edges(self) -> EdgeBasis:
         """The explicit form: edges sorted by target, then label."""
 
+    # What a kind may know better ---------------------------------------------------------------
+
+    def simpler(self) -> Basis:
+        """A basis of the same matrices, by which methods are computed that a kind has not."""
+        return self.edges()
+
     def propagate(self, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X for X (M, *batch, P): (N, K, *batch, P)."""
         return self.simpler().propagate(x)
@@ -128,35 +133,46 @@ class Basis(ABC):
         """A_k[sources, targets] for distinct indices, not both None."""
         return make("restrict", self, sources, targets)
 
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
+    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
+        """(K, M, N) the matrices as one dense tensor, differentiable in the values.
 
-        That there is no such edge is not checked. Powers and products then are those of the blocks,
-        so a rule remains a rule.
+        Parallel edges are summed. ``dtype`` is used if the values are ones without a dtype.
         """
-        return self.restricted(nodes, nodes)
+        return self.edges().to_dense(dtype)
 
-    def simpler(self) -> Basis:
-        """A basis of the same matrices, by which methods are computed that a kind has not."""
-        return self.edges()
+    def mean(self, dtype: torch.dtype | None = None) -> Basis:
+        """Every value divided by the number of edges that share its target and label.
+
+        ``dtype`` is used if the values are ones without a dtype.
+
+        Raises:
+            ValueError: the basis hides its edges; call ``basis.edges().mean()``.
+        """
+        if self.hides_edges:
+            raise RefusedValue(
+                f"a mean within labels counts edges, which a {type(self).__name__} does not store",
+                "an explicit basis: basis.edges()",
+                repr(self),
+            )
+        return self.edges().mean(dtype)
+
+    def shares(self) -> MultiHeadEdges | None:
+        """The basis as ``MultiHeadEdges``, if it has a value for each edge and head; else None."""
+        return None
+
+    def plan_key(self) -> tuple[Hashable, ...]:
+        """What the plan of a contraction depends on: equal for bases of one kind and similar size.
+
+        By default a basis is equal only to itself.
+        """
+        return ref(self), self.dtype, self.device, self.learns
 
     # What follows from the fields -------------------------------------------------------------
-
-    def contents(self) -> list[Any]:
-        """Its fields, and the items of those that are tuples of bases."""
-        contents: list[Any] = []
-        for name in self._field_names:
-            value = getattr(self, name)
-            if type(value) is tuple and value and isinstance(value[0], Basis):
-                contents += value
-            else:
-                contents.append(value)
-        return contents
 
     @property
     def device(self) -> torch.device:
         """The device of its tensors: that of the first field on one, else that of its edges."""
-        for part in self.contents():
+        for part in contents(self):
             if isinstance(part, torch.device):
                 return part
             if isinstance(part, Tensor | Basis):
@@ -166,7 +182,7 @@ class Basis(ABC):
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of its values; None if all values are ones, which fit any dtype."""
-        for part in self.contents():
+        for part in contents(self):
             if isinstance(part, Tensor):
                 if part.is_floating_point():
                     return part.dtype
@@ -179,7 +195,7 @@ class Basis(ABC):
     @property
     def learns(self) -> bool:
         """Whether any of its values requires gradients."""
-        for part in self.contents():
+        for part in contents(self):
             if isinstance(part, Tensor):
                 if part.requires_grad:
                     return True
@@ -190,27 +206,8 @@ class Basis(ABC):
     @property
     def batch(self) -> Shape:
         """The batch dimensions of the values; empty if all items of a batch share the values."""
-        return ()
-
-    def item(self, *index: int) -> Basis:
-        """The basis of one item of the batch."""
-        return self
-
-    def hidden(self) -> Basis | None:
-        """The basis itself or a part of it that hides its edges; None if no part does."""
-        return self if self.hides_edges else None
-
-    def with_fields(self, change: Callable[[Any], Any]) -> Self:
-        """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
-        changes = {}
-        for field in fields(self):
-            old = getattr(self, field.name)
-            of_bases = isinstance(old, tuple) and any(isinstance(part, Basis) for part in old)
-            new = tuple(change(part) for part in old) if of_bases else change(old)
-            same = all(map(operator.is_, new, old)) if of_bases else new is old
-            if field.init and not same:
-                changes[field.name] = new
-        return replace(self, **changes) if changes else self
+        batches = [part.batch for part in contents(self) if isinstance(part, Basis)]
+        return next(filter(None, batches), ())
 
     def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
         """The basis with ``index_map`` applied to index tensors, ``value_map`` to values.
@@ -230,113 +227,13 @@ class Basis(ABC):
                 return value_map(torch.empty(0, dtype=part)).dtype
             return part
 
-        return self.with_fields(moved)
+        return with_contents(self, moved)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._head()})"
 
     def _head(self) -> str:
         return f"bases={self.num_bases}, size={self.size}"
-
-    # What a plan and a picture ask -------------------------------------------------------------
-
-    def shape_class(self) -> Hashable:
-        """Cache key for the choice of an order: equal for bases of one kind and similar size.
-
-        By default a basis is equal only to itself.
-        """
-        return ref(self)
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        """What the plan of a contraction depends on."""
-        return self.shape_class(), self.dtype, self.device, self.learns
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether all matrices are multiples of identities, with at most one entry per row."""
-        return False
-
-    @property
-    def has_edges(self) -> bool:
-        """Whether the edges exist already, so that :meth:`edges` costs nothing."""
-        return False
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its labels in pictures."""
-        return [f"k = {k}" for k in range(self.num_bases)]
-
-    def grids(self) -> tuple[Shape, Shape] | None:
-        """(input shape, output shape) if its nodes are the cells of full grids; else None."""
-        return None
-
-    # Other forms ----------------------------------------------------------------------------
-
-    def whole(self) -> Basis:
-        """The edges, or a rule that can count its edges."""
-        return self.edges()
-
-    def shares(self) -> MultiHeadEdges | None:
-        """The basis as ``MultiHeadEdges``, if it has a value for each edge and head; else None."""
-        return None
-
-    def factors(self) -> list[Basis]:
-        """The factors of a (nested) product, first to last; ``[self]`` if it is no product."""
-        return [self]
-
-    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        """(K, M, N) the matrices as one dense tensor, differentiable in the values.
-
-        Parallel edges are summed. ``dtype`` is used if the values are ones without a dtype.
-        """
-        return self.edges().to_dense(dtype)
-
-    def support(self) -> Tensor:
-        """(K, M, N) booleans: where there is an edge, even one of value 0."""
-        return self.edges().support()
-
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        """Every value divided by the number of edges that share its target and label.
-
-        ``dtype`` is used if the values are ones without a dtype.
-
-        Raises:
-            ValueError: the basis hides its edges; call ``basis.edges().mean()``.
-        """
-        if self.hides_edges:
-            raise RefusedValue(
-                f"a mean within labels counts edges, which a {type(self).__name__} does not store",
-                "an explicit basis: basis.edges()",
-                repr(self),
-            )
-        return self.edges().mean(dtype)
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """The basis with ``change`` applied to every explicit edge set within it.
-
-        With ``same_nodes``, parts on other nodes, such as the factors of a Kronecker product, are
-        first converted into edges on the nodes of this basis.
-        """
-        return change(self.edges())
-
-    def transposed(self) -> Basis:
-        """The transpose computed now; :meth:`transpose` may return a lazy one."""
-        turned = self.transpose()
-        is_lazy = getattr(turned, "base", None) is self
-        return self.edges().transposed_edges() if is_lazy else turned
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
-
-        With ``transposed``, from seen sources (M,) to the targets (N,) of their edges.
-        """
-        return self.simpler().reached(seen, labels, transposed)
-
-    def taken(self) -> range | Tensor | None:
-        """(N,) the source of each target, if each has exactly one and it is cheap to find."""
-        return None
 
     # Algebra --------------------------------------------------------------------------------
 
@@ -409,6 +306,10 @@ class Basis(ABC):
         columns = check_nodes("targets", targets, self.size[1], self.device)
         return self if rows is None and columns is None else self.restricted(rows, columns)
 
+    def diagonal_block(self, nodes: Tensor) -> Basis:
+        """A_k[nodes, nodes] for whole components; see :func:`.products.diagonal_block`."""
+        return make("diagonal_block", self, nodes)
+
     def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
         """The sources, ascending, that reach some targets by edges of any label, even of value 0.
 
@@ -427,20 +328,11 @@ class Basis(ABC):
             ValueError: an index is repeated, or ``reach`` is out of range or needs M = N.
             IndexError: a target is out of range.
         """
-        if not isinstance(reach, Integral) or isinstance(reach, bool):
-            raise RefusedType("reach is a number of layers", "an integer", repr(reach))
-        is_one = isinstance(targets, int) and not isinstance(targets, bool)
-        nodes: Any = [targets] if is_one else targets
-        chosen = check_nodes("targets", nodes, self.size[1], self.device)
-        if reach < 0 or (reach != 1 and self.size[0] != self.size[1]):
-            raise RefusedValue(
-                "several layers need a basis on one set of nodes",
-                "reach = 1, or M = N and reach >= 0",
-                f"reach={reach}, size {self.size}",
-            )
-        seen = torch.zeros(self.size[1], dtype=torch.bool, device=self.device)
-        seen[slice(None) if chosen is None else chosen] = True
-        return _layers_back(self, seen, reach).nonzero().view(-1)
+        return make("receptive_field", self, targets, reach)
+
+    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+        """The sources of edges into some targets; see :func:`.receptive_field.reached`."""
+        return make("reached", self, seen, labels, transposed)
 
     def reorder(self) -> Reordered:
         """Renumber the nodes so that neighbours are close; see :func:`.edge_sets.reorder`.
@@ -449,6 +341,16 @@ class Basis(ABC):
             ValueError: M ≠ N.
         """
         return make("reorder", self)
+
+    def with_edges(
+        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+    ) -> Basis:
+        """``change`` applied to every explicit edge set; see :func:`.edge_sets.with_edges`."""
+        return make("with_edges", self, change, same_nodes)
+
+    def support(self) -> Tensor:
+        """(K, M, N) booleans: where there is an edge, even one of value 0."""
+        return self.edges().support()
 
     # Pictures -------------------------------------------------------------------------------
 
@@ -483,12 +385,7 @@ class Basis(ABC):
                 picture would have too many entries to be legible, or the file cannot be written.
             IndexError: a label or a cell is out of range.
         """
-        from ..plot import check_matplotlib
-
-        check_matplotlib()
-        from ..plot.basis import draw
-
-        return draw(self, kind, path, options)
+        return make("plot", self, kind, path, options)
 
     # Moving and casting ----------------------------------------------------------------------
 
@@ -535,24 +432,26 @@ class Basis(ABC):
         return self.map(lambda index: index, lambda value: value.detach())
 
 
-def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
-    """The set ``seen`` (N,) followed back by ``reach`` layers, in few steps once sets repeat.
+def contents(basis: Basis) -> list[Any]:
+    """The fields of a basis, and the items of those that are tuples of bases."""
+    found: list[Any] = []
+    for name in basis._field_names:
+        value = getattr(basis, name)
+        if type(value) is tuple and value and isinstance(value[0], Basis):
+            found += value
+        else:
+            found.append(value)
+    return found
 
-    From the first repetition on the sets are periodic (period 1 if constant). Repetitions are found
-    by comparison with one earlier set (Brent, *An improved Monte Carlo factorization algorithm*,
-    1980).
-    """
-    step, mark, marked, repeats = 0, seen, 0, False
-    while step < reach:
-        if step == MOST_LAYERS and not repeats:
-            raise RefusedValue(
-                f"the sets of sources do not repeat within {MOST_LAYERS} layers",
-                f"reach <= {MOST_LAYERS}",
-                reach,
-            )
-        seen, step = basis.reached(seen, range(basis.num_bases)), step + 1
-        if not repeats and torch.equal(seen, mark):
-            repeats, reach = True, step + (reach - step) % (step - marked)
-        elif step >= 2 * marked:
-            mark, marked = seen, step
-    return seen
+
+def with_contents(basis: AnyBasis, change: Callable[[Any], Any]) -> AnyBasis:
+    """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
+    changes = {}
+    for field in fields(basis):
+        old = getattr(basis, field.name)
+        of_bases = isinstance(old, tuple) and any(isinstance(part, Basis) for part in old)
+        new = tuple(change(part) for part in old) if of_bases else change(old)
+        same = all(map(operator.is_, new, old)) if of_bases else new is old
+        if field.init and not same:
+            changes[field.name] = new
+    return replace(basis, **changes) if changes else basis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, singledispatch
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
-from .base import Basis
-from .edges import EdgeBasis
+from .base import Basis, contents
+from .edges import EdgeBasis, PatternBasis
 from .pattern import Pattern
 from .registry import makes
 
@@ -25,6 +25,26 @@ from .registry import makes
 def edge_sets(basis: Basis) -> list[EdgeBasis]:
     """The distinct edge sets within a basis, in order; a rule has none."""
     return _distinct(_flatten(basis)[0])
+
+
+@makes("with_edges")
+@singledispatch
+def with_edges(
+    basis: Basis, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+) -> Basis:
+    """The basis with ``change`` applied to every explicit edge set within it.
+
+    With ``same_nodes``, parts on other nodes, such as the factors of a Kronecker product, are
+    first converted into edges on the nodes of this basis.
+    """
+    return change(basis.edges())
+
+
+def hidden_part(basis: Basis) -> Basis | None:
+    """The basis itself or a part of it that hides its edges; None if no part does."""
+    if basis.hides_edges:
+        return basis
+    return next(filter(None, map(hidden_part, _parts(basis))), None)
 
 
 def with_edge_sets(basis: Basis, change: Callable[[list[EdgeBasis]], list[EdgeBasis]]) -> Basis:
@@ -48,8 +68,7 @@ def outline(basis: Basis) -> int:
         if isinstance(part, EdgeBasis):
             number = sets.setdefault(id(part), len(sets))
             return f"{number}: {part.num_bases}{' ones' if part.dtype is None else ''}"
-        parts = [inner for inner in part.contents() if isinstance(inner, Basis)]
-        return f"{type(part).__name__}({', '.join(map(describe, parts))})"
+        return f"{type(part).__name__}({', '.join(map(describe, _parts(part)))})"
 
     text = describe(basis)
     return len(sets) << 32 | zlib.crc32(text.encode())
@@ -62,6 +81,13 @@ def differ_in_edges(first: Basis, second: Basis) -> bool:
         return False
     pairs = zip(ours, theirs, strict=True)
     return all(_is_set(one) or torch.equal(one, another) for one, another in pairs)
+
+
+def _parts(basis: Basis) -> list[Basis]:
+    """The bases that a basis is made of; edges are made of none, and are not sorted to see that."""
+    if isinstance(basis, PatternBasis):
+        return []
+    return [part for part in contents(basis) if isinstance(part, Basis)]
 
 
 def _flatten(basis: Basis) -> tuple[list[Any], TreeSpec]:
@@ -138,7 +164,7 @@ def drop_edges(
         return basis
 
     known = basis.dtype or dtype  # the same for all parts
-    return basis.with_edges(lambda edges: _drop(edges, p, whole, generator, known))
+    return with_edges(basis, lambda edges: _drop(edges, p, whole, generator, known))
 
 
 def _drop(
@@ -216,7 +242,7 @@ def reorder(basis: Basis) -> Reordered:
     nodes = torch.from_numpy(order.astype(np.int64)).to(basis.device)
     place = torch.empty_like(nodes)
     place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
-    renumbered = basis.with_edges(lambda edges: _renumbered(edges, place), same_nodes=True)
+    renumbered = with_edges(basis, lambda edges: _renumbered(edges, place), same_nodes=True)
     return Reordered(renumbered, nodes, place)
 
 
@@ -243,6 +269,6 @@ def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
         index.append(edges.index.long())
         return edges
 
-    basis.with_edges(note, same_nodes=True)
+    with_edges(basis, note, same_nodes=True)
     source, target = torch.cat(index, dim=1)
     return source, target

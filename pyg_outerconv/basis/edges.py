@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..graph.checks import check_edge_vector, holds, numbers
+from ..graph.checks import check_edge_vector, numbers
 from ..graph.graph import Graph
 from ..kernels import sddmm
 from ..kernels.csr import CSR
@@ -18,7 +18,7 @@ from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
 from ..kernels.spmm import reduce_rows
 from ..signatures import check_type, is_integer
-from .base import Basis, TensorMap
+from .base import Basis, Shape, TensorMap
 from .pattern import Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
@@ -34,6 +34,7 @@ class PatternBasis(Basis):
     """
 
     is_leaf: ClassVar[bool] = True
+    has_edges: ClassVar[bool] = True
 
     if TYPE_CHECKING:
         pattern: Pattern
@@ -92,14 +93,13 @@ class PatternBasis(Basis):
         return value is not None and value.requires_grad
 
     @property
+    def batch(self) -> Shape:
+        return ()
+
+    @property
     def num_edges(self) -> int:
         """Number of edges E, parallel edges included; heads of one label share them."""
         return self.pattern.num_edges
-
-    @property
-    def has_edges(self) -> bool:
-        """True."""
-        return True
 
 
 @makes("with_values")
@@ -149,9 +149,6 @@ class EdgeBasis(PatternBasis):
     @property
     def num_bases(self) -> int:
         return self.pattern.num_labels
-
-    def shape_class(self) -> tuple[int, ...]:
-        return self.pattern.shape_class
 
     def plan_key(self) -> tuple[Hashable, ...]:
         pattern, value = self.pattern, self.listed if self.in_order is None else self.in_order
@@ -248,24 +245,6 @@ class EdgeBasis(PatternBasis):
         """The edges between these nodes; sorted again only if the nodes do not ascend."""
         pattern, kept = between(self.pattern, sources, targets)
         return EdgeBasis(pattern, None if self.value is None else self.value.index_select(0, kept))
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        pattern = self.pattern
-        starts, ends = pattern.source, pattern.target
-        starts, ends = (ends, starts) if transposed else (starts, ends)
-        counts = torch.zeros(pattern.num_labels, dtype=torch.bool, device=pattern.device)
-        counts[list(labels)] = True
-        used = seen.index_select(0, ends) & counts.index_select(0, pattern.label)
-        out = seen.new_zeros(self.size[transposed])
-        out[starts[used].long()] = True
-        return out
-
-    def taken(self) -> Tensor | None:
-        pattern, count = self.pattern, self.size[1]
-        each = torch.arange(count, device=pattern.device)
-        if self.num_bases > 1 or pattern.num_edges != count:
-            return None
-        return pattern.source.long() if holds((pattern.target == each).all()) else None
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis:
         """The edges into some targets (N',), in the given order; targets may be repeated."""

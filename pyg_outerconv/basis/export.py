@@ -1,9 +1,10 @@
-"""Conversion of a basis to edge lists, torch and scipy matrices, and networkx graphs."""
+"""Conversion of a basis to edge lists, torch and scipy matrices, networkx graphs, and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,10 +12,12 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..signatures import typed
 from .base import Basis
+from .registry import makes
 
 if TYPE_CHECKING:  # scipy and networkx are imported only by the functions that need them
     import networkx as nx
     import scipy.sparse as sp
+    from matplotlib.figure import Figure
 
 
 @typed
@@ -77,3 +80,14 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
     ):
         graph.add_edge(names[source], names[target], weight=weight, label=kind)
     return graph
+
+
+@makes("plot")
+def plot(basis: Basis, kind: str, path: str | Path | None, options: dict[str, Any]) -> Figure:
+    """A matplotlib figure; see :meth:`.Basis.plot`."""
+    from ..plot import check_matplotlib
+
+    check_matplotlib()
+    from ..plot.basis import draw
+
+    return draw(basis, kind, path, options)

@@ -14,9 +14,11 @@ from ..errors import RefusedValue
 from ..memo import cached_property
 from ..signatures import typed
 from .base import Basis
+from .edge_sets import with_edges
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
+from .receptive_field import reached
 
 
 @typed
@@ -37,9 +39,6 @@ class Eye(Basis):
     def size(self) -> tuple[int, int]:
         return self.shape
 
-    def shape_class(self) -> tuple[int, int]:
-        return self.shape
-
     def plan_key(self) -> tuple[Hashable, ...]:
         return self.shape, self.on
 
@@ -57,30 +56,8 @@ class Eye(Basis):
     def mean(self, dtype: torch.dtype | None = None) -> Eye:
         return self  # every target has at most one edge
 
-    @property
-    def is_identity(self) -> bool:
-        return True
-
-    def with_edges(self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
-        return self  # it contains no edge sets
-
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        """The identity of these nodes; of a wide one, the rows and columns."""
-        if self.shape[0] != self.shape[1]:
-            return super().diagonal_block(nodes)
-        return Eye((nodes.numel(), nodes.numel()), self.on)
-
     def transpose(self) -> Eye:
         return Eye(self.shape[::-1], self.on)
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        out = seen.new_zeros(self.size[transposed])
-        shared = min(self.size) if labels else 0
-        out[:shared] = seen[:shared]
-        return out
-
-    def taken(self) -> range:
-        return range(self.size[1])
 
     def propagate(self, x: Tensor) -> Tensor:
         """H_0 = X, with zeros for targets n >= M."""
@@ -90,6 +67,19 @@ class Eye(Basis):
 
     def __repr__(self) -> str:
         return f"Eye(size={self.shape})"
+
+
+@with_edges.register
+def _(basis: Eye, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
+    return basis  # it contains no edge sets
+
+
+@reached.register
+def _(basis: Eye, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    out = seen.new_zeros(basis.size[transposed])
+    shared = min(basis.size) if labels else 0
+    out[:shared] = seen[:shared]
+    return out
 
 
 @typed

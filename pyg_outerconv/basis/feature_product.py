@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from .band import Band, band_within, places
 from .base import Basis, Leaf
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
-from .multi_head_edges import MultiHeadEdges, by_label
+from .multi_head_edges import MultiHeadEdges, by_label, item, of_item
 from .same_block import SameBlock
 
 ORDERS_OF_TIME = ("inclusive", "strict")
@@ -157,9 +157,10 @@ class FeatureProduct(Basis):
         """The batch dimensions of the factors."""
         return tuple(self.key.shape[1:-2])
 
-    def shape_class(self) -> Hashable:
-        sources, targets = (size.bit_length() for size in self.size)
-        return tuple(self.key.shape[1:]), sources, targets, self.causal, self.source_block is None
+    def plan_key(self) -> tuple[Hashable, ...]:
+        sizes, within = [size.bit_length() for size in self.size], self.source_block is None
+        of_values = self.key.shape[1:], self.dtype, self.device, self.learns
+        return *sizes, self.causal, within, *of_values
 
     @property
     def device(self) -> torch.device:
@@ -247,12 +248,6 @@ class FeatureProduct(Basis):
         value = value.to(self.dtype)
         return MultiHeadEdges(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
 
-    def item(self, *index: int) -> FeatureProduct:
-        if len(index) != len(self.batch):
-            raise RefusedValue("an item of a batch has an index for each axis", self.batch, index)
-        place: tuple[Any, ...] = (slice(None), *index)
-        return replace(self, key=self.key[place], query=self.query[place])
-
     def edges(self) -> EdgeBasis:
         """One edge for every pair and head.
 
@@ -274,10 +269,6 @@ class FeatureProduct(Basis):
             value_type=self.value_type,
         )
 
-    def transposed(self) -> Basis:
-        """The transpose; by its edges if causal."""
-        return self.transpose() if self.causal is None else super().transposed()
-
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf: orders can contract factors."""
         return [(self, theta)]
@@ -296,6 +287,12 @@ class FeatureProduct(Basis):
             f"FeatureProduct({self._head()}, through={self.num_channels}{batch}, "
             f"normalised={self.normalised}, causal={self.causal!r}{within})"
         )
+
+
+@item.register
+def _(basis: FeatureProduct, *index: int) -> FeatureProduct:
+    place = of_item(basis, index)
+    return replace(basis, key=basis.key[place], query=basis.query[place])
 
 
 def pairs_of(

@@ -17,6 +17,7 @@ from ..memo import cached_property
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
+from .receptive_field import reached
 
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 
@@ -239,41 +240,6 @@ class GridShift(ImplicitEdges):
             source = source.masked_fill_(is_none, -1).flatten(0, 1)
         return source
 
-    @property
-    def names(self) -> list[str]:
-        """The name of each label: its shift."""
-        transposed = ", transposed" if self.is_transposed else ""
-        return [f"shift ({', '.join(map(str, shift))}){transposed}" for shift in self.shifts]
-
-    def grids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The grids of sources and of targets."""
-        return self.input_shape, self.output_shape
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Sources (or targets) of edges at ``seen``.
-
-        Computed axis by axis, for the outputs that are seen, or for all outputs.
-        """
-        from_outputs = transposed == self.is_transposed
-        shape = torch.Size(axis.num_outputs for axis in self.axes)
-        outputs = seen if from_outputs else seen.new_ones(shape.numel())
-        cells = outputs.view(shape).nonzero().unbind(1)
-        number = outputs.nonzero().view(-1)
-        tables = [axis.table(seen.device) for axis in self.axes]
-        out = seen.new_zeros(self.size[transposed])
-        for label in labels:
-            inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
-            for axis, table, tap, cell in zip(
-                self.axes, tables, self.taps[label], cells, strict=True
-            ):
-                found = table[cell, tap]
-                inputs, inside = inputs * axis.num_inputs + found, inside & (found >= 0)
-            if from_outputs:
-                out[inputs[inside]] = True
-            else:
-                out[number[inside]] |= seen[inputs[inside]]
-        return out
-
     def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
         """The basis itself if every output sees at most one input per label, else by edges."""
         return self.edges().mean(dtype) if self.is_transposed else self
@@ -281,6 +247,30 @@ class GridShift(ImplicitEdges):
     def __repr__(self) -> str:
         transposed = ", transposed" if self.is_transposed else ""
         return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"
+
+
+@reached.register
+def _(basis: GridShift, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    """Axis by axis, for the outputs that are seen, or for all outputs."""
+    from_outputs = transposed == basis.is_transposed
+    shape = torch.Size(axis.num_outputs for axis in basis.axes)
+    outputs = seen if from_outputs else seen.new_ones(shape.numel())
+    cells = outputs.view(shape).nonzero().unbind(1)
+    number = outputs.nonzero().view(-1)
+    tables = [axis.table(seen.device) for axis in basis.axes]
+    out = seen.new_zeros(basis.size[transposed])
+    for label in labels:
+        inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
+        for axis, table, tap, cell in zip(
+            basis.axes, tables, basis.taps[label], cells, strict=True
+        ):
+            found = table[cell, tap]
+            inputs, inside = inputs * axis.num_inputs + found, inside & (found >= 0)
+        if from_outputs:
+            out[inputs[inside]] = True
+        else:
+            out[number[inside]] |= seen[inputs[inside]]
+    return out
 
 
 # Windows of torch's convolutions ------------------------------------------------------------------

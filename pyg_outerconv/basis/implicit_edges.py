@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -63,6 +64,7 @@ class ImplicitEdges(Basis):
 
     @property
     def has_edges(self) -> bool:
+        """Whether the edges exist already, so that :meth:`edges` costs nothing."""
         return "_edges" in vars(self)
 
     def edges(self) -> EdgeBasis:
@@ -84,14 +86,11 @@ class ImplicitEdges(Basis):
     def dtype(self) -> None:
         """None: all values are ones."""
 
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return (ref(self),)
+
     def transpose(self) -> Self:
         return replace(self, is_transposed=not self.is_transposed)
-
-    def whole(self) -> Self:
-        return self
-
-    def taken(self) -> range | Tensor | None:
-        return None if self.num_bases > 1 else self.edges().taken()
 
     def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
         """The columns of some targets (N',), in the given order; targets may be repeated."""
@@ -100,6 +99,11 @@ class ImplicitEdges(Basis):
     def __getstate__(self) -> dict[str, Any]:
         """The state for pickling, without cached edges."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def counted(basis: Basis) -> EdgeBasis | ImplicitEdges:
+    """The edges of a basis, or the rule itself if it can count its edges."""
+    return basis if isinstance(basis, ImplicitEdges) else basis.edges()
 
 
 def unlabelled_edges(source: Tensor, target: Tensor, size: tuple[int, int]) -> EdgeBasis:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from functools import singledispatch
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ..kernels.attend_entries import kept_product
 from ..kernels.edge_sums import Listed, are_few, is_small
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .base import TensorMap
+from .base import Basis, TensorMap, with_contents
 from .edges import EdgeBasis, PatternBasis, check_values
 from .pattern import Pattern
 
@@ -71,8 +72,10 @@ class MultiHeadEdges(PatternBasis):
         assert found is not None  # heads always have values
         return found
 
-    def shape_class(self) -> Hashable:
-        return tuple(self._any.shape[1:]), self.pattern.shape_class
+    def plan_key(self) -> tuple[Hashable, ...]:
+        value = self._any
+        of_values = value.shape[1:], value.dtype, value.device, value.requires_grad
+        return self.pattern.shape_class, *of_values
 
     @property
     def num_labels(self) -> int:
@@ -88,12 +91,6 @@ class MultiHeadEdges(PatternBasis):
     def csr(self) -> CSR:
         """The (N·L) × (M·L) matrix with a row for each target and label."""
         return self.pattern.by_both
-
-    def item(self, *index: int) -> MultiHeadEdges:
-        if len(index) != len(self.batch):
-            raise RefusedValue("an item of a batch has an index for each axis", self.batch, index)
-        where: tuple[slice | int, ...] = (slice(None), *index)
-        return replace(self, value=self.value[where])
 
     @cached_property
     def _all_heads(self) -> Pattern:
@@ -170,6 +167,29 @@ class MultiHeadEdges(PatternBasis):
             f"MultiHeadEdges({self._head()}, edges={self.num_edges}{batch}, "
             f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
         )
+
+
+@singledispatch
+def item(basis: Basis, *index: int) -> Basis:
+    """The basis of one item of the batch; parts without a batch are the same for all items."""
+    of_item(basis, index)
+
+    def of(part: Any) -> Any:
+        return item(part, *index) if isinstance(part, Basis) and part.batch else part
+
+    return with_contents(basis, of) if index else basis
+
+
+@item.register
+def _(basis: MultiHeadEdges, *index: int) -> MultiHeadEdges:
+    return replace(basis, value=basis.value[of_item(basis, index)])
+
+
+def of_item(basis: Basis, index: tuple[int, ...]) -> tuple[slice | int, ...]:
+    """Where the values of an item of a batch are, in a tensor (n, *batch, ...)."""
+    if len(index) != len(basis.batch):
+        raise RefusedValue("an item of a batch has an index for each axis", basis.batch, index)
+    return slice(None), *index
 
 
 def is_listed(pattern: Pattern, x: Tensor) -> bool:

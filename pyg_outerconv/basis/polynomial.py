@@ -12,10 +12,13 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import check_type, typed
-from .algebra import Selected, Stacked
+from .algebra import Selected, Stacked, transposed
 from .base import Basis
 from .edge_products import combine, compose_edges, identity_edges
+from .edge_sets import with_edges
 from .edges import EdgeBasis
+from .products import diagonal_block
+from .receptive_field import reached
 
 Step = Callable[[Tensor, float], Tensor]
 """A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
@@ -106,9 +109,6 @@ class Polynomial(Basis):
     def size(self) -> tuple[int, int]:
         return self.operator.size
 
-    def shape_class(self) -> Hashable:
-        return self.recurrence, self.num_terms, self.kept, self.operator.shape_class()
-
     def plan_key(self) -> tuple[Hashable, ...]:
         return self.recurrence, self.num_terms, self.kept, *self.operator.plan_key()
 
@@ -137,30 +137,6 @@ class Polynomial(Basis):
             term = (rule.first if k == 1 else rule.alpha) * (terms[-1] @ operator)
             terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
         return torch.stack([terms[k] for k in self.labels])
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Polynomial:
-        return replace(self, operator=change(self.operator))
-
-    def diagonal_block(self, nodes: Tensor) -> Polynomial:
-        return replace(self, operator=self.operator.restricted(nodes, nodes))
-
-    def transposed(self) -> Polynomial:
-        return replace(self, operator=self.operator.transposed_edges())
-
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """Step by step; a term of the recurrence also has the edges of the one it subtracts."""
-        out, terms = torch.zeros_like(seen), [seen]
-        labels = [self.labels[label] for label in labels]
-        for k in range(max(labels, default=-1) + 1):
-            if k:
-                ahead = self.operator.reached(terms[-1], [0], transposed)
-                lower = k > 1 and bool(self.recurrence.gamma)
-                terms.append(ahead | terms[-2] if lower else ahead)
-            if k in labels:
-                out = out | terms[-1]
-        return out
 
     def step(self, dtype: torch.dtype, few: int | None = None) -> Step:
         """The function (x, c) → c Aᵀ x; values that are ones get the given dtype.
@@ -204,3 +180,35 @@ class Polynomial(Basis):
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"
+
+
+@with_edges.register
+def _(
+    basis: Polynomial, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+) -> Polynomial:
+    return replace(basis, operator=change(basis.operator))
+
+
+@diagonal_block.register
+def _(basis: Polynomial, nodes: Tensor) -> Polynomial:
+    return replace(basis, operator=basis.operator.restricted(nodes, nodes))
+
+
+@transposed.register
+def _(basis: Polynomial) -> Polynomial:
+    return replace(basis, operator=basis.operator.transposed_edges())
+
+
+@reached.register
+def _(basis: Polynomial, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    """Step by step; a term of the recurrence also has the edges of the one it subtracts."""
+    out, terms = torch.zeros_like(seen), [seen]
+    labels = [basis.labels[label] for label in labels]
+    for k in range(max(labels, default=-1) + 1):
+        if k:
+            ahead = reached(basis.operator, terms[-1], [0], transposed)
+            lower = k > 1 and bool(basis.recurrence.gamma)
+            terms.append(ahead | terms[-2] if lower else ahead)
+        if k in labels:
+            out = out | terms[-1]
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import groupby
 from typing import ClassVar
 
@@ -15,10 +16,12 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
 from .algebra import Compound, Derived, Stacked
-from .base import Basis, Shape
+from .base import Basis
 from .edge_products import check_product, compose_edges, kronecker_edges
 from .edges import EdgeBasis
+from .eye import Eye
 from .pattern import Pattern
+from .receptive_field import reached
 from .registry import makes
 
 LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
@@ -104,7 +107,7 @@ class Composed(BinaryProduct):
             return transposed
         return transposed.select([j * count + i for i in range(count) for j in range(other)])
 
-    def _groups(self, labels: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    def groups(self, labels: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
         """Labels of both factors whose products are the given labels, in their order."""
         pairs = [divmod(label, self.second.num_bases) for label in labels]
         runs = [(i, [j for _, j in run]) for i, run in groupby(pairs, lambda pair: pair[0])]
@@ -115,16 +118,9 @@ class Composed(BinaryProduct):
         """Products of selected labels of both factors, in the order of ``labels``."""
         products = [
             Composed(self.first.select(firsts), self.second.select(seconds))
-            for firsts, seconds in self._groups(labels)
+            for firsts, seconds in self.groups(labels)
         ]
         return products[0] if len(products) == 1 else Stacked(tuple(products))
-
-    def factors(self) -> list[Basis]:
-        return [*self.first.factors(), *self.second.factors()]
-
-    def grids(self) -> tuple[Shape, Shape] | None:
-        first, second = self.first.grids(), self.second.grids()
-        return None if first is None or second is None else (first[0], second[1])
 
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Composed:
         """A_k[sources, targets]: rows of the first, columns of the second."""
@@ -134,19 +130,28 @@ class Composed(BinaryProduct):
             second if targets is None else second.restricted(None, targets),
         )
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        out = seen.new_zeros(self.size[transposed])
-        for firsts, seconds in self._groups(sorted(set(labels))):
-            steps = [(self.first, firsts), (self.second, seconds)]
-            there = seen
-            for factor, own in steps if transposed else reversed(steps):
-                there = factor.reached(there, own, transposed)
-            out = out | there
-        return out
-
     def propagate(self, x: Tensor) -> Tensor:
         h = self.second.propagate(self.first.propagate(x))  # (N, K₂, K₁, *batch, P)
         return h.transpose(1, 2).flatten(1, 2)
+
+
+@reached.register
+def _(basis: Composed, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    out = seen.new_zeros(basis.size[transposed])
+    for firsts, seconds in basis.groups(sorted(set(labels))):
+        steps = [(basis.first, firsts), (basis.second, seconds)]
+        there = seen
+        for factor, own in steps if transposed else reversed(steps):
+            there = reached(factor, there, own, transposed)
+        out = out | there
+    return out
+
+
+def factors(basis: Basis) -> list[Basis]:
+    """The factors of a (nested) product, first to last; the basis alone if it is no product."""
+    if not isinstance(basis, Composed):
+        return [basis]
+    return [*factors(basis.first), *factors(basis.second)]
 
 
 @makes("compose")
@@ -156,7 +161,7 @@ def composed(first: Basis, second: Basis) -> Composed:
     if not are_bases or max(first.nesting, second.nesting) < LONG:
         return Composed(first, second)
     check_product(first.size, second.size)
-    return _balanced([*first.factors(), *second.factors()])
+    return _balanced([*factors(first), *factors(second)])
 
 
 def _balanced(factors: list[Basis]) -> Composed:
@@ -205,13 +210,6 @@ class Kronecker(BinaryProduct):
         product = torch.einsum("imn,jab->ijmanb", a, b)
         return product.reshape(self.num_bases, *self.size)
 
-    def grids(self) -> tuple[Shape, Shape] | None:
-        """The axes of the first, then those of the second."""
-        first, second = self.first.grids(), self.second.grids()
-        if first is None or second is None:
-            return None
-        return first[0] + second[0], first[1] + second[1]
-
 
 @typed
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,8 +227,8 @@ class Repeated(Derived):
     def picked(self, labels: Sequence[int]) -> Basis:
         return replace(self, base=self.base.select(labels))
 
-    def shape_class(self) -> Hashable:
-        return self.before, self.after, super().shape_class()
+    def plan_key(self) -> tuple[Hashable, ...]:
+        return self.before, self.after, *super().plan_key()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -248,14 +246,6 @@ class Repeated(Derived):
         product = torch.einsum("ab,kmn,cd->kamcbnd", left, dense, right)
         return product.reshape(self.num_bases, *self.size)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        here, there = self.base.size[not transposed], self.base.size[transposed]
-        copies = seen.view(self.before, here, self.after).transpose(1, 2).flatten(0, 1)
-        out = seen.new_zeros(copies.size(0), there)
-        for copy in copies.any(1).nonzero().view(-1).tolist():
-            out[copy] = self.base.reached(copies[copy], labels, transposed)
-        return out.view(self.before, self.after, there).transpose(1, 2).flatten()
-
     def propagate(self, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X: copies are items of a batch."""
         copies = x.unflatten(0, (self.before, self.base.size[0], self.after)).movedim(1, 0)
@@ -264,6 +254,16 @@ class Repeated(Derived):
 
     def __repr__(self) -> str:
         return f"Repeated({self.before} x {self.base!r} x {self.after})"
+
+
+@reached.register
+def _(basis: Repeated, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    here, there = basis.base.size[not transposed], basis.base.size[transposed]
+    copies = seen.view(basis.before, here, basis.after).transpose(1, 2).flatten(0, 1)
+    out = seen.new_zeros(copies.size(0), there)
+    for copy in copies.any(1).nonzero().view(-1).tolist():
+        out[copy] = reached(basis.base, copies[copy], labels, transposed)
+    return out.view(basis.before, basis.after, there).transpose(1, 2).flatten()
 
 
 # Rows and columns ---------------------------------------------------------------------------------
@@ -327,9 +327,6 @@ class Restricted(Derived):
     def transpose(self) -> Basis:
         return Restricted(self.base.transpose(), self.targets, self.sources)
 
-    def grids(self) -> None:
-        """None: the nodes are not all cells of a grid."""
-
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Restricted:
         """A_k[sources, targets]: fewer rows and columns of the same base."""
         ends = _within(self.sources, sources), _within(self.targets, targets)
@@ -337,6 +334,31 @@ class Restricted(Derived):
 
     def __repr__(self) -> str:
         return f"Restricted(size={self.size}, {self.base!r})"
+
+
+@makes("diagonal_block")
+@singledispatch
+def diagonal_block(basis: Basis, nodes: Tensor) -> Basis:
+    """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
+
+    That there is no such edge is not checked. Powers and products then are those of the blocks,
+    so a rule remains a rule.
+    """
+    return basis.restricted(nodes, nodes)
+
+
+@diagonal_block.register
+def _(basis: Compound, nodes: Tensor) -> Basis:
+    if not basis.shares_nodes:
+        return basis.restricted(nodes, nodes)
+    return basis.with_parts(lambda part: diagonal_block(part, nodes))
+
+
+@diagonal_block.register
+def _(basis: Eye, nodes: Tensor) -> Basis:
+    if basis.shape[0] != basis.shape[1]:
+        return basis.restricted(nodes, nodes)
+    return Eye((nodes.numel(), nodes.numel()), basis.on)
 
 
 def _within(outer: Tensor | None, inner: Tensor | None) -> Tensor | None:

@@ -143,7 +143,7 @@ class EdgeOrder(Order):
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether the cached properties that it reads have been computed."""
-        if not problem.basis.has_edges:
+        if not problem.counted.has_edges:
             return False
         made = vars(problem.edges.pattern)
         return all(name in made for name in self.reads)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..basis.base import Basis
+from ..basis.edge_sets import hidden_part
 from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import ImplicitEdges, counted
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
@@ -371,11 +372,11 @@ def problems(whole: Problem) -> list[Problem]:
         raise RefusedValue(unknown("reduction over labels", whole.label_aggr, LABEL_REDUCTIONS))
     if whole.label_aggr != "sum":
         x, theta = _with_bias_channel(x, theta)
-        part = basis.hidden()
+        part = hidden_part(basis)
         if part is not None:
             what = f"{whole.label_aggr} over labels leaves out labels without edges"
             raise _hidden_edges(what, part)
-        return [Problem(basis.whole(), x, theta, aggr, whole.label_aggr, whole.bias)]
+        return [Problem(counted(basis), x, theta, aggr, whole.label_aggr, whole.bias)]
     parts: list[Problem] = []
     for leaf, part_of_theta in basis.absorb(theta, aggr):
         values = whole.values if leaf is basis else None  # absorbing may have changed Θ

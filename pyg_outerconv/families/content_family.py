@@ -17,9 +17,15 @@ from ..attention.queries import (
     stand_alone,
     with_positions,
 )
+from ..basis.band import Band
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.eye import Eye
+from ..basis.implicit_edges import ImplicitEdges
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures
+from ..graph.checks import holds
 from ..graph.graph import Graph
 from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
@@ -111,9 +117,25 @@ def place_of_queries(
         if align.keeps_nodes and content.alignment is None and count == sources:
             return range(sources)
         x = content.source
-        return align.basis_on(_read_for(align, structure, content), x.dtype).taken()
+        return _taken(align.basis_on(_read_for(align, structure, content), x.dtype))
     own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
     return range(sources) if own and count == sources == structure.size[1] else None
+
+
+def _taken(basis: Basis) -> range | Tensor | None:
+    """(N,) the source of each target, if each has exactly one and it is cheap to find."""
+    count = basis.size[1]
+    if isinstance(basis, Eye):
+        return range(count)
+    if isinstance(basis, Band) and basis.left == basis.right == 0:
+        return range(basis.offset, basis.offset + count)
+    if basis.num_bases > 1 or not isinstance(basis, EdgeBasis | ImplicitEdges):
+        return None
+    if basis.num_edges != count:
+        return None
+    pattern = basis.edges().pattern
+    each = torch.arange(count, device=pattern.device)
+    return pattern.source.long() if holds((pattern.target == each).all()) else None
 
 
 def _between(

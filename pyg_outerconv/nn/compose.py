@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis import Basis
+from ..basis.products import factors
 from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
@@ -96,7 +97,7 @@ class ComposedConv(OuterConv):
         return kept[number, dtype]
 
     def _sums(self, basis: Basis, number: int, dtype: torch.dtype) -> Tensor:
-        known, parts = len(self.family.factors()), basis.factors()
+        known, parts = len(self.family.factors()), factors(basis)
         if len(parts) != known:
             raise RefusedValue(
                 "inner biases pass through the last factors of a product", known, basis

@@ -13,6 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.conv import MessagePassing
 
 from ..basis import Basis, EdgeBasis, Eye, Polynomial
+from ..basis.multi_head_edges import item
 from ..contract import Problem
 from ..contract.order import needs_features
 from ..contract.orders.dense import PerNode
@@ -104,7 +105,7 @@ def _from_items(conv: OuterConv, problem: Problem) -> Tensor:
     for index in product(*map(range, leaf.batch)):
         where: tuple[slice | int, ...] = (slice(None), *index)
         theta, reductions = problem.parameter, (problem.aggr, problem.label_aggr)
-        items.append(_from_leaf(conv, Problem(leaf.item(*index), x[where], theta, *reductions)))
+        items.append(_from_leaf(conv, Problem(item(leaf, *index), x[where], theta, *reductions)))
     if not items:
         nothing = problem.theta[:0].sum()
         return nothing.expand(leaf.size[1], *leaf.batch, problem.out_channels).clone()

@@ -13,12 +13,13 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..basis.grid_shift import GridShift
 from ..errors import RefusedValue, unknown
 from . import graph as graph_plot
 from . import grids
 from . import matrices as matrix_plot
 from .canvas import check_entries, check_format, image_shape, save
-from .frames import Frame, frames
+from .frames import Frame, frames, grids_of
 
 if TYPE_CHECKING:
     from ..basis.base import Basis
@@ -65,7 +66,7 @@ def matrices(
     check_entries("M·N·K", m * n * len(chosen), (m, n), PARTS)
     edges = basis.select(chosen).edges()
     values = np.ma.masked_array(_array(edges.to_dense()), ~edges.support().cpu().numpy())
-    shapes = basis.grids()
+    shapes = grids_of(basis)
     blocks = None
     if shapes is not None and len(shapes[0]) > 1:
         blocks = (shapes[0][-1], shapes[1][-1])
@@ -137,7 +138,7 @@ def graph(
     every = range(basis.num_bases)
     _, names = _chosen(basis, every, titles, max_panels)
     chosen = None if labels is None else _chosen(basis, labels, titles, max_panels)[0]
-    shapes = basis.grids() if layout is None else None
+    shapes = grids_of(basis) if layout is None else None
     is_grid = shapes is not None and shapes[0] == shapes[1] and len(shapes[0]) <= 2
     return graph_plot.graph(
         _graph_edges(basis),
@@ -208,8 +209,16 @@ def _chosen(
         raise RefusedValue("a picture needs a label", "at least one", "none")
     chosen = list(range(count))[:max_panels] if labels is None else list(labels)
     basis.select(chosen)  # raises for labels out of range
-    names = basis.names if titles is None else list(titles)
+    names = _names(basis) if titles is None else list(titles)
     return chosen, [names[k] for k in chosen]
+
+
+def _names(basis: Basis) -> list[str]:
+    """The name of each label: the shift of a grid, else its number."""
+    if not isinstance(basis, GridShift):
+        return [f"k = {k}" for k in range(basis.num_bases)]
+    turned = ", transposed" if basis.is_transposed else ""
+    return [f"shift ({', '.join(map(str, shift))}){turned}" for shift in basis.shifts]
 
 
 def _seen(edges: EdgeBasis) -> Any:

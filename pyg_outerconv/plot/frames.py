@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..basis.algebra import Compound, Transposed
+from ..basis.base import Basis
+from ..basis.grid_shift import GridShift
+from ..basis.products import BinaryProduct, Composed, Restricted
 from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.cells import Cells
 from ..memo import cached_property
-
-if TYPE_CHECKING:
-    from ..basis.base import Basis
 
 Shape = tuple[int, ...]
 
@@ -87,6 +89,43 @@ class Frame:
         return int(found[0])
 
 
+@singledispatch
+def grids_of(basis: Basis) -> tuple[Shape, Shape] | None:
+    """(input shape, output shape) if its nodes are the cells of full grids; else None."""
+    return None
+
+
+@grids_of.register
+def _(basis: GridShift) -> tuple[Shape, Shape]:
+    return basis.input_shape, basis.output_shape
+
+
+@grids_of.register
+def _(basis: Compound) -> tuple[Shape, Shape] | None:
+    return grids_of(basis.parts[0]) if basis.size == basis.parts[0].size else None
+
+
+@grids_of.register
+def _(basis: Transposed) -> tuple[Shape, Shape] | None:
+    found = grids_of(basis.base)
+    return None if found is None else (found[1], found[0])
+
+
+@grids_of.register
+def _(basis: Restricted) -> None:  # the nodes are not all cells, or have other numbers
+    return None
+
+
+@grids_of.register
+def _(basis: BinaryProduct) -> tuple[Shape, Shape] | None:
+    first, second = grids_of(basis.first), grids_of(basis.second)
+    if first is None or second is None:
+        return None
+    if isinstance(basis, Composed):
+        return first[0], second[1]
+    return first[0] + second[0], first[1] + second[1]  # the axes of the first, then the second's
+
+
 def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | None:
     """The grids of the sources and of the targets of a basis; None if it has no grids.
 
@@ -103,7 +142,7 @@ def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | Non
     if inputs is None:
         if outputs is not None:
             raise RefusedValue("outputs= needs inputs=", "inputs= too", "none")
-        shapes = basis.grids()
+        shapes = grids_of(basis)
         return None if shapes is None else (Frame(shapes[0]), Frame(shapes[1]))
     given, made = Cells.read(inputs), Cells.read(inputs if outputs is None else outputs)
     for name, cells, count in (("inputs", given, basis.size[0]), ("outputs", made, basis.size[1])):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.edge_sets import edge_sets
+from ..basis.receptive_field import reached
 from ..basis.subpattern import spread_runs
 from ..errors import RefusedValue
 from ..graph import Features
@@ -51,7 +52,7 @@ def reaching(basis: Basis, targets: Tensor) -> tuple[Basis, Tensor]:
     """
     into = basis.restricted(None, targets)
     seen = torch.ones(targets.numel(), dtype=torch.bool, device=targets.device)
-    sources = into.reached(seen, range(into.num_bases)).nonzero().view(-1)
+    sources = reached(into, seen, range(into.num_bases)).nonzero().view(-1)
     return into.restricted(sources, None), sources
 
 

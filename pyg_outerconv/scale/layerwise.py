@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
+from ..basis.edge_sets import hidden_part
 from ..basis.polynomial import Polynomial
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
@@ -67,7 +68,8 @@ def convolve(
     if x is not None and x.size(0) != basis.size[0]:
         raise RefusedValue("x has a row for each source", basis.size[0], x.size(0))
     stages = Stages(scratch or Scratch(), most_edges)
-    rows = _staged(conv, x, basis, stages) if basis.hidden() else _direct(conv, x, basis, stages)
+    way = _staged if hidden_part(basis) else _direct
+    rows = way(conv, x, basis, stages)
     out: Tensor | None = None
     for targets, y in rows:
         place = slice(int(targets[0]), int(targets[-1]) + 1)
@@ -115,7 +117,7 @@ def _add_leaf(
     out: Tensor, leaf: Basis, theta: Theta, x: Tensor, conv: OuterConv, stages: Stages
 ) -> None:
     """Add Σ_k A_kᵀ X Θ_k for the matrices of one leaf."""
-    if leaf.hidden() is None:
+    if hidden_part(leaf) is None:
         for targets in chunks(leaf, stages.most_edges):
             part, sources = reaching(leaf, targets)
             y = contract(part, x.index_select(0, sources), theta, aggr=conv.reduce)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..basis.algebra import LabelMap, Stacked
+from ..basis.edge_sets import hidden_part
 from ..basis.polynomial import Polynomial
 from ..basis.products import Composed
 from .chunks import MOST_EDGES, chunks, reaching, rows_of
@@ -29,7 +30,7 @@ class Stages:
 
     def propagate(self, basis: Basis, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X for dense X (M, *batch, P): (N, K, *batch, P)."""
-        if basis.hidden() is not None:
+        if hidden_part(basis) is not None:
             return self._staged(basis, x)
         out = self.scratch.empty(basis.size[1], basis.num_bases, *x.shape[1:], like=x)
         for targets in chunks(basis, self.most_edges):

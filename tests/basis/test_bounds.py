@@ -46,7 +46,7 @@ def test_rules_settle_too():
 
 
 def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.basis.base.MOST_LAYERS", 40)
+    monkeypatch.setattr("pyg_outerconv.basis.receptive_field.MOST_LAYERS", 40)
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) + n**2 for n in (5, 7, 9)]
     basis = Relation(1, None).basis(torch.cat(rings, 1), size=(100, 100))
     starts = [25, 49, 81]

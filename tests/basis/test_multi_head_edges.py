@@ -19,7 +19,7 @@ from contractions import normal
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.attention_basis import AttentionBasis
-from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges, by_head, by_label
+from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges, by_head, by_label, item
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
     assert_adjoint,
@@ -76,11 +76,11 @@ def test_an_item_of_a_batch_is_a_basis_of_its_own(make):
     basis, _ = make(pattern_of("multi-edge", 3), 6, (2, 3))
     dense = dense_values(basis)
     for where in ((0, 0), (1, 2)):
-        assert_near(basis.item(*where).to_dense(), dense[(slice(None), *where)])
+        assert_near(item(basis, *where).to_dense(), dense[(slice(None), *where)])
     with pytest.raises(ValueError, match="differ between items of a batch"):
         basis.edges()
     with pytest.raises(ValueError, match="an index for each axis"):
-        basis.item(0)
+        item(basis, 0)
 
 
 @makes

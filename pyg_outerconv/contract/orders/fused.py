@@ -46,7 +46,7 @@ class OneKernel(EdgeOrder):
         return int(transforms(problem))
 
     def is_prepared(self, problem: Problem) -> bool:
-        if not problem.basis.has_edges:
+        if not problem.counted.has_edges:
             return False
         of_gradients = zip(
             ("transposed", "target_pairs", "source_pairs"), problem.gradients, strict=True

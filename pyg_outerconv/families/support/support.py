@@ -12,7 +12,7 @@ from torch import Tensor
 from ...attention.queries import Placed, narrowed
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
-from ...basis.implicit_edges import ImplicitEdges
+from ...basis.implicit_edges import ImplicitEdges, counted
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ...kernels.lasting import lasting
@@ -78,7 +78,7 @@ def cached_support(family: Family, structure: Structure, held: Memo) -> Edges:
 
     def make() -> Edges:
         basis = family.basis_on(structure)
-        return basis if isinstance(basis, EdgeBasis) else basis.whole()  # type: ignore[return-value]
+        return basis if isinstance(basis, EdgeBasis) else counted(basis)
 
     known = None if torch.compiler.is_compiling() else _cache_key(family, structure)
     if known is None:
