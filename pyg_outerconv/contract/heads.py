@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from ..errors import RefusedType, RefusedValue
 from ..graph.checks import holds
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..theta import Theta
-from .cost import Cost, Operations, transform
+from .cost import Operations, Steps
 from .problem import Problem
 
 
@@ -56,23 +58,24 @@ def value_width(problem: Problem) -> int:
     return problem.out_channels if theta is None else theta.inner.size(3)
 
 
-def making_values(problem: Problem) -> Cost:
-    """The products with Θ, if values are made first."""
-    theta, sources = problem.of_heads, float(problem.basis.size[0] * problem.num_columns)
+def steps_of_values(problem: Problem, send: Callable[[Steps, int], object]) -> Steps:
+    """The values of each head, what ``send`` does with their V channels, and outputs of heads."""
+    steps, theta, x = Steps(problem), problem.of_heads, problem.x
+    (sources, targets), columns = problem.basis.size, problem.num_columns * problem.num_labels
     if theta is None:
-        return transform(problem, sources * problem.num_labels)
-    of_x, of_theta, _ = problem.gradients
-    columns = problem.num_labels * theta.inner.size(3)
-    flops = 2.0 * sources * problem.in_channels * columns
-    if isinstance(problem.x, SparseMatrix):
-        flops = 2.0 * problem.x.num_entries * columns
-    made = Cost.of(Operations(flops, calls=1), of_x + of_theta)
-    if theta.outer is None:
-        return made
-    targets = float(problem.basis.size[1] * problem.num_columns)
-    after = Operations(2.0 * targets * columns * problem.out_channels, calls=1)
-    # The outputs of heads require gradients if anything does.
-    return made + Cost.of(after, 2.0 * any(problem.gradients))
+        send(steps.transform(float(sources * columns)), problem.out_channels)
+        return steps
+    width = theta.inner.size(3)
+    inputs = sources * problem.in_channels * problem.num_columns
+    inputs = x.num_entries if isinstance(x, SparseMatrix) else inputs
+    made = Operations(2.0 * inputs * problem.num_labels * width, calls=1)
+    steps.work("values", made, sum(problem.gradients[:2]))
+    steps.learns = any(problem.gradients[:2])
+    send(steps, width)
+    if theta.outer is not None:  # outputs of heads require gradients if anything does
+        after = Operations(2.0 * targets * columns * width * problem.out_channels, calls=1)
+        steps.work("outputs of heads", after, 2.0 * any(problem.gradients))
+    return steps
 
 
 def values(problem: Problem) -> Tensor:

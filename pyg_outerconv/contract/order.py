@@ -57,8 +57,8 @@ class Order(Named, ABC, registry=ORDERS):
     transforms: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "name" in vars(cls) and cls.steps is Order.steps and cls.cost is Order.cost:
-            raise RefusedType("an order says what it costs", "its steps, or its cost", cls.__name__)
+        if "name" in vars(cls) and cls.steps is Order.steps:
+            raise RefusedType("an order says what it costs", "its steps", cls.__name__)
         super().__init_subclass__(**kwargs)
         _of_kind.clear()
 
@@ -104,9 +104,9 @@ class Order(Named, ABC, registry=ORDERS):
         """Whether the parts of the pattern it reads are cached, as torch.compile requires."""
         return True
 
+    @abstractmethod
     def steps(self, problem: Problem) -> Steps:
-        """What it does with a problem that it can solve; one step, if it says its cost alone."""
-        return Steps(problem).add(self.name, self.cost(problem))
+        """What it does with a problem that it can solve, with the cost of each step."""
 
     def cost(self, problem: Problem) -> Cost:
         """The cost of a problem that the order can solve: that of its steps."""

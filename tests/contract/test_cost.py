@@ -221,7 +221,7 @@ def test_what_comes_to_a_step_decides_its_backward_pass():
 
 def test_an_order_says_its_steps_or_its_cost():
     with pytest.raises(
-        TypeError, match="an order says what it costs: expected .*steps.*, got Silent"
+        TypeError, match="an order says what it costs: expected its steps, got Silent"
     ):
 
         class Silent(Order):

@@ -12,8 +12,8 @@ from ...basis.additive_attention import AdditiveAttentionBasis
 from ...basis.attention_basis import AttentionBasis
 from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import MultiHeadEdges, by_head, by_label, same_dtype
-from ..cost import Cost, Operations, dense_product, sparse_product
-from ..heads import collect_values, making_values, needs_batch, value_width, values
+from ..cost import Cost, Operations, Steps, sparse_product
+from ..heads import collect_values, needs_batch, steps_of_values, values
 from ..order import Order, needs_features
 from ..problem import Problem
 
@@ -33,8 +33,8 @@ class HeadOrder(Order):
     values_first: ClassVar[bool]
 
     @abstractmethod
-    def propagating(self, problem: Problem, width: int) -> Cost:
-        """The cost of :meth:`propagate` with C = width."""
+    def send(self, steps: Steps, width: int) -> None:
+        """Add the steps of :meth:`propagate` with C = width."""
 
     @abstractmethod
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
@@ -47,14 +47,15 @@ class HeadOrder(Order):
         reasons = needs_features(problem) + needs_batch(problem)
         return reasons or super().lacks(problem) + _needs_no_bias(problem)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """The values and their propagation at width V; or at width P, then N·H·P·Q dense."""
         if self.values_first:
-            return making_values(problem) + self.propagating(problem, value_width(problem))
-        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
-        held = Cost.of(memory=rows * problem.in_channels * problem.itemsize)
-        sent = self.propagating(problem, problem.in_channels)
-        return sent + held + dense_product(problem, rows, True)
+            return steps_of_values(problem, self.send)
+        rows = _received(problem)
+        self.send(steps := Steps(problem), problem.in_channels)
+        steps.learns = any(problem.gradients)
+        held = rows * problem.in_channels * problem.itemsize
+        return steps.theta(rows).work("rows of heads", Operations(), memory=held)
 
     def run(self, problem: Problem) -> Tensor:
         if self.values_first:
@@ -62,6 +63,11 @@ class HeadOrder(Order):
         x = problem.features
         of_heads = x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
         return problem.collect(self.propagate(problem, of_heads).movedim(-2, 1))
+
+
+def _received(problem: Problem) -> float:
+    """The number of rows that heads receive: one for each target, item and head."""
+    return float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
 
 
 def _heads(problem: Problem) -> MultiHeadEdges | AttentionBasis:
@@ -102,23 +108,22 @@ class ProductOfEachHead(HeadOrder):
     def is_prepared(self, problem: Problem) -> bool:
         return _has_edges(problem)
 
-    def propagating(self, problem: Problem, width: int) -> Cost:
+    def send(self, steps: Steps, width: int) -> None:
         """The shares of edges, and E·H·width sparse."""
-        basis, (of_x, of_theta, _) = _heads(problem), problem.gradients
-        sent = sparse_product(problem, width, basis.size, of_x or of_theta, float(basis.num_edges))
-        rows = float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
-        held = Cost.of(memory=rows * width * problem.itemsize)
-        return _making_shares(problem) + sent * (problem.num_labels // basis.num_labels) + held
+        problem, basis = steps.problem, _heads(steps.problem)
+        if isinstance(basis, AttentionBasis):
+            _add_shares(steps, basis)
+        one = sparse_product(problem, width, basis.size, steps.learns, float(basis.num_edges))
+        held = Cost.of(memory=_received(problem) * width * problem.itemsize)
+        steps.add("Aᵀ of each head", one * (problem.num_labels // basis.num_labels) + held)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         return _heads(problem).times(x)
 
 
-def _making_shares(problem: Problem) -> Cost:
+def _add_shares(steps: Steps, basis: AttentionBasis) -> None:
     """The shares of all edges."""
-    basis = _heads(problem)
-    if isinstance(basis, MultiHeadEdges):
-        return Cost.of()
+    problem = steps.problem
     columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
     entries = basis.num_edges * columns
     line = float(basis.query.size(-1) * problem.itemsize)
@@ -126,7 +131,8 @@ def _making_shares(problem: Problem) -> Cost:
     sample = Operations(gathers=((entries * line, sources),), calls=columns)
     size = entries * problem.itemsize
     passes = Operations(moves=((PASSES * size, size),), calls=4)
-    return Cost.of(sample, 2.0 * basis.learns) + Cost.of(passes, basis.learns, 4.0 * size)
+    steps.work("scores", sample, 2.0 * basis.learns)
+    steps.work("shares", passes, basis.learns, 4.0 * size)
 
 
 class HeadsTransformFirst(ProductOfEachHead):
@@ -163,9 +169,9 @@ class Attend(HeadOrder):
     def is_prepared(self, problem: Problem) -> bool:
         return _has_edges(problem)
 
-    def propagating(self, problem: Problem, width: int) -> Cost:
+    def send(self, steps: Steps, width: int) -> None:
         """E·H·(D + width) numbers gathered; 2.5 times as much in the backward pass."""
-        basis = _attention(problem)
+        problem, basis = steps.problem, _attention(steps.problem)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
         vector = float(basis.num_edges * problem.itemsize)
@@ -174,7 +180,7 @@ class Attend(HeadOrder):
             moves=((6.0 * vector * columns, vector),),
             calls=4 * columns,
         )
-        return Cost.of(work, 2.5 * any(problem.gradients), 4.0 * vector)
+        steps.work("attention", work, 2.5 * any(problem.gradients), 4.0 * vector)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         return _attention(problem).attend(x)
@@ -206,7 +212,7 @@ class AttendEnds(Order):
     solves = (AdditiveAttentionBasis,)
     transforms = True
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """N·P·H·(V + 2) dense, and E·H·V gathered; twice as much in the backward pass."""
         basis = problem.of(AdditiveAttentionBasis)
         heads, rows, width = basis.value.shape
@@ -219,7 +225,8 @@ class AttendEnds(Order):
             moves=((PASSES * size, size),),
             calls=4,
         )
-        return Cost.of(work, 2.0 * any(problem.gradients), 4.0 * size)
+        back = 2.0 * any(problem.gradients)
+        return Steps(problem).work("values, scores and sums", work, back, 4.0 * size)
 
     def run(self, problem: Problem) -> Tensor:
         basis, theta = problem.basis, problem.parameter
@@ -277,9 +284,10 @@ class DenseAttention(HeadOrder):
         """Whether the nodes are sorted by blocks already."""
         return _rule(problem).is_sorted
 
-    def propagating(self, problem: Problem, width: int) -> Cost:
+    def send(self, steps: Steps, width: int) -> None:
         """2·pairs·H·(D + width) flops, for all pairs in the blocks."""
-        basis, pairs = _attention(problem), _rule(problem).pairs(_additions(problem))
+        problem, basis = steps.problem, _attention(steps.problem)
+        pairs = _rule(problem).pairs(_additions(problem))
         columns = float(problem.num_labels * problem.num_columns)
         calls = CALLS_OF_A_WINDOW * pairs.windows if pairs.windows else 1.0
         channels = basis.query.size(-1) + width
@@ -287,7 +295,8 @@ class DenseAttention(HeadOrder):
         scores = pairs.held * columns * problem.itemsize
         nodes = float(sum(basis.size)) * columns * channels * problem.itemsize
         work = Operations(flops, moves=((4.0 * scores, scores), (nodes, nodes)), calls=calls)
-        return Cost.of(work, BACKWARD * any(problem.gradients), 2.0 * scores + nodes)
+        back = BACKWARD * any(problem.gradients)
+        steps.work("attention by blocks", work, back, 2.0 * scores + nodes)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         basis, batch = _attention(problem), problem.batch

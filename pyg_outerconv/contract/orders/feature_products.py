@@ -10,8 +10,8 @@ from torch import Tensor
 from ...basis.feature_product import FeatureProduct, divided
 from ...kernels.linear_attention import collect, scan, scan_exponentials, spread
 from ...theta import autocast_pair
-from ..cost import Cost, Operations, moving
-from ..heads import collect_values, making_values, needs_batch, value_width, values
+from ..cost import Operations, Steps, moving
+from ..heads import collect_values, needs_batch, steps_of_values, value_width, values
 from ..order import Order, needs_features
 from ..problem import Problem
 
@@ -55,14 +55,18 @@ class ValuesFirst(Order):
 
     solves = (FeatureProduct,)
 
-    def cost(self, problem: Problem) -> Cost:
-        """M·H·P·V, then (M + N)·H·D·V, all dense."""
-        basis, (of_x, of_theta, of_basis) = _product(problem), problem.gradients
+    def steps(self, problem: Problem) -> Steps:
+        """M·H·P·V, then those of :meth:`send`, all dense."""
+        return steps_of_values(problem, self.send)
+
+    def send(self, steps: Steps, width: int) -> None:
+        """(M + N)·H·D·V for φ(K)ᵀ and φ(Q)."""
+        problem, basis = steps.problem, _product(steps.problem)
         nodes = float(sum(basis.size))
-        columns = float(problem.num_labels * problem.num_columns * value_width(problem))
+        columns = float(problem.num_labels * problem.num_columns * width)
         held = nodes * columns * problem.itemsize
         work = Operations(2.0 * nodes * basis.num_channels * columns, calls=2) + moving(held)
-        return making_values(problem) + Cost.of(work, (of_x or of_theta) + of_basis, held)
+        steps.work("φ(K)ᵀ, then φ(Q)", work, steps.learns + problem.gradients[2], held)
 
     def run(self, problem: Problem) -> Tensor:
         return collect_values(problem, _received(problem, values(problem)))
@@ -113,9 +117,10 @@ class Scan(ValuesFirst):
     name = "scan"
     needs = (_needs_causality,)
 
-    def cost(self, problem: Problem) -> Cost:
+    def send(self, steps: Steps, width: int) -> None:
         """(M + N)·H·D·V for states, and N·H·C·(D + V) within chunks of C."""
-        basis, width = _product(problem), value_width(problem)
+        super().send(steps, width)
+        problem, basis = steps.problem, _product(steps.problem)
         chunks = basis.chunks(width)
         assert chunks is not None  # a causal basis has chunks
         copies = float(problem.num_labels * problem.num_columns)
@@ -123,7 +128,7 @@ class Scan(ValuesFirst):
         within = Operations(2.0 * scores * (basis.num_channels + width), calls=2)
         states = 2.0 * chunks.count * basis.num_channels * width * copies
         held = (scores + states) * problem.itemsize
-        return super().cost(problem) + Cost.of(within, 2.0 * any(problem.gradients), held)
+        steps.work("within chunks", within, 2.0 * any(problem.gradients), held)
 
 
 class Latent(Order):
@@ -133,7 +138,7 @@ class Latent(Order):
     solves = (FeatureProduct,)
     needs = (_needs_latent_nodes, needs_features)
 
-    def cost(self, problem: Problem) -> Cost:
+    def steps(self, problem: Problem) -> Steps:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
         basis, (of_x, of_theta, of_basis) = _product(problem), problem.gradients
         rows = float(problem.num_labels * basis.num_channels * problem.num_columns)
@@ -144,12 +149,10 @@ class Latent(Order):
         latent = basis.num_blocks * rows * (problem.in_channels + width)
         held = latent + basis.query.numel() + basis.size[1] * problem.num_columns * width
         held *= problem.itemsize
-        return (
-            Cost.of(first, of_x + of_basis)
-            + Cost.of(Operations(inside, calls=2), of_theta + (of_x or of_basis))
-            + Cost.of(last, of_basis + any(problem.gradients))
-            + Cost.of(moving(held), memory=held)
-        )
+        steps = Steps(problem).work("φ(K)ᵀ X", first, of_x + of_basis)
+        steps.work("Θ at latent nodes", Operations(inside, calls=2), of_theta + (of_x or of_basis))
+        steps.work("φ(Q)", last, of_basis + any(problem.gradients))
+        return steps.work("latent nodes", moving(held), memory=held)
 
     def run(self, problem: Problem) -> Tensor:
         theta, x = problem.of_heads, problem.features
