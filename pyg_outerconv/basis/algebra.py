@@ -25,13 +25,13 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
 from ..theta import Theta
-from .base import Basis, Leaf, with_contents
+from .base import Basis, Leaf
 from .edge_sets import hidden_part, with_edges
 from .edges import EdgeBasis, no_edges
 from .eye import Eye
 from .pattern import Pattern
 from .receptive_field import reached
-from .registry import makes
+from .registry import makes, with_contents
 
 DEEPEST = 50
 """Bound on the nesting of bases. Each level is a nested call, and Python's stack holds about 1000

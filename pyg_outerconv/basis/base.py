@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields, replace
-from inspect import get_annotations
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 import torch
@@ -17,7 +15,7 @@ from torch import Tensor
 from ..errors import RefusedType, RefusedValue
 from ..graph.choice import Labels, Nodes, check_nodes
 from ..theta import Theta
-from .registry import make, register
+from .registry import contents, make, register, with_contents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 TensorMap = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 Leaf = tuple["Basis", Theta]
-AnyBasis = TypeVar("AnyBasis", bound="Basis")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,14 +66,9 @@ class Basis(ABC):
     has_heads: ClassVar[bool] = False
     nesting: ClassVar[int] = 0
     pieces: ClassVar[int] = 1
-    _field_names: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        hints = {}
-        for kind in reversed(cls.__mro__):
-            hints.update(get_annotations(kind))
-        cls._field_names = tuple([name for name in hints if "ClassVar" not in str(hints[name])])
         register(cls)
 
     # What a kind says ------------------------------------------------------------------------
@@ -209,22 +201,19 @@ class Basis(ABC):
         batches = [part.batch for part in contents(self) if isinstance(part, Basis)]
         return next(filter(None, batches), ())
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> Basis:
-        """The basis with ``index_map`` applied to index tensors, ``value_map`` to values.
-
-        It is the basis itself if they change nothing.
-        """
+    def map(self, change: TensorMap) -> Basis:
+        """The basis with ``change`` applied to its tensors; itself if it changes nothing."""
 
         def moved(part: Any) -> Any:
             if isinstance(part, Basis):
-                return part.map(index_map, value_map)
+                return part.map(change)
             if isinstance(part, Tensor):
-                return value_map(part) if part.is_floating_point() else index_map(part)
+                return change(part)
             if isinstance(part, torch.device):
-                there = index_map(torch.empty(0, device=part)).device
+                there = change(torch.empty(0, dtype=torch.long, device=part)).device
                 return part if there == part else there
             if isinstance(part, torch.dtype):
-                return value_map(torch.empty(0, dtype=part)).dtype
+                return change(torch.empty(0, dtype=part)).dtype
             return part
 
         return with_contents(self, moved)
@@ -313,14 +302,8 @@ class Basis(ABC):
     def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
         """The sources, ascending, that reach some targets by edges of any label, even of value 0.
 
-        Sets of nodes are followed back through products and powers, factor by factor.
-
-        Args:
-            targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
-                of a cell), a mask (N,), or None for all.
-            reach: the number of layers over this basis; more than one needs M = N, rows and columns
-                being the same nodes. The computation stops early once the set of sources repeats;
-                if it takes more than 100,000 layers to repeat, a greater reach is refused.
+        ``targets`` are one index, distinct indices, a mask (N,), or None for all; ``reach`` is the
+        number of layers over this basis; see :func:`.receptive_field.receptive_field`.
 
         Raises:
             TypeError: ``targets`` is neither an index, indices nor a mask, or ``reach`` is not an
@@ -359,26 +342,13 @@ class Basis(ABC):
     ) -> Figure:
         """Draw the basis as a matplotlib figure; nothing is shown on a screen.
 
-        - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
-          ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
-        - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
-          that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
-          ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
-          grids; cells without nodes are dark.
-        - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
-          ``channels`` (P, Q) and ``seed`` of a random one.
-        - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
-          number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
-          ``layout``, ``seed``.
-        - ``'graph'``: a panel for each A_k, all in one layout: lines and arrows with the colour
-          and the width of their value. Options ``labels``, ``titles``, ``max_panels``, ``layout``
-          (``'spring'`` or ``'circle'``), ``seed``, ``classes`` (N,) for colours of nodes, and
-          ``around``, nodes around which a part is drawn, as it is of more than 100 nodes.
+        The kinds are 'matrices', 'shift', 'flattenings', 'receptive-field' and 'graph'; what they
+        show, and their options, says :func:`.export.plot`.
 
         Args:
-            kind: one of the above.
+            kind: one of these.
             path: a PNG or SVG file to write, by its extension.
-            **options: options of the kind, listed above.
+            **options: options of the kind.
 
         Raises:
             ValueError: matplotlib is not installed, an option is unknown or out of range, the
@@ -400,12 +370,10 @@ class Basis(ABC):
             raise RefusedType(f"a basis holds floating point values: got {dtype}")
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor if device is None else tensor.to(device, non_blocking=non_blocking)
+            kind = dtype if dtype and tensor.is_floating_point() else tensor.dtype
+            return tensor.to(device or tensor.device, kind, non_blocking)
 
-        def cast(tensor: Tensor) -> Tensor:
-            return tensor.to(device or tensor.device, dtype or tensor.dtype, non_blocking)
-
-        return self.map(move, cast)
+        return self.map(move)
 
     def cpu(self) -> Basis:
         """The basis on the CPU."""
@@ -429,29 +397,4 @@ class Basis(ABC):
 
     def detach(self) -> Basis:
         """The basis with detached values."""
-        return self.map(lambda index: index, lambda value: value.detach())
-
-
-def contents(basis: Basis) -> list[Any]:
-    """The fields of a basis, and the items of those that are tuples of bases."""
-    found: list[Any] = []
-    for name in basis._field_names:
-        value = getattr(basis, name)
-        if type(value) is tuple and value and isinstance(value[0], Basis):
-            found += value
-        else:
-            found.append(value)
-    return found
-
-
-def with_contents(basis: AnyBasis, change: Callable[[Any], Any]) -> AnyBasis:
-    """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
-    changes = {}
-    for field in fields(basis):
-        old = getattr(basis, field.name)
-        of_bases = isinstance(old, tuple) and any(isinstance(part, Basis) for part in old)
-        new = tuple(change(part) for part in old) if of_bases else change(old)
-        same = all(map(operator.is_, new, old)) if of_bases else new is old
-        if field.init and not same:
-            changes[field.name] = new
-    return replace(basis, **changes) if changes else basis
+        return self.map(lambda one: one.detach() if one.is_floating_point() else one)

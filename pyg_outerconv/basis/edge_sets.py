@@ -16,10 +16,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import typed
-from .base import Basis, contents
+from .base import Basis
 from .edges import EdgeBasis, PatternBasis
 from .pattern import Pattern
-from .registry import makes
+from .registry import contents, makes
 
 
 def edge_sets(basis: Basis) -> list[EdgeBasis]:

@@ -299,11 +299,11 @@ class EdgeBasis(PatternBasis):
             value = in_order.new_empty(in_order.shape).index_copy(0, order, in_order)
         return value if value is None or value.dtype == x.dtype else value.to(x.dtype)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> EdgeBasis:
-        pattern = self.pattern.map(index_map)
+    def map(self, change: TensorMap) -> EdgeBasis:
+        pattern = self.pattern.map(change)
         if (listed := self._listed) is not None:
-            return EdgeBasis.of_list(pattern, value_map(listed))
-        return EdgeBasis(pattern, None if self.value is None else value_map(self.value))
+            return EdgeBasis.of_list(pattern, change(listed))
+        return EdgeBasis(pattern, None if self.value is None else change(self.value))
 
     def _position(self) -> tuple[Tensor, Tensor, Tensor]:
         pattern = self.pattern

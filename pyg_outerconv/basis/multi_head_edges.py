@@ -16,9 +16,10 @@ from ..kernels.attend_entries import kept_product
 from ..kernels.edge_sums import Listed, are_few, is_small
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .base import Basis, TensorMap, with_contents
+from .base import Basis, TensorMap
 from .edges import EdgeBasis, PatternBasis, check_values
 from .pattern import Pattern
+from .registry import with_contents
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,8 +159,8 @@ class MultiHeadEdges(PatternBasis):
         """H_k = A_kᵀ X: a sparse product for each head."""
         return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
 
-    def map(self, index_map: TensorMap, value_map: TensorMap) -> MultiHeadEdges:
-        return MultiHeadEdges(self.pattern.map(index_map), value_map(self.value))
+    def map(self, change: TensorMap) -> MultiHeadEdges:
+        return MultiHeadEdges(self.pattern.map(change), change(self.value))
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""

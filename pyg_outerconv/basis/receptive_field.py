@@ -44,7 +44,20 @@ def _(basis: EdgeBasis, seen: Tensor, labels: Sequence[int], transposed: bool = 
 
 @makes("receptive_field")
 def receptive_field(basis: Basis, targets: int | Nodes, reach: int) -> Tensor:
-    """The sources that reach some targets; see :meth:`.Basis.receptive_field`."""
+    """The sources, ascending, that reach some targets by edges of any label, even of value 0.
+
+    Sets of nodes are followed back through products and powers, factor by factor.
+
+    Args:
+        targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
+            of a cell), a mask (N,), or None for all.
+        reach: the number of layers over this basis; more than one needs M = N, rows and columns
+            being the same nodes. The computation stops early once the set of sources repeats;
+            if it takes more than 100,000 layers to repeat, a greater reach is refused.
+
+    Raises:
+        TypeError, ValueError, IndexError: as :meth:`.Basis.receptive_field`.
+    """
     if not isinstance(reach, Integral) or isinstance(reach, bool):
         raise RefusedType("reach is a number of layers", "an integer", repr(reach))
     is_one = isinstance(targets, int) and not isinstance(targets, bool)

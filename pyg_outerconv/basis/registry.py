@@ -1,15 +1,17 @@
-"""Registration of bases: as pytrees, and as what methods of :class:`Basis` return."""
+"""Registration of bases: as pytrees, by fields, and as what methods of :class:`Basis` return."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
+Node = TypeVar("Node")
 
 _makers: dict[str, Callable[..., Any]] = {}
 
@@ -96,3 +98,31 @@ def _holds_tensors(value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(type(part) in _kinds for part in value)
     return isinstance(value, Tensor) or type(value) in _kinds
+
+
+# Fields -------------------------------------------------------------------------------------------
+
+
+def contents(node: Any) -> list[Any]:
+    """The fields of a basis, and the items of those that are tuples of bases."""
+    found: list[Any] = []
+    for name in node.__dataclass_fields__:  # faster than fields(), if with some more
+        value = getattr(node, name)
+        if type(value) is tuple and value and type(value[0]) in _kinds:
+            found += value
+        else:
+            found.append(value)
+    return found
+
+
+def with_contents(node: Node, change: Callable[[Any], Any]) -> Node:
+    """The basis with ``change`` applied to each field, and to each item of a tuple of bases."""
+    changes = {}
+    for field in fields(node):  # type: ignore[arg-type]
+        old = getattr(node, field.name)
+        of_bases = isinstance(old, tuple) and any(type(part) in _kinds for part in old)
+        new = tuple(change(part) for part in old) if of_bases else change(old)
+        same = all(map(operator.is_, new, old)) if of_bases else new is old
+        if field.init and not same:
+            changes[field.name] = new
+    return replace(node, **changes) if changes else node  # type: ignore[type-var]
