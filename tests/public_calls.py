@@ -236,6 +236,7 @@ CALLS: dict[str, Callable[[], Call]] = {
             attention.Bilinear: _HEADS,
             attention.Cosine: _HEADS,
             attention.DotProduct: _HEADS,
+            attention.EdgeBias: {"heads": 2},
             attention.EdgeFeatures: {"in_channels": 2, **_HEADS},
             attention.EmbeddedGaussian: _HEADS,
             attention.FeatureMapped: _HEADS,

@@ -114,9 +114,17 @@ MORE = {
 }
 FORWARD = {
     # the name of a call that makes a module: the arguments of its own call
-    "AttentionConv": {**GRAPH, "size": (4, 4), "source_mask": PRESENT, **GRAPHS, **SHARES},
+    "AttentionConv": {
+        **GRAPH,
+        "size": (4, 4),
+        "source_mask": PRESENT,
+        **GRAPHS,
+        **SHARES,
+        "keys": x(),
+    },
     "OuterConv": {**STEP, "size": (4, 4), **GRAPHS},
     "attention.ALiBi": {"relative": x(4, 1)},
+    "attention.EdgeBias": {"edge_attr": x(4, 2)},
     "attention.EdgeFeatures": {"x": x(4, 2)},
     "attention.GraphPositions": {"data": data()},
     "attention.LearnedPositions": POSITIONS,

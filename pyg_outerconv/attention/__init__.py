@@ -30,7 +30,7 @@ from .projection import EdgeFeatures, PerHead, Projection
 from .queries import LearnedQueries, QueryModule
 from .score import SCORES, Dot, Score, make_score
 from .sums import Additive, Bahdanau, GATv2, SuperGAT, SuperGATMixed
-from .terms import ALiBi, IndexTerm, RelativeBias
+from .terms import ALiBi, EdgeBias, IndexTerm, RelativeBias
 
 __all__ = [
     "FEATURE_MAPS",
@@ -45,6 +45,7 @@ __all__ = [
     "Cosine",
     "Dot",
     "DotProduct",
+    "EdgeBias",
     "EdgeContext",
     "EdgeFeatures",
     "EmbeddedGaussian",

@@ -238,15 +238,21 @@ def with_terms(
     heads: int,
     dtype: torch.dtype | None,
 ) -> Dot | Tensor:
-    """The scores plus the terms of the positions of both ends.
+    """The scores plus the terms of the positions of both ends, or of the attributes of edges.
 
     Where a term is -inf there is no edge, whatever the score: numbers that are no products become
     the bias of products of 0, whose contractions leave out edges with a bias of -inf.
     """
     if not terms:
         return scores
-    relative = differences(support.positions, support.pattern.index)
-    added = sum(term(relative).expand(-1, heads) for term in terms)
+    given: dict[str, Tensor] = {}
+    reads = [read_by(term) for term in terms]
+    if "pos" in reads:
+        given["pos"] = differences(support.positions, support.pattern.index)
+    if "edge_attr" in reads:
+        given["edge_attr"] = support.edge_attr
+    pairs = zip(terms, reads, strict=True)
+    added = sum(term(given[name]).expand(-1, heads) for term, name in pairs)
     like = scores.query if isinstance(scores, Dot) else scores
     batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
     term = over_batch(support.own_heads(added), batch).to(like.dtype)
@@ -258,6 +264,11 @@ def with_terms(
         key, query = (found.new_zeros((count, *batch, heads, 1)) for count in (sources, targets))
         return Dot(query, key, bias=found.masked_fill(hidden, -torch.inf), value_type=dtype)
     return replace(scores, bias=term if scores.bias is None else scores.bias + term)
+
+
+def read_by(term: Any) -> str:
+    """What a term reads: ``pos``, or ``edge_attr``."""
+    return getattr(term, "reads", "pos")
 
 
 def basis_of(

@@ -1,4 +1,4 @@
-"""Terms of positions, which are added to scores before they are normalised."""
+"""Terms of positions and of edges, which are added to scores before they are normalised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
-from ..graph.checks import check_positive
+from ..graph.checks import check_dense, check_positive
 from ..graph.positions import as_whole, exact_type
 from ..signatures import typed
 from .positions import numbered
@@ -22,7 +22,8 @@ from .positions import numbered
 class IndexTerm(Protocol):
     """A number for each edge and head, from the position of its source relative to its target.
 
-    A ``torch.nn.Module`` whose result is added to scores before they are normalised.
+    A ``torch.nn.Module`` whose result is added to scores before they are normalised. One with
+    ``reads = "edge_attr"`` gets attributes of edges in the place of relative positions.
 
     Attributes:
         heads: H.
@@ -126,6 +127,46 @@ def slopes(
     whole = torch.arange(1, power + 1, dtype=dtype, device=device)
     between = torch.arange(heads - power, dtype=dtype, device=device) + 0.5
     return torch.exp2(torch.cat([whole, between]) * (-8 / power))
+
+
+@row(
+    "Positions",
+    "what `edge_attr` says of the edge",
+    "Ying et al., *Graphormer* (2106.05234), equation 6",
+    option="`terms=(EdgeBias(heads),)`",
+)
+class EdgeBias(torch.nn.Module):
+    """A term that is what ``edge_attr`` says: a number of each edge, for all heads or for each.
+
+    The bias b of an edge in equation 6 of `"Do Transformers Really Perform Bad for Graph
+    Representation?" <https://arxiv.org/abs/2106.05234>`_; an ``attn_mask`` of numbers in torch.
+
+    Args:
+        heads: H.
+
+    Raises:
+        TypeError, ValueError: ``heads`` is not a positive integer.
+    """
+
+    reads = "edge_attr"
+
+    @typed
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        check_positive("an edge bias", heads=heads)
+        self.heads = heads
+
+    def forward(self, edge_attr: Tensor) -> Tensor:
+        """The attributes (E, 1) or (E, H) themselves."""
+        check_dense("an edge bias is added to scores", edge_attr, least=2)
+        if edge_attr.size(1) not in (1, self.heads):
+            rule = "an edge bias is for all heads or for each of them"
+            raise RefusedValue(rule, f"edge_attr (E, 1) or (E, {self.heads})", edge_attr.size(1))
+        return edge_attr
+
+    def extra_repr(self) -> str:
+        """H."""
+        return f"heads={self.heads}"
 
 
 _SPREAD = 0.02  # the usual standard deviation of such tables in vision transformers

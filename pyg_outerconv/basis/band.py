@@ -77,6 +77,12 @@ class Band(DenseRule):
             return True
         return not is_exporting() and self.num_edges == self.num_sources * self.num_targets
 
+    @property
+    def sees_all_before(self) -> bool:
+        """Whether sources put in front of all others are seen by every target."""
+        reaches = self.right is None or self.offset + self.right >= -1
+        return self.left is None and self.dilation == 1 and reaches
+
     # Counts ---------------------------------------------------------------------------------
 
     @property

@@ -19,6 +19,7 @@ from ..attention.score import (
     basis_of,
     check_scores,
     make_score,
+    read_by,
     type_of_values,
     with_terms,
 )
@@ -114,7 +115,8 @@ class Attention(Heads):
         normalise (Normaliser or str): f.
         align (Family or Module, optional): T, whose Tᵀ X are the queries, or a module that makes
             queries, such as :class:`LearnedQueries`; None for the identity.
-        terms (tuple, optional): modules that add a number for relative positions to every score.
+        terms (tuple, optional): modules that add a number for relative positions, or for
+            attributes of edges, to every score.
         heads (int, optional): H, which is K, of a score that is named. (default: that of the score)
         combine (str, optional): how a layer puts heads together: ``'sum'``, each with a Θ_h of the
             layer's form; ``'concat'``: heads of Q/H channels side by side; or the ``'mean'`` of
@@ -251,14 +253,18 @@ class Attention(Heads):
         return self._scoring.uses_theta
 
     @property
+    def _reads_of_edges(self) -> set[str]:
+        """What the score and the terms read beside the features."""
+        return {*self._scoring.reads_beside, *map(read_by, self.terms)}
+
+    @property
     def _reads_positions(self) -> bool:
-        return bool(self.terms) or "pos" in self._scoring.reads_beside
+        return "pos" in self._reads_of_edges
 
     @property
     def reads_beside(self) -> tuple[str, ...]:  # type: ignore[override]
         """The features; and what scores, terms, the support and the alignment read."""
-        read = {*self._scoring.reads_beside, *(("pos",) if self.terms else ())}
-        return tuple(sorted(read.union(super().reads_beside)))
+        return tuple(sorted(self._reads_of_edges.union(super().reads_beside)))
 
     def set_self_loops(self, add: bool) -> Attention:
         """The same recipe with or without added self-loops in the support."""

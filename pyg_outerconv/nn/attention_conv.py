@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..attention import Additive, EdgeFeatures, Normaliser, Score
+from ..attention import Additive, EdgeFeatures, KeyQuery, Normaliser, Score
+from ..attention.sources import LearnedSources
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..equations import row
@@ -28,13 +30,27 @@ from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
 from . import compiled
 from .bases import basis_of, basis_on_support, check_beside_basis
-from .call import Call, check_devices, checked_mask, values_of_present, without_absent
+from .call import (
+    Call,
+    check_devices,
+    checked_keys,
+    checked_mask,
+    nodes_first,
+    values_of_present,
+    without_absent,
+)
 from .checks import check_channels, check_ends, check_options
 from .outer_conv import OuterConv, add_root
 from .theta import ThetaModule, view_of
 
 
 @row("Support", "m is there: key padding", "", option="`source_mask=` at a call")
+@row(
+    "Support",
+    "m is one of A sources beside the nodes, with keys and values that are parameters",
+    "Sukhbaatar et al., *Augmenting Self-attention with Persistent Memory* (1907.01470)",
+    option="`learned_sources=A`",
+)
 @row("Values", "Σ_h A_hᵀ X Θ_h", "Andreoli, equation 1", option='`combine="sum"`')
 @row(
     "Values",
@@ -88,12 +104,14 @@ class AttentionConv(OuterConv):
             (default: :obj:`False`)
         dropout (float, optional): The share of values of the basis that are dropped in training.
             (default: :obj:`0.0`)
-        terms (tuple, optional): Modules that add something of the positions to scores, such as
-            :obj:`(ALiBi(heads),)`. (default: none)
+        terms (tuple, optional): Modules that add something of the positions or attributes of edges
+            to scores, such as :obj:`(ALiBi(heads),)`. (default: none)
         theta (str, optional): The form of :math:`\mathbf{\Theta}`, see :class:`OuterConv`, of heads
             that are added up. (default: what :obj:`combine` and :obj:`value_channels` say)
         edge_dim (int, optional): Size :math:`D_e` of edge features, whose projections are added to
             keys and to values. (default: none)
+        learned_sources (int, optional): Number of sources beside the nodes that every output sees,
+            whose keys and values are parameters. (default: :obj:`0`)
         **kwargs (optional): Additional arguments of :class:`OuterConv`.
 
     Shapes:
@@ -127,6 +145,7 @@ class AttentionConv(OuterConv):
         terms: tuple[Any, ...] = (),
         theta: str | None = None,
         edge_dim: int | None = None,
+        learned_sources: int = 0,
         **kwargs: Any,
     ):
         check_positive("AttentionConv", heads=heads)
@@ -156,10 +175,12 @@ class AttentionConv(OuterConv):
         check_values(self.theta, value_bias=value_bias, edge_features=edge_dim is not None)
         width = value_channels_of(self.theta)
         self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
+        self.learned_sources = sources_of(learned_sources, score, self.theta)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        bias = self._parameters.get("value_bias")  # not yet set during super().__init__()
+        reset(self._modules.get("learned_sources"))  # not yet set during super().__init__()
+        bias = self._parameters.get("value_bias")  # nor is this
         if bias is not None:
             torch.nn.init.zeros_(bias)
 
@@ -176,6 +197,7 @@ class AttentionConv(OuterConv):
         pos: Tensor | OptPairTensor | None = None,
         source_mask: OptTensor = None,
         alignment: Any = None,
+        keys: OptTensor = None,
         return_attention_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Basis]:
         r"""Runs the layer.
@@ -196,6 +218,9 @@ class AttentionConv(OuterConv):
                 present. Edges of absent sources are ignored (key padding), whatever their
                 features; if absent sources are also targets, their NaN and inf count as zero.
             alignment (optional): What :obj:`align` reads, if not the same as the support.
+            keys (torch.Tensor, optional): Features :math:`(*, M, P_k)` of the sources, which score
+                and :obj:`align` read in the place of :math:`x`; values are still those of
+                :math:`x`.
             return_attention_weights (bool, optional): If set to :obj:`True`, also returns the
                 learned basis. (default: :obj:`False`)
 
@@ -218,13 +243,16 @@ class AttentionConv(OuterConv):
         if source_mask is not None:
             source_mask = checked_mask(source_mask, call)
             call = without_absent(call, source_mask)
+        if keys is not None:
+            keys = checked_keys(keys, call, source_mask)
         if return_attention_weights is not False:
             return_attention_weights = _asked(return_attention_weights)
-        if source_mask is None and alignment is None and not return_attention_weights:
+        others = source_mask, alignment, keys
+        if not return_attention_weights and all(other is None for other in others):
             out = self._at_once(call)
             if out is not None:
                 return out
-        content = self._content(call, source_mask, alignment)
+        content = self._content(call, source_mask, alignment, keys)
         waiting = self._waiting(call) if content.theta is None else []
         basis = self._basis(call, content)
         needs_shares = return_attention_weights or self.edge_dim is not None
@@ -296,7 +324,11 @@ class AttentionConv(OuterConv):
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
-        content = self._content(call) if content is None else content
+        basis = self._basis_of_nodes(call, self._content(call) if content is None else content)
+        sources = self.learned_sources
+        return basis if sources is None or _has_values(call.edge_index) else sources.beside(basis)
+
+    def _basis_of_nodes(self, call: Call, content: Content) -> Basis:
         edge_index = call.edge_index
         is_basis = type(edge_index) is not Tensor and isinstance(edge_index, Basis)
         if is_basis:
@@ -310,11 +342,29 @@ class AttentionConv(OuterConv):
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
         return super()._basis(call, content)
 
+    def _sent(self, call: Call, basis: Basis, theta: ThetaValue) -> tuple[Features, ThetaValue]:
+        """The features and Θ of all sources, learned ones first where the basis has them."""
+        sources = self.learned_sources
+        if sources is None or basis.size[0] == call.num_sources:
+            return call.source, theta
+        assert isinstance(theta, Theta)  # as the constructor checked
+        return sources.joined(call.source, theta)
+
+    def _convolve(
+        self, call: Call, basis: Basis, theta: ThetaValue, values: OptTensor = None
+    ) -> Tensor:
+        if self.learned_sources is not None:
+            sent, theta = self._sent(call, basis, theta)
+            call = call.with_ends(sent, call.target)
+        return super()._convolve(call, basis, theta, values)
+
     def __repr__(self) -> str:
         family = self.family
         parts = [f"heads={self.heads}", f"support={family.support}", f"score={family.score.name!r}"]
         parts += [f"normalise={family.normalise}", f"combine={self.combine!r}"]
         parts += [] if family.align is None else [f"align={family.align}"]
+        sources = self.learned_sources
+        parts += [] if sources is None else [f"learned_sources={len(sources.key)}"]
         name = self.__class__.__name__
         return f"{name}({self.in_channels}, {self.out_channels}, {', '.join(parts)})"
 
@@ -323,9 +373,16 @@ class AttentionConv(OuterConv):
         call: Call,
         source_mask: OptTensor = None,
         alignment: Any = None,
+        keys: OptTensor = None,
     ) -> Content:
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(call)
+        if keys is not None:
+            if self._family.score.uses_theta or _has_values(call.edge_index):
+                rule = "keys are what scores read of the sources"
+                got = call.edge_index if _has_values(call.edge_index) else self._family.score
+                raise RefusedValue(rule, "a score of features, and no basis with values", got)
+            content = content.but(source=nodes_first(keys))
         values = None
         if content.theta is not None:
             values = self._family.score.values(content.source, content.theta)
@@ -353,6 +410,11 @@ class AttentionConv(OuterConv):
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked
         return theta.but(bias=view_of(self.value_bias))
+
+
+def _has_values(edge_index: Any) -> bool:
+    """Whether it is a basis with values, in the place of the learned one."""
+    return isinstance(edge_index, Basis) and edge_index.dtype is not None
 
 
 def _asked(return_attention_weights: Any) -> bool:
@@ -413,6 +475,18 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
         if wanted and theta.name not in WITH_VALUES:
             rule = f"{what} added to values"
             raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
+
+
+def sources_of(count: int, score: Score, theta: ThetaModule) -> LearnedSources | None:
+    """Learned sources, if there are any, with keys of the score and values of Θ."""
+    if not count:
+        return None
+    rule = "learned sources have keys and values"
+    if not isinstance(score, KeyQuery):
+        raise RefusedType(rule, "a KeyQuery score", score)
+    if theta.name not in WITH_VALUES:
+        raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
+    return LearnedSources(count, score.heads, score.channels, value_channels_of(theta))
 
 
 # Shares of the edges of edge_index, and the values of edge features -------------------------------

@@ -11,6 +11,7 @@ from torch.nn import Module
 
 from ..errors import RefusedType, RefusedValue
 from ..graph import Cells
+from ..graph.checks import check_dense
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix, read_sparse
 from ..kernels.mode import mode
@@ -184,6 +185,22 @@ def checked_mask(source_mask: Any, call: Call) -> Tensor:
     if call.source is not None and source_mask.device != call.source.device:
         raise RefusedValue("source_mask is where x is", call.source.device, source_mask.device)
     return source_mask
+
+
+def checked_keys(keys: Any, call: Call, source_mask: Tensor | None) -> Tensor:
+    """Features of the sources (*, M, P_k) after checks, with zeros for NaN and inf of absent ones.
+
+    Raises:
+        TypeError: they are no dense floating point tensor.
+        ValueError: they are of other sources than x, or elsewhere.
+    """
+    values = call.source
+    check_dense("keys are features of the sources", keys, least=2, beside=call.like)
+    if not isinstance(values, Tensor) or keys.shape[:-1] != values.shape[:-1]:
+        got = None if values is None else tuple(values.shape)
+        rule = "keys are of the sources whose values x has"
+        raise RefusedValue(rule, f"x ({', '.join(map(str, keys.shape[:-1]))}, P)", got)
+    return keys if source_mask is None else _without(keys, source_mask, False)  # type: ignore[return-value]
 
 
 def without_absent(call: Call, source_mask: Tensor, wholly: bool = False) -> Call:

@@ -129,5 +129,5 @@ def label_terms(conv: OuterConv, x: Any, *args: Any, **kwargs: Any) -> LabelTerm
     else:
         basis = conv.basis(x, *args, **kwargs)
     call = Call(x, flow=conv.flow)
-    theta = as_theta(conv._parameter(call))
-    return LabelTerms(conv, basis, nodes_first(call.source), theta)
+    sent, theta = conv._sent(call, basis, conv._parameter(call))
+    return LabelTerms(conv, basis, nodes_first(sent), as_theta(theta))

@@ -344,6 +344,10 @@ class OuterConv(MessageHooks):
             out = add_root(out, call, root, own)
         return out if bias is None else add_bias(out, bias, own)
 
+    def _sent(self, call: Call, basis: Basis, theta: ThetaValue) -> tuple[Features, ThetaValue]:
+        """The features that the sources of the basis send, and their Θ."""
+        return call.source, theta
+
     def basis(
         self,
         x: Any,
@@ -380,10 +384,11 @@ class OuterConv(MessageHooks):
         """
         call = Call(x, edge_index, edge_weight, flow=self.flow, **beside)
         basis = self._basis(call)
+        sent, theta = self._sent(call, basis, self._parameter(call))
         return contraction_path(
             basis,
-            nodes_first(call.source),
-            self._parameter(call),
+            nodes_first(sent),
+            theta,
             self.order,
             aggr=self.reduce,
             label_aggr=self.label_reduce,

@@ -1,4 +1,4 @@
-"""ALiBi and relative biases: the equations, gradients, and refusals."""
+"""ALiBi, relative biases and biases of edges: the equations, gradients, and refusals."""
 
 import math
 
@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_outerconv.attention import ALiBi, IndexTerm, RelativeBias
+from pyg_outerconv.attention import ALiBi, EdgeBias, IndexTerm, RelativeBias
 from pyg_outerconv.attention.terms import slopes
+from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near
 
 
@@ -215,3 +216,30 @@ def test_relative_no_edge_is_no_error():
 
 def test_relative_it_is_an_index_term():
     assert isinstance(RelativeBias(heads=2, reach=3), IndexTerm)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("more", [(), (ALiBi(2),)])
+def test_a_bias_of_edges_is_added_to_their_scores(columns, more):
+    edges = torch.tensor([[4, 0, 1, 2, 3, 0], [1, 1, 2, 2, 2, 4]])
+    conv = AttentionConv(3, 4, 2, terms=(EdgeBias(2), *more)).double()
+    x = torch.randn(3, 5, 3, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(6, columns, dtype=torch.float64)
+    bias[0] = -torch.inf  # no edge
+    bias.requires_grad_()
+    score, place = conv.family.score, torch.arange(5.0, dtype=torch.float64)
+    added = torch.full((2, 5, 5), -torch.inf, dtype=torch.float64)
+    added[:, 1:5, 0] = added[:, :, 3] = 0.0  # rows of targets that nothing reaches, cut off below
+    added = added.index_put((torch.arange(2)[:, None], *edges[:, None]), bias.t().expand(2, -1))
+    for term in more:
+        added = added + term((place[:, None] - place).view(-1, 1)).t().view(2, 5, 5)
+    products = torch.einsum("bmhd,bnhd->bhmn", score.key(x), score.query(x)) * score.scale
+    shares = (products + added).softmax(2) * torch.tensor([0, 1, 1, 0, 1])
+    heads = torch.einsum("bhmn,bmp,hpq->bnhq", shares, x, conv.theta.weight)
+    expected = heads.flatten(2) + conv.bias
+    found = conv(x, edges, edge_attr=bias)
+    assert_near(found, expected)
+    direction, inputs = torch.randn_like(found), [x, bias, *conv.parameters()]
+    wanted = torch.autograd.grad(expected, inputs, direction)
+    for mine, other in zip(torch.autograd.grad(found, inputs, direction), wanted, strict=True):
+        assert_near(mine, other, at_least=0.1)

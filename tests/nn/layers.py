@@ -109,10 +109,10 @@ def attention(make: Callable[..., Module], attr: int = 0, but: str = "", **optio
     )
 
 
-def without_edges(support: str, but: str = "") -> Layer:
+def without_edges(support: str, but: str = "", **options: Any) -> Layer:
     """Attention over a rule."""
     return Layer(
-        lambda p, **more: AttentionConv(p, Q, 2, support, **more),
+        lambda p, **more: AttentionConv(p, Q, 2, support, **options, **more),
         nodes_alone,
         frozenset({"edges", "pygs", "flow", *but.split()}),
     )
@@ -152,6 +152,8 @@ LAYERS = {
     "agnn": Layer(lambda p, **more: agnn_conv(**more), but=frozenset({"channels", "pygs", "fake"})),
     "complete": without_edges("complete"),
     "causal": without_edges("causal"),
+    "learned": attention(AttentionConv, but="pygs", learned_sources=2, value_bias=True),
+    "learned, causal": without_edges("causal", learned_sources=1, combine="sum"),
     "window": without_edges("sliding_window(1)", "export"),
     "composed": Layer(
         lambda p, **more: compose(OuterConv(p, 5, GCN(), **more), OuterConv(5, Q, Walk(1), **more)),

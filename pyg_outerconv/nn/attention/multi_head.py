@@ -27,6 +27,7 @@ def multi_head_attention(
     dropout: float = 0.0,
     bias: bool = True,
     kdim: int | None = None,
+    vdim: int | None = None,
     *,
     support: Family | str = "complete",
     score: Score | None = None,
@@ -38,8 +39,9 @@ def multi_head_attention(
     Need" <https://arxiv.org/abs/1706.03762>`_ paper, section 3.2.2. The support replaces the mask
     (``'causal'``, a window, edges of a graph), and ``source_mask`` at a call marks the sources that
     are present (key padding). Self-attention takes one x, cross-attention a pair: keys and values
-    of the first, queries of the second. A target without sources gets the output bias; torch gives
-    NaN.
+    of the first, queries of the second; keys apart from values are an argument ``keys``. A target
+    without sources gets the output bias; torch gives NaN. ``learned_sources=1`` is torch's
+    ``add_bias_kv``, and ``normalise="softmax-plus-one"`` its ``add_zero_attn``.
 
     >>> import torch
     >>> layer = multi_head_attention(16, 4, support="causal")
@@ -47,13 +49,17 @@ def multi_head_attention(
     torch.Size([2, 10, 16])
     >>> layer((torch.randn(2, 7, 16), torch.randn(2, 10, 16))).shape
     torch.Size([2, 10, 16])
+    >>> layer, queries = multi_head_attention(16, 4, kdim=5, vdim=3), torch.randn(2, 10, 16)
+    >>> layer((torch.randn(2, 7, 3), queries), keys=torch.randn(2, 7, 5)).shape
+    torch.Size([2, 10, 16])
 
     Args:
         embed_dim: channels of queries and outputs; each head has ``embed_dim / num_heads``.
         num_heads: H.
         dropout: dropout probability of attention; ignored if ``normalise`` is a module.
         bias: whether the four projections have a bias.
-        kdim: channels of sources, torch's ``kdim`` and ``vdim``; ``embed_dim`` if None.
+        kdim: channels of keys; ``embed_dim`` if None.
+        vdim: channels of values; those of keys if None.
         support: the sources of each target.
         score: keys and queries, such as those of another layer; None for new ones.
         **options: options of :class:`AttentionConv`.
@@ -64,10 +70,13 @@ def multi_head_attention(
     check_positive("multi-head attention", embed_dim=embed_dim, num_heads=num_heads)
     if embed_dim % num_heads:
         raise RefusedValue("heads share channels evenly", f"a divisor of {embed_dim}", num_heads)
-    channels, apart = embed_dim // num_heads, kdim not in (None, embed_dim)
-    ends = (embed_dim if kdim is None else kdim, embed_dim)
+    channels, kdim = embed_dim // num_heads, embed_dim if kdim is None else kdim
+    vdim = kdim if vdim is None else vdim
+    check_channels("kdim", kdim, -1)
+    check_channels("vdim", vdim, -1)
+    apart, ends = kdim != embed_dim or vdim != embed_dim, (vdim, embed_dim)
     if score is None:
-        score = KeyQuery(num_heads, channels, ends, bias)
+        score = KeyQuery(num_heads, channels, (kdim, embed_dim), bias)
         score.key.initial = score.query.initial = as_glorot if apart else as_packed
         score.reset_parameters()
     options = {"value_channels": channels, "value_bias": bias, "bias": bias, **options}

@@ -1,0 +1,148 @@
+"""Sources beside the nodes, whose keys and values are parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import pad
+
+from ..basis.attention_basis import AttentionBasis
+from ..basis.band import Band
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.implicit_edges import ImplicitEdges
+from ..basis.pattern import Pattern
+from ..errors import RefusedType
+from ..graph import Features
+from ..graph.checks import check_positive
+from ..memo import Memo
+from ..signatures import typed
+from ..theta import Theta
+
+Edges = EdgeBasis | ImplicitEdges
+
+_extended: WeakKeyDictionary[Basis, Memo] = WeakKeyDictionary()
+
+
+class LearnedSources(torch.nn.Module):
+    """Sources that every target sees beside those of its support, in front of the nodes.
+
+    Their keys and values are parameters: the persistent vectors of `"Augmenting Self-attention with
+    Persistent Memory" <https://arxiv.org/abs/1907.01470>`_, and torch's ``add_bias_kv``.
+
+    Attributes:
+        key: (A, H, D).
+        value: (A, H, V).
+
+    Args:
+        count: A.
+        heads: H.
+        channels: D of keys and queries.
+        value_channels: V.
+
+    Raises:
+        TypeError, ValueError: a number is not a positive integer.
+    """
+
+    @typed
+    def __init__(self, count: int, heads: int, channels: int, value_channels: int) -> None:
+        super().__init__()
+        check_positive("learned sources", count=count, heads=heads, channels=channels)
+        check_positive("learned sources", value_channels=value_channels)
+        self.key = Parameter(torch.empty(count, heads, channels))
+        self.value = Parameter(torch.empty(count, heads, value_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw keys and values anew, normal with a variance of 1 over all channels of a source."""
+        for parameter in self.key, self.value:
+            torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+
+    def beside(self, basis: Basis) -> AttentionBasis:
+        """The basis with an edge from each of these sources to each target.
+
+        Raises:
+            TypeError: the basis is made of no products with keys.
+        """
+        if not isinstance(basis, AttentionBasis):
+            rule = "learned sources have keys, which queries are multiplied by"
+            raise RefusedType(rule, "an AttentionBasis", type(basis).__name__)
+        count, bias, present = len(self.key), basis.bias, basis.present
+        over = _with_sources(basis.over, count, listed=bias is not None)
+        if bias is not None:
+            bias = bias.expand(basis.num_edges, *bias.shape[1:])
+            bias = pad(bias.movedim(0, -1), (0, over.num_edges - bias.size(0))).movedim(-1, 0)
+            bias = bias.index_select(0, over.edges().pattern.order.long())
+        if present is not None:
+            present = torch.cat([present.new_ones((count, *present.shape[1:])), present])
+        key = torch.cat([_over_batch(self.key, basis.batch).to(basis.key.dtype), basis.key])
+        return replace(basis, over=over, key=key, bias=bias, present=present)
+
+    def joined(self, x: Features, theta: Theta) -> tuple[Tensor, Theta]:
+        """Features (*batch, A + M, P + A) and Θ whose values are these values, then those of x.
+
+        A more channels mark these sources, and V has their values as its rows.
+
+        Raises:
+            TypeError: the features are not dense.
+        """
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            rule = "learned sources stand beside features"
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise RefusedType(rule, "a dense tensor of floating point numbers", got)
+        count, channels = len(self.value), x.size(-1)
+        marks = pad(torch.eye(count, dtype=x.dtype, device=x.device), (channels, 0))
+        x = torch.cat([marks.expand(*x.shape[:-2], -1, -1), pad(x, (0, count))], -2)
+        rows = self.value if theta.bias is None else self.value - theta.bias
+        inner = torch.cat([theta.inner, rows.transpose(0, 1).unsqueeze(1)], 2)
+        return x, theta.but(inner=inner)
+
+    def extra_repr(self) -> str:
+        """A."""
+        return f"{len(self.key)}"
+
+
+def _over_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """(A, H, D) as (A, *batch, H, D)."""
+    return x.view(len(x), *(1,) * len(batch), *x.shape[1:]).expand(-1, *batch, -1, -1)
+
+
+def _with_sources(over: Edges, count: int, listed: bool) -> Edges:
+    """The support where ``count`` sources come first that all targets see.
+
+    A band stays one where it has all sources up to some place, unless its edges are ``listed``.
+    """
+    if isinstance(over, Band) and not listed and over.sees_all_before:
+        sources, offset = over.num_sources + count, over.offset + count
+        return replace(over, num_sources=sources, offset=offset)
+    make = partial(_edges_with_sources, over, count)
+    if torch.compiler.is_compiling():
+        return make()
+    return _extended.setdefault(over, Memo()).get(count, make)  # type: ignore[no-any-return]
+
+
+def _edges_with_sources(over: Edges, count: int) -> EdgeBasis:
+    """The edges, and listed after them those of the first ``count`` sources to all targets."""
+    pattern, (sources, targets), labels = over.edges().pattern, over.size, over.num_bases
+    ends = [torch.arange(n, device=over.device) for n in (count, targets, labels)]
+    source, target, label = torch.cartesian_prod(*ends).unbind(1)
+    source = torch.cat([pattern.source.long() + count, source])
+    target = torch.cat([pattern.target.long(), target])
+    label = torch.cat([pattern.label.long(), label])
+    origin = pattern.origin
+    if origin is not None:  # -1, as of edges that a family adds
+        origin = pad(origin, (0, source.numel() - origin.numel()), value=-1)
+    made = Pattern.of_list(
+        torch.stack([source, target]),
+        label if labels > 1 else None,
+        size=(sources + count, targets),
+        num_labels=labels,
+        origin=origin,
+        own=True,
+    )
+    return EdgeBasis(made)

@@ -1,0 +1,189 @@
+"""Sources whose keys and values are parameters, and keys apart from values, by dense formulas."""
+
+import copy
+
+import pytest
+import torch
+
+from pyg_outerconv.attention import ALiBi
+from pyg_outerconv.families import Causal, Stack
+from pyg_outerconv.nn import label_terms
+from pyg_outerconv.nn.attention_conv import AttentionConv
+from pyg_outerconv.testing import assert_near
+
+NODES, P, Q, HEADS, VALUES = 6, 4, 8, 4, 3
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 0, 0], [1, 2, 3, 4, 1, 0, 0]])  # none reaches 5
+SUPPORTS = {
+    "edges": {},
+    "complete": {"support": "complete"},
+    "causal": {"support": "causal"},
+    "strictly": {"support": Causal(strict=True)},
+    "window": {"support": "slidingwindow(window=1)"},
+    "blocks": {"support": "blocks(window=2)"},
+    "two labels": {"support": Stack(Causal(), Causal(strict=True))},
+    "alibi": {"support": "complete", "terms": (ALiBi(HEADS),)},
+    "edges and alibi": {"terms": (ALiBi(HEADS),)},
+}
+each_support = pytest.mark.parametrize("name", SUPPORTS)
+
+
+def layer(name, count=2, **options):
+    options = {"combine": "sum", "value_channels": VALUES, "value_bias": True} | options
+    conv = AttentionConv(P, Q, HEADS, learned_sources=count, **SUPPORTS[name], **options).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.normal_()
+    return conv
+
+
+def arguments(name, *batch):
+    x = torch.randn(*batch, NODES, P, dtype=torch.float64, requires_grad=True)
+    return (x, EDGES) if name.startswith("edges") else (x,)
+
+
+def without(conv):
+    """The same layer, whose nodes are its only sources."""
+    alone = copy.copy(conv)
+    alone._modules = {**conv._modules, "learned_sources": None}
+    return alone
+
+
+def by_definition(conv, x, *edges):
+    """Sums of exp(score) · value over what a target sees, divided by those of exp(score)."""
+    score, sources, nodes = conv.family.score, conv.learned_sources, without(conv).basis(x, *edges)
+    pattern, each = nodes.pattern, HEADS // nodes.num_labels
+    head = pattern.label[:, None].long() * each + torch.arange(each)
+    place = head, pattern.source[:, None].long(), pattern.target[:, None].long()
+    raised = torch.zeros(HEADS, NODES, NODES, dtype=x.dtype)
+    raised = raised.index_put(place, nodes.scores().exp(), accumulate=True)
+    learned = torch.einsum("ahd,nhd->han", sources.key, score.query(x) * score.scale).exp()
+    value = torch.einsum("mp,hpv->mhv", x, conv.theta.value) + conv.value_bias
+    sums = torch.einsum("hmn,mhv->nhv", raised, value)
+    sums = sums + torch.einsum("han,ahv->nhv", learned, sources.value)
+    shares = sums / (raised.sum(1) + learned.sum(1)).t().unsqueeze(-1)
+    return torch.einsum("nhv,hvq->nq", shares, conv.theta.output) + conv.bias
+
+
+def assert_same(found, expected, inputs):
+    """Values and every gradient."""
+    assert_near(found, expected)
+    direction = torch.randn_like(expected)
+    pairs = (torch.autograd.grad(y, inputs, direction) for y in (found, expected))
+    for mine, other in zip(*pairs, strict=True):
+        assert_near(mine, other, at_least=0.1)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@each_support
+def test_every_target_sees_them_beside_its_support(name, count):
+    conv, given = layer(name, count), arguments(name)
+    wanted = [given[0], *conv.parameters()]
+    assert_same(conv(*given), by_definition(conv, *given), wanted)
+    for one in conv.contraction_path(*given).steps[0].candidates:
+        conv.order = one.order.name
+        assert_same(conv(*given), by_definition(conv, *given), wanted)
+    conv.order, conv.fuse = None, False
+    assert_same(conv(*given), by_definition(conv, *given), wanted)
+
+
+@each_support
+def test_items_of_a_batch_are_as_one_by_one(name):
+    conv, (x, *edges) = layer(name), arguments(name, 2, 3)
+    there = torch.rand(2, 3, NODES) < 0.5
+    for mask in (None, there):
+        each = [
+            conv(one, *edges, source_mask=None if mask is None else m)
+            for one, m in zip(x.flatten(0, 1), there.flatten(0, 1), strict=True)
+        ]
+        expected = torch.stack(each).unflatten(0, (2, 3))
+        assert_same(conv(x, *edges, source_mask=mask), expected, [x, *conv.parameters()])
+
+
+def test_where_nothing_else_is_seen_their_values_arrive():
+    conv, (x, edges) = layer("edges", 1), arguments("edges")
+    alone = torch.einsum("hv,hvq->q", conv.learned_sources.value[0], conv.theta.output) + conv.bias
+    assert_near(conv(x, edges)[5], alone)
+    nobody = torch.zeros(NODES, dtype=torch.bool)
+    for absent in (x, x.detach() * torch.nan):
+        assert_near(conv((absent, x), edges, source_mask=nobody), alone.expand(NODES, -1))
+
+
+def test_graphs_of_a_batch_share_them():
+    conv, (x,) = layer("complete"), arguments("complete")
+    batch = torch.tensor([0, 0, 0, 0, 1, 1])
+    apart = torch.cat([conv(x[:4]), conv(x[4:])])
+    assert_same(conv(x, batch=batch), apart, [x, *conv.parameters()])
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean", "concat"])
+def test_they_have_the_values_of_any_way_to_combine_heads(combine):
+    options = {"combine": combine, "value_channels": None, "value_bias": False}
+    conv, (x, edges) = layer("edges", **options), arguments("edges")
+    basis, theta = conv.basis(x, edges), conv.theta_value()
+    assert basis.size == (2 + NODES, NODES)
+    values = torch.cat([conv.learned_sources.value, torch.einsum("mp,hpv->mhv", x, theta.value)])
+    heads = torch.einsum("hmn,mhv->nhv", basis.to_dense(), values)
+    out = theta.collect(heads) / (HEADS if combine == "mean" else 1) + conv.bias
+    assert_same(conv(x, edges), out, [x, *conv.parameters()])
+
+
+def test_their_share_is_in_the_learned_basis_and_in_the_terms_of_labels():
+    conv, (x, edges) = layer("edges", bias=False), arguments("edges")
+    out, basis = conv(x, edges, return_attention_weights=True)
+    assert_near(basis.to_dense().sum(1), torch.ones(HEADS, NODES).double())
+    assert (basis.pattern.origin < 0).sum() == 2 * NODES
+    terms = label_terms(conv, x, edges)
+    assert_near(sum(terms.term(head) for head in range(HEADS)), out)
+
+
+def test_a_basis_in_their_place_is_all_there_is():
+    conv, (x, edges) = layer("edges"), arguments("edges")
+    given = without(conv).basis(x, edges)
+    assert_near(conv(x, given.edges()), without(conv)(x, edges))
+    support = without(conv).family.support.basis(edges, size=(NODES, NODES))
+    assert_near(conv(x, support), conv(x, edges))
+
+
+def test_dropout_drops_their_shares_too():
+    conv, (x, edges) = layer("edges", 1, dropout=0.5), arguments("edges")
+    with torch.no_grad():
+        often = conv(x.expand(4000, -1, -1), edges)
+        alone = often[:, 5] - conv.bias
+        kept = alone.abs().sum(1) > 1e-9  # node 5 sees one source in four heads
+        assert 0.9 < kept.double().mean() < 0.97
+        assert_near(often.mean(0), conv.eval()(x, edges), 0.1)
+
+
+def test_they_begin_anew():
+    conv = layer("edges")
+    before = copy.deepcopy(conv.learned_sources)
+    conv.reset_parameters()
+    assert not torch.equal(conv.learned_sources.key, before.key)
+    assert not torch.equal(conv.learned_sources.value, before.value)
+
+
+# Keys apart from values --------------------------------------------------------------------------
+
+
+@each_support
+def test_keys_are_read_in_the_place_of_x(name):
+    conv, (x, *edges) = layer(name, 0), arguments(name)
+    keys = torch.randn(NODES, P, dtype=torch.float64, requires_grad=True)
+    shares = conv.basis((keys, x), *edges).to_dense()
+    values = torch.einsum("mp,hpv->mhv", x, conv.theta.value) + conv.value_bias
+    heads = torch.einsum("hmn,mhv->nhv", shares, values)
+    expected = torch.einsum("nhv,hvq->nq", heads, conv.theta.output) + conv.bias
+    assert_same(conv((x, x), *edges, keys=keys), expected, [x, keys, *conv.parameters()])
+    assert_near(conv(x, *edges, keys=keys), expected)
+
+
+def test_keys_of_absent_sources_may_be_anything():
+    conv, (x, edges) = layer("edges"), arguments("edges")
+    there, keys = torch.tensor([1, 0, 1, 1, 0, 1]).bool(), torch.randn_like(x)
+    expected = conv(x, edges, keys=keys, source_mask=there)
+    keys[~there] = torch.tensor([torch.nan, torch.inf, -torch.inf, torch.nan]).double()
+    keys.requires_grad_()
+    out = conv(x, edges, keys=keys, source_mask=there)
+    assert_near(out, expected)
+    (gradient,) = torch.autograd.grad(out.sum(), keys)
+    assert not gradient[~there].any()
