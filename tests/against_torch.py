@@ -1,9 +1,12 @@
 """Comparing layers with torch's: values, gradients of inputs, and gradients of all weights."""
 
 import copy
+from dataclasses import dataclass, field
 
 import torch
 
+from pyg_outerconv.attention import EdgeBias
+from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
@@ -44,3 +47,57 @@ def assert_same_weights(ours, theirs):
     converted = dict(from_torch(theirs).named_parameters())
     for name, parameter in ours.named_parameters():
         assert torch.equal(parameter, converted[name]), name
+
+
+# Masks -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mask:
+    """What targets see, as torch's mask (N, M), and in ours.
+
+    Attributes:
+        theirs: torch's mask, of booleans or numbers, or None.
+        is_causal: whether torch is told that it is causal.
+        options: of ``from_torch``.
+        edges: what the support reads, or None.
+        attr: the numbers of these edges, or None.
+    """
+
+    theirs: torch.Tensor | None = None
+    is_causal: bool = False
+    options: dict = field(default_factory=dict)
+    edges: torch.Tensor | None = None
+    attr: torch.Tensor | None = None
+
+
+def drawn_mask(pick, sources, targets, heads):
+    """A mask of any kind, in which all targets see source 0."""
+    kind = pick.choice(("none", "causal", "causal", "booleans", "numbers"))
+    if kind == "none":
+        return Mask()
+    as_numbers = pick.random() < 0.5
+    if kind == "causal":
+        hidden = torch.ones(targets, sources).triu(1).bool()
+        numbers = torch.zeros(targets, sources).double().masked_fill(hidden, -torch.inf)
+        is_causal = sources == targets and pick.random() < 0.5
+        return Mask(numbers if as_numbers else hidden, is_causal, {"support": "causal"})
+    seen = torch.rand(sources, targets) < 0.5
+    seen[0] = True
+    edges, options = seen.nonzero().t(), {"support": Relation(1, None)}
+    if kind == "booleans":
+        return Mask(~seen.t(), False, options, edges)
+    numbers = torch.randn(sources, targets).double().masked_fill(~seen, -torch.inf)
+    options["terms"] = (EdgeBias(heads),)
+    return Mask(numbers.t(), False, options, edges, numbers[seen])
+
+
+def drawn_padding(pick, like, *batch_and_sources):
+    """Our ``source_mask`` and torch's ``key_padding_mask`` of the kind of ``like``, or None."""
+    if pick.random() < 0.5:
+        return None, None
+    there = torch.rand(batch_and_sources) < 0.6
+    there[..., 0] = True
+    if like is None or like.dtype == torch.bool:
+        return there, ~there
+    return there, torch.zeros(batch_and_sources).double().masked_fill(~there, -torch.inf)

@@ -456,6 +456,14 @@ CALLS: dict[str, Callable[[], Call]] = {
             nn.windowed_block: {"channels": 4, "heads": 2},
         }.items()
     },
+    "nn.BlockStack": _made(nn.BlockStack, lambda: {"blocks": [nn.EncoderBlock(4, 2)]}),
+    "nn.EncoderDecoder": _made(
+        nn.EncoderDecoder,
+        lambda: {
+            "encoder": nn.BlockStack([nn.EncoderBlock(4, 2)]),
+            "decoder": nn.BlockStack([nn.DecoderBlock(4, 2)]),
+        },
+    ),
     "nn.EdgeNetwork": _of(nn.EdgeNetwork, 2, 3, 4),
     "nn.FixedBasis": _on_basis(nn.FixedBasis),
     "nn.dropout_features": _made(nn.dropout_features, lambda: {"x": x()}),

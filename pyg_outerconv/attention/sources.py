@@ -1,4 +1,4 @@
-"""Sources beside the nodes, whose keys and values are parameters."""
+"""Sources beside the nodes, whose keys and values are parameters or zero."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..graph import Features
-from ..graph.checks import check_positive
 from ..memo import Memo
-from ..signatures import typed
 from ..theta import Theta
 
 Edges = EdgeBasis | ImplicitEdges
@@ -29,39 +27,49 @@ Edges = EdgeBasis | ImplicitEdges
 _extended: WeakKeyDictionary[Basis, Memo] = WeakKeyDictionary()
 
 
-class LearnedSources(torch.nn.Module):
+class AddedSources(torch.nn.Module):
     """Sources that every target sees beside those of its support, in front of the nodes.
 
-    Their keys and values are parameters: the persistent vectors of `"Augmenting Self-attention with
-    Persistent Memory" <https://arxiv.org/abs/1907.01470>`_, and torch's ``add_bias_kv``.
+    Keys and values of learned ones are parameters: the persistent vectors of `"Augmenting
+    Self-attention with Persistent Memory" <https://arxiv.org/abs/1907.01470>`_, and torch's
+    ``add_bias_kv``. Those of an empty one are zero, so that a softmax is ``softmax-plus-one``:
+    torch's ``add_zero_attn``.
 
     Attributes:
-        key: (A, H, D).
-        value: (A, H, V).
+        key: (A, H, D), or None without learned sources.
+        value: (A, H, V), or None.
+        count: A, plus one with an empty source.
 
     Args:
-        count: A.
+        learned: A.
+        empty: whether there is an empty source.
         heads: H.
         channels: D of keys and queries.
         value_channels: V.
-
-    Raises:
-        TypeError, ValueError: a number is not a positive integer.
     """
 
-    @typed
-    def __init__(self, count: int, heads: int, channels: int, value_channels: int) -> None:
+    key: Tensor | None
+    value: Tensor | None
+
+    def __init__(
+        self, learned: int, empty: bool, heads: int, channels: int, value_channels: int
+    ) -> None:
         super().__init__()
-        check_positive("learned sources", count=count, heads=heads, channels=channels)
-        check_positive("learned sources", value_channels=value_channels)
-        self.key = Parameter(torch.empty(count, heads, channels))
-        self.value = Parameter(torch.empty(count, heads, value_channels))
+        self.learned, self.empty, self.count = learned, empty, learned + empty
+        for name, width in (("key", channels), ("value", value_channels)):
+            made = Parameter(torch.empty(learned, heads, width)) if learned else None
+            self.register_parameter(name, made)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw keys and values anew, normal with a variance of 1 over all channels of a source."""
-        for parameter in self.key, self.value:
+        for parameter in self.parameters():
             torch.nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+
+    def _with_zeros(self, learned: Tensor | None, like: Tensor) -> Tensor:
+        """Keys or values (count, H, C) of all these sources, for those of nodes (…, H, C)."""
+        zeros = like.new_zeros(int(self.empty), *like.shape[-2:])
+        return zeros if learned is None else torch.cat([zeros, learned.to(like.dtype)])
 
     def beside(self, basis: Basis) -> AttentionBasis:
         """The basis with an edge from each of these sources to each target.
@@ -70,46 +78,44 @@ class LearnedSources(torch.nn.Module):
             TypeError: the basis is made of no products with keys.
         """
         if not isinstance(basis, AttentionBasis):
-            rule = "learned sources have keys, which queries are multiplied by"
+            rule = "added sources have keys, which queries are multiplied by"
             raise RefusedType(rule, "an AttentionBasis", type(basis).__name__)
-        count, bias, present = len(self.key), basis.bias, basis.present
-        over = _with_sources(basis.over, count, listed=bias is not None)
+        bias, present, batch = basis.bias, basis.present, basis.batch
+        over = _with_sources(basis.over, self.count, listed=bias is not None)
         if bias is not None:
             bias = bias.expand(basis.num_edges, *bias.shape[1:])
             bias = pad(bias.movedim(0, -1), (0, over.num_edges - bias.size(0))).movedim(-1, 0)
             bias = bias.index_select(0, over.edges().pattern.order.long())
         if present is not None:
-            present = torch.cat([present.new_ones((count, *present.shape[1:])), present])
-        key = torch.cat([_over_batch(self.key, basis.batch).to(basis.key.dtype), basis.key])
+            present = torch.cat([present.new_ones((self.count, *present.shape[1:])), present])
+        key = self._with_zeros(self.key, basis.key)
+        key = key.view(self.count, *(1,) * len(batch), *key.shape[1:])
+        key = torch.cat([key.expand(-1, *batch, -1, -1), basis.key])
         return replace(basis, over=over, key=key, bias=bias, present=present)
 
     def joined(self, x: Features, theta: Theta) -> tuple[Tensor, Theta]:
-        """Features (*batch, A + M, P + A) and Θ whose values are these values, then those of x.
+        """Features of all sources (*batch, M', P'), and Θ, with the values of these and of x.
 
-        A more channels mark these sources, and V has their values as its rows.
+        As many more channels mark these sources, and V has their values as its rows.
 
         Raises:
             TypeError: the features are not dense.
         """
         if not isinstance(x, Tensor) or not x.is_floating_point():
-            rule = "learned sources stand beside features"
+            rule = "added sources stand beside features"
             got = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise RefusedType(rule, "a dense tensor of floating point numbers", got)
-        count, channels = len(self.value), x.size(-1)
-        marks = pad(torch.eye(count, dtype=x.dtype, device=x.device), (channels, 0))
-        x = torch.cat([marks.expand(*x.shape[:-2], -1, -1), pad(x, (0, count))], -2)
-        rows = self.value if theta.bias is None else self.value - theta.bias
+        marks = torch.eye(self.count, dtype=x.dtype, device=x.device)
+        marks = pad(marks, (x.size(-1), 0)).expand(*x.shape[:-2], -1, -1)
+        x = torch.cat([marks, pad(x, (0, self.count))], -2)
+        value = self._with_zeros(self.value, theta.value.transpose(0, 1))
+        rows = value if theta.bias is None else value - theta.bias  # which all sources get
         inner = torch.cat([theta.inner, rows.transpose(0, 1).unsqueeze(1)], 2)
         return x, theta.but(inner=inner)
 
     def extra_repr(self) -> str:
-        """A."""
-        return f"{len(self.key)}"
-
-
-def _over_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """(A, H, D) as (A, *batch, H, D)."""
-    return x.view(len(x), *(1,) * len(batch), *x.shape[1:]).expand(-1, *batch, -1, -1)
+        """How many they are."""
+        return f"learned={self.learned}, empty={self.empty}"
 
 
 def _with_sources(over: Edges, count: int, listed: bool) -> Edges:

@@ -3,8 +3,10 @@
 from ..contract.cost import predicted_share, sparse_pays
 from ..graph import SparseFeatures
 from .attention.blocks import (
+    BlockStack,
     DecoderBlock,
     EncoderBlock,
+    EncoderDecoder,
     FeedForward,
     long_sequence_block,
     windowed_block,
@@ -39,12 +41,14 @@ __all__ = [
     "AttentionConv",
     "AttentionGNN",
     "BSpline",
+    "BlockStack",
     "ComposedConv",
     "ConvGRUCell",
     "ConvLSTMCell",
     "DecoderBlock",
     "EdgeNetwork",
     "EncoderBlock",
+    "EncoderDecoder",
     "FeedForward",
     "FixedBasis",
     "GaussianMixture",

@@ -16,7 +16,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import Additive, EdgeFeatures, KeyQuery, Normaliser, Score
-from ..attention.sources import LearnedSources
+from ..attention.sources import AddedSources
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
 from ..equations import row
@@ -51,6 +51,7 @@ from .theta import ThetaModule, view_of
     "Sukhbaatar et al., *Augmenting Self-attention with Persistent Memory* (1907.01470)",
     option="`learned_sources=A`",
 )
+@row("Support", "m is a source of zeros beside the nodes", "", option="`empty_source=True`")
 @row("Values", "Σ_h A_hᵀ X Θ_h", "Andreoli, equation 1", option='`combine="sum"`')
 @row(
     "Values",
@@ -112,6 +113,8 @@ class AttentionConv(OuterConv):
             keys and to values. (default: none)
         learned_sources (int, optional): Number of sources beside the nodes that every output sees,
             whose keys and values are parameters. (default: :obj:`0`)
+        empty_source (bool, optional): If set to :obj:`True`, there is one more source that every
+            output sees, whose key and value are zero. (default: :obj:`False`)
         **kwargs (optional): Additional arguments of :class:`OuterConv`.
 
     Shapes:
@@ -146,6 +149,7 @@ class AttentionConv(OuterConv):
         theta: str | None = None,
         edge_dim: int | None = None,
         learned_sources: int = 0,
+        empty_source: bool = False,
         **kwargs: Any,
     ):
         check_positive("AttentionConv", heads=heads)
@@ -175,11 +179,11 @@ class AttentionConv(OuterConv):
         check_values(self.theta, value_bias=value_bias, edge_features=edge_dim is not None)
         width = value_channels_of(self.theta)
         self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
-        self.learned_sources = sources_of(learned_sources, score, self.theta)
+        self.added_sources = sources_of(learned_sources, empty_source, score, self.theta)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        reset(self._modules.get("learned_sources"))  # not yet set during super().__init__()
+        reset(self._modules.get("added_sources"))  # not yet set during super().__init__()
         bias = self._parameters.get("value_bias")  # nor is this
         if bias is not None:
             torch.nn.init.zeros_(bias)
@@ -325,7 +329,7 @@ class AttentionConv(OuterConv):
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
         basis = self._basis_of_nodes(call, self._content(call) if content is None else content)
-        sources = self.learned_sources
+        sources = self.added_sources
         return basis if sources is None or _has_values(call.edge_index) else sources.beside(basis)
 
     def _basis_of_nodes(self, call: Call, content: Content) -> Basis:
@@ -343,8 +347,8 @@ class AttentionConv(OuterConv):
         return super()._basis(call, content)
 
     def _sent(self, call: Call, basis: Basis, theta: ThetaValue) -> tuple[Features, ThetaValue]:
-        """The features and Θ of all sources, learned ones first where the basis has them."""
-        sources = self.learned_sources
+        """The features and Θ of all sources, added ones first where the basis has them."""
+        sources = self.added_sources
         if sources is None or basis.size[0] == call.num_sources:
             return call.source, theta
         assert isinstance(theta, Theta)  # as the constructor checked
@@ -353,7 +357,7 @@ class AttentionConv(OuterConv):
     def _convolve(
         self, call: Call, basis: Basis, theta: ThetaValue, values: OptTensor = None
     ) -> Tensor:
-        if self.learned_sources is not None:
+        if self.added_sources is not None:
             sent, theta = self._sent(call, basis, theta)
             call = call.with_ends(sent, call.target)
         return super()._convolve(call, basis, theta, values)
@@ -363,8 +367,8 @@ class AttentionConv(OuterConv):
         parts = [f"heads={self.heads}", f"support={family.support}", f"score={family.score.name!r}"]
         parts += [f"normalise={family.normalise}", f"combine={self.combine!r}"]
         parts += [] if family.align is None else [f"align={family.align}"]
-        sources = self.learned_sources
-        parts += [] if sources is None else [f"learned_sources={len(sources.key)}"]
+        sources = self.added_sources
+        parts += [] if sources is None else [f"added_sources=({sources.extra_repr()})"]
         name = self.__class__.__name__
         return f"{name}({self.in_channels}, {self.out_channels}, {', '.join(parts)})"
 
@@ -477,16 +481,18 @@ def check_values(theta: ThetaModule, *, value_bias: bool, edge_features: bool) -
             raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
 
 
-def sources_of(count: int, score: Score, theta: ThetaModule) -> LearnedSources | None:
-    """Learned sources, if there are any, with keys of the score and values of Θ."""
-    if not count:
+def sources_of(learned: int, empty: bool, score: Score, theta: ThetaModule) -> AddedSources | None:
+    """The added sources, if there are any, with keys of the score and values of Θ."""
+    if learned < 0:
+        raise RefusedValue("learned_sources is a number of sources", ">= 0", learned)
+    if not learned and not empty:
         return None
-    rule = "learned sources have keys and values"
+    rule = "added sources have keys and values"
     if not isinstance(score, KeyQuery):
         raise RefusedType(rule, "a KeyQuery score", score)
     if theta.name not in WITH_VALUES:
         raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
-    return LearnedSources(count, score.heads, score.channels, value_channels_of(theta))
+    return AddedSources(learned, empty, score.heads, score.channels, value_channels_of(theta))
 
 
 # Shares of the edges of edge_index, and the values of edge features -------------------------------

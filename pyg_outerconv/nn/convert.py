@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from inspect import isfunction
 from typing import Any, Union, overload
 
@@ -11,184 +13,183 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 from torch_geometric.nn.conv import MessagePassing
 
+from ..attention import IndexTerm
 from ..errors import RefusedType, RefusedValue
 from ..families import Family
 from ..signatures import typed
-from .attention.blocks import DecoderBlock, EncoderBlock, FeedForward, Skip
+from .attention.blocks import BlockStack, DecoderBlock, EncoderBlock, EncoderDecoder
 from .attention.multi_head import multi_head_attention
 from .attention_conv import AttentionConv
 from .grids import GridConv, GridPool, our_weight
 
 __all__ = ["from_torch"]
 
-Layer = Union[GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock]  # noqa: UP007
+Support = Family | str
+Terms = tuple[IndexTerm, ...]
+Layer = Union[  # noqa: UP007
+    GridConv, GridPool, AttentionConv, EncoderBlock, DecoderBlock, BlockStack, EncoderDecoder
+]
 
 
 @typed
 @overload
-def from_torch(module: nn.MultiheadAttention, **supports: Any) -> AttentionConv: ...
+def from_torch(module: nn.MultiheadAttention, **masks: Any) -> AttentionConv: ...
 @overload
-def from_torch(module: nn.TransformerEncoderLayer, **supports: Any) -> EncoderBlock: ...
+def from_torch(module: nn.TransformerEncoderLayer, **masks: Any) -> EncoderBlock: ...
 @overload
-def from_torch(module: nn.TransformerDecoderLayer, **supports: Any) -> DecoderBlock: ...
+def from_torch(module: nn.TransformerDecoderLayer, **masks: Any) -> DecoderBlock: ...
 @overload
-def from_torch(module: nn.Module, **supports: Any) -> Layer: ...
-def from_torch(module: nn.Module, **supports: Any) -> Layer:
+def from_torch(module: nn.TransformerEncoder, **masks: Any) -> BlockStack: ...
+@overload
+def from_torch(module: nn.TransformerDecoder, **masks: Any) -> BlockStack: ...
+@overload
+def from_torch(module: nn.Transformer, **masks: Any) -> EncoderDecoder: ...
+@overload
+def from_torch(module: nn.Module, **masks: Any) -> Layer: ...
+@torch.enable_grad()  # so that parts of a weight say whether it learns
+def from_torch(module: nn.Module, **masks: Any) -> Layer:
     """The layer of this package that equals one of torch's, with a copy of its weights.
+
+    Layers of attention take (*, M, P), with batches first whatever ``batch_first`` is.
 
     Args:
         module: ``Conv1d``, ``Conv2d``, ``Conv3d``, ``ConvTranspose``, ``MaxPool`` or ``AvgPool`` of
-            1 to 3 axes, ``LPPool`` with norm 1, ``MultiheadAttention``, ``TransformerEncoderLayer``
-            or ``TransformerDecoderLayer``.
-        **supports: for attention, the supports in place of torch's masks: ``support``, and
-            ``memory_support`` of a decoder layer; complete by default.
+            1 to 3 axes, ``LPPool`` with norm 1, ``MultiheadAttention``, ``Transformer``, or its
+            encoder, its decoder, or a layer of these.
+        **masks: for attention, what is in the place of torch's masks: ``support``, complete by
+            default, and ``terms``, such as ``(EdgeBias(heads),)`` for a mask of numbers; also
+            ``memory_support`` and ``memory_terms`` of a decoder or its layer, ``encoder_support``
+            and ``encoder_terms`` of a ``Transformer``.
 
     Raises:
         TypeError: it is another layer, or a subclass, which may compute something else.
         ValueError: it has an option that has no equal, or no weights yet; or a part of it is
             parametrised (``weight_norm``, ``spectral_norm``, ...), pruned or hooked.
     """
-    layer: Layer
     if isinstance(module, nn.Module):
         require_weights(module)
         require_plain(module)
-    kind = type(module)
-    if kind in ATTENTIONS:
-        layer = from_attention(module, **supports)
-    elif kind in BLOCKS:
-        layer = from_block(module, **supports)
-    elif supports:
-        raise RefusedType("attention has supports", "no more than the module", sorted(supports))
-    elif kind in CONVOLUTIONS:
-        layer = from_convolution(module)
-    elif kind in POOLINGS:
-        layer = from_pooling(module)
-    else:
+    convert = CONVERSIONS.get(type(module))
+    if convert is None:
         expected = "a convolution, pooling, attention or Transformer layer of torch.nn"
-        if isinstance(module, (*ATTENTIONS, *BLOCKS, *CONVOLUTIONS, *POOLINGS)):
+        if isinstance(module, tuple(CONVERSIONS)):
             expected += ", and no subclass of them"
         if isinstance(module, MessagePassing):
             expected += " (pyg.from_pyg and pyg.outer_conv take layers of PyG)"
         rule = "a layer of torch becomes one of this package"
         raise RefusedType(rule, expected, type(module).__name__)
-    return layer.train(module.training)
+    if masks and convert in (from_convolution, from_pooling):
+        raise RefusedType("attention has supports", "no more than the module", sorted(masks))
+    return convert(module, **masks).train(module.training)
 
 
 # Attention ---------------------------------------------------------------------------------------
 
 
-ATTENTIONS = (nn.MultiheadAttention,)
-
-
-def from_attention(module: Any, support: Family | str = "complete") -> AttentionConv:
-    """The AttentionConv equal to torch's layer with the support as its mask."""
-    require(
-        "keys and values come from the sources alone",
-        (module.bias_k is None, "add_bias_kv=False", "add_bias_kv=True"),
-        (not module.add_zero_attn, "add_zero_attn=False", "add_zero_attn=True"),
-        (module.kdim == module.vdim, "vdim = kdim", f"{module.vdim} and {module.kdim}"),
-    )
+def from_attention(module: Any, support: Support = "complete", terms: Terms = ()) -> AttentionConv:
+    """The AttentionConv equal to torch's layer with the support, and the terms, as its mask."""
+    heads, output = module.num_heads, module.out_proj
     layer = multi_head_attention(
         module.embed_dim,
-        module.num_heads,
+        heads,
         module.dropout,
         module.in_proj_bias is not None,
-        None if module.kdim == module.embed_dim else module.kdim,
+        module.kdim,
+        module.vdim,
         support=support,
-    ).to(module.out_proj.weight.device, module.out_proj.weight.dtype)
-    heads, score = module.num_heads, layer.family.score
-    ours = (score.query.weight, score.key.weight, layer.theta.value)
-    for parameter, weight in zip(ours, _weights(module), strict=True):
-        copy_to_heads(parameter, weight)
-    output = module.out_proj.weight
-    copy_weight(layer.theta.output, output.t().unflatten(0, (heads, -1)), output)
+        terms=terms,
+        learned_sources=0 if module.bias_k is None else 1,
+        empty_source=module.add_zero_attn,
+    ).to(output.weight.device, output.weight.dtype)
+
+    def by_head(x: Tensor) -> Tensor:
+        return x.unflatten(0, (heads, -1))
+
+    weights = module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
+    if module.in_proj_weight is not None:
+        weights = module.in_proj_weight.chunk(3)
+    query, key, value = (by_head(weight).mT for weight in weights)
+    score, added = layer.family.score, layer.added_sources
+    copy_weight(score.query.weight, query)
+    copy_weight(score.key.weight, key)
+    copy_weight(layer.theta.value, value)
+    copy_weight(layer.theta.output, by_head(output.weight.t()))
     if module.in_proj_bias is not None:
-        biases = (score.query.bias, score.key.bias, layer.value_bias)
-        for parameter, bias in zip(biases, module.in_proj_bias.chunk(3), strict=True):
-            copy_weight(parameter, bias.unflatten(0, (heads, -1)), module.in_proj_bias)
-        copy_weight(layer.bias, module.out_proj.bias)
+        query, key, value = map(by_head, module.in_proj_bias.chunk(3))
+        copy_weight(score.query.bias, query)
+        copy_weight(score.key.bias, key)
+        copy_weight(layer.value_bias, value)
+        copy_weight(layer.bias, output.bias)
+    if module.bias_k is not None:
+        copy_weight(added.key, by_head(module.bias_k.view(-1)).unsqueeze(0))
+        copy_weight(added.value, by_head(module.bias_v.view(-1)).unsqueeze(0))
     return layer
 
 
-def _weights(module: Any) -> tuple[Tensor, ...]:
-    """The weights of queries, keys and values, each (H·D, P)."""
-    if module.in_proj_weight is None:
-        return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
-    return module.in_proj_weight.chunk(3)  # type: ignore[no-any-return]
-
-
-BLOCKS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-
-_PARTS: dict[str, type[nn.Module]] = {
-    "self_attn": nn.MultiheadAttention,
-    "linear1": nn.Linear,
-    "linear2": nn.Linear,
-    "norm1": nn.LayerNorm,
-    "norm2": nn.LayerNorm,
-    "dropout": nn.Dropout,
-    "dropout1": nn.Dropout,
-    "dropout2": nn.Dropout,
+# The parts of torch's layers: the class of each, and its place in a block.
+ENCODER: dict[str, tuple[type[nn.Module], str]] = {
+    "self_attn": (nn.MultiheadAttention, "attention"),
+    "norm1": (nn.LayerNorm, "around_attention.norm"),
+    "dropout1": (nn.Dropout, "around_attention.dropout"),
+    "linear1": (nn.Linear, "feed_forward.first"),
+    "dropout": (nn.Dropout, "feed_forward.dropout"),
+    "linear2": (nn.Linear, "feed_forward.second"),
+    "norm2": (nn.LayerNorm, "around_feed_forward.norm"),
+    "dropout2": (nn.Dropout, "around_feed_forward.dropout"),
 }
-_PARTS_OF_A_DECODER: dict[str, type[nn.Module]] = {
-    "multihead_attn": nn.MultiheadAttention,
-    "norm3": nn.LayerNorm,
-    "dropout3": nn.Dropout,
+DECODER = ENCODER | {
+    "multihead_attn": (nn.MultiheadAttention, "memory_attention"),
+    "norm2": (nn.LayerNorm, "around_memory_attention.norm"),
+    "dropout2": (nn.Dropout, "around_memory_attention.dropout"),
+    "norm3": (nn.LayerNorm, "around_feed_forward.norm"),
+    "dropout3": (nn.Dropout, "around_feed_forward.dropout"),
 }
 
 
-def from_block(module: Any, **supports: Any) -> EncoderBlock | DecoderBlock:
-    """The block that equals torch's encoder or decoder layer with the supports as its masks."""
-    decodes = isinstance(module, nn.TransformerDecoderLayer)
-    kind: Any = DecoderBlock if decodes else EncoderBlock
-    parts = _PARTS | (_PARTS_OF_A_DECODER if decodes else {})
-    for name, of in parts.items():
+def from_encoder_layer(module: Any, **mask: Any) -> EncoderBlock:
+    """The block that equals torch's layer of an encoder with this mask."""
+    return _with_parts(EncoderBlock, module, ENCODER, self_attn=mask)  # type: ignore[no-any-return]
+
+
+def from_decoder_layer(
+    module: Any, memory_support: Support = "complete", memory_terms: Terms = (), **mask: Any
+) -> DecoderBlock:
+    """The block that equals torch's layer of a decoder with these masks."""
+    memory = {"support": memory_support, "terms": memory_terms}
+    masks = {"self_attn": mask, "multihead_attn": memory}
+    return _with_parts(DecoderBlock, module, DECODER, **masks)  # type: ignore[no-any-return]
+
+
+def _with_parts(kind: Any, module: Any, parts: dict[str, Any], **masks: dict[str, Any]) -> Any:
+    """A block with copies of the parts of torch's layer."""
+    for name, (of, _) in parts.items():
         if type(getattr(module, name)) is not of:
             got = f"{name} = {getattr(module, name)}"
             raise RefusedType("parts of a block are of their class", of.__name__, got)
-    norm = module.norm1
-    block = kind(
-        norm.normalized_shape[0],
-        module.self_attn.num_heads,
-        module.linear1.out_features,
-        dropout=module.dropout.p,
-        activation=module.activation,
-        norm_first=module.norm_first,
-        eps=norm.eps,
-        bias=module.linear1.bias is not None,
-        **{"support": "complete", **supports},
-    ).to(module.linear1.weight.device, module.linear1.weight.dtype)
-    block.attention = from_attention(module.self_attn, block.attention.family.support)
-    if decodes:
-        over = block.memory_attention.family.support
-        block.memory_attention = from_attention(module.multihead_attn, over)
-    for ours, theirs in _pairs(block, module):
-        _copy(ours, theirs)
-    return block  # type: ignore[no-any-return]
+    attention = module.self_attn
+    sizes = {"channels": attention.embed_dim, "heads": attention.num_heads}
+    with torch.device("meta"):  # for all that has a size is replaced
+        block = kind(**sizes, activation=module.activation, norm_first=module.norm_first)
+    for name, (_, place) in parts.items():
+        part = getattr(module, name)
+        part = from_attention(part, **masks[name]) if name in masks else deepcopy(part)
+        within, _, last = place.rpartition(".")
+        setattr(block.get_submodule(within), last, part)
+    return block
 
 
-def _pairs(block: Any, module: Any) -> list[tuple[Any, Any]]:
-    """The linear maps, norms and dropouts, ours and torch's."""
-    feed: FeedForward = block.feed_forward
-    skips: list[Skip] = [block.around_attention]
-    skips += [block.around_memory_attention] if isinstance(block, DecoderBlock) else []
-    skips.append(block.around_feed_forward)
-    pairs: list[tuple[Any, Any]] = [(feed.first, module.linear1), (feed.second, module.linear2)]
-    pairs.append((feed.dropout, module.dropout))
-    for place, skip in enumerate(skips, start=1):
-        pairs.append((skip.norm, getattr(module, f"norm{place}")))
-        pairs.append((skip.dropout, getattr(module, f"dropout{place}")))
-    return pairs
+def from_stack(module: Any, **masks: Any) -> BlockStack:
+    """The blocks that equal torch's encoder or decoder; layers that are one object stay so."""
+    blocks = {layer: from_torch(layer, **masks) for layer in module.layers}
+    return BlockStack([blocks[layer] for layer in module.layers], deepcopy(module.norm))
 
 
-def _copy(into: Any, given: Any) -> None:
-    """Copy the parameters of a linear map or norm, or the probability of a dropout."""
-    if type(given) is not type(into):
-        raise RefusedType("parts of a block are of their class", type(into).__name__, given)
-    if isinstance(given, nn.Dropout):
-        into.p = given.p
-        return
-    require("parts have biases alike", ((into.bias is None) == (given.bias is None), given, into))
-    copy_parameters(into, given)
+def from_transformer(
+    module: Any, encoder_support: Support = "complete", encoder_terms: Terms = (), **masks: Any
+) -> EncoderDecoder:
+    """The encoder and the decoder that equal those of torch's Transformer."""
+    encoder = from_torch(module.encoder, support=encoder_support, terms=encoder_terms)
+    return EncoderDecoder(encoder, from_torch(module.decoder, **masks))
 
 
 # Convolutions and pooling ------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def from_convolution(module: Any) -> GridConv:
         dim=dim,
     ).to(module.weight.device, module.weight.dtype)
     kernel = our_weight(module.weight.flatten(2), module.groups, transposed)
-    copy_weight(layer.theta.weight, kernel, module.weight)
+    copy_weight(layer.theta.weight, kernel)
     if layer.bias is not None:
         copy_weight(layer.bias, module.bias)
     return layer
@@ -253,7 +254,8 @@ def from_pooling(module: Any) -> GridPool:
         options.append(("ceil_mode", False))  # torch takes the mean of a last, smaller cluster
     for name, none in options:
         value = getattr(module, name, none)
-        require(f"GridPool has no {name}", (value == none, none, value))
+        if value != none:
+            raise RefusedValue(f"GridPool has no {name}", none, value)
     return GridPool(
         _sizes(module.kernel_size),
         _sizes(module.stride),
@@ -271,30 +273,34 @@ def _sizes(value: Any) -> Any:
     return tuple(value) if isinstance(value, tuple | list) else value
 
 
+CONVERSIONS: dict[type[nn.Module], Callable[..., Layer]] = {
+    nn.MultiheadAttention: from_attention,
+    nn.TransformerEncoderLayer: from_encoder_layer,
+    nn.TransformerDecoderLayer: from_decoder_layer,
+    nn.TransformerEncoder: from_stack,
+    nn.TransformerDecoder: from_stack,
+    nn.Transformer: from_transformer,
+    **dict.fromkeys(CONVOLUTIONS, from_convolution),
+    **dict.fromkeys(POOLINGS, from_pooling),
+}
+"""What makes our layer, for each layer of torch."""
+
+
 # Weights -----------------------------------------------------------------------------------------
 
 
 LIBRARIES = ("torch.nn.modules.", "torch_geometric.nn.", "pyg_outerconv.")
 
 
-def require(rule: str, *conditions: tuple[Any, Any, Any]) -> None:
-    """Raise ValueError for the first of (holds, expected, got) that does not hold."""
-    for holds, expected, got in conditions:
-        if not holds:
-            raise RefusedValue(rule, expected, got)
-
-
-def require_weights(module: nn.Module, unused: str | None = None) -> None:
-    """Raise ValueError if a layer has no weights before its first input.
-
-    Args:
-        module: the layer.
-        unused: the beginning of the names of parameters that may be missing.
-    """
-    names = [name for name, parameter in module.named_parameters() if is_lazy(parameter)]
-    waiting = [name for name in names if unused is None or not name.startswith(unused)]
-    rule = "a layer is converted with its weights"
-    require(rule, (not waiting, "weights, which the first input makes", f"none yet of {waiting}"))
+def require_weights(module: nn.Module) -> None:
+    """Raise ValueError if a layer has no weights before its first input."""
+    waiting = [name for name, parameter in module.named_parameters() if is_lazy(parameter)]
+    if waiting:
+        rule, expected = (
+            "a layer is converted with its weights",
+            "weights, which the first input makes",
+        )
+        raise RefusedValue(rule, expected, f"none yet of {waiting}")
 
 
 def require_plain(module: nn.Module) -> None:
@@ -340,19 +346,8 @@ def _hooks(part: nn.Module) -> list[str]:
     return [getattr(hook, "__name__", type(hook).__name__) for hook in found]
 
 
-def copy_weight(parameter: Any, value: Tensor, like: Tensor | None = None) -> None:
-    """Copy a value to a parameter, with the ``requires_grad`` of ``like``, or of the value."""
+def copy_weight(parameter: Any, value: Tensor) -> None:
+    """Copy a value to a parameter, which then learns if the value does."""
     with torch.no_grad():
         parameter.copy_(value)
-    parameter.requires_grad_((value if like is None else like).requires_grad)
-
-
-def copy_parameters(into: Any, module: nn.Module) -> None:
-    """Copy all parameters of a module to the parameters of the same names."""
-    for name, parameter in module.named_parameters():
-        copy_weight(getattr(into, name), parameter)
-
-
-def copy_to_heads(parameter: Any, weight: Tensor) -> None:
-    """Copy the weight (H·D, P) of one linear map for all heads to a parameter (H, P, D)."""
-    copy_weight(parameter, weight.t().unflatten(1, (parameter.size(0), -1)).transpose(0, 1), weight)
+    parameter.requires_grad_(value.requires_grad)

@@ -102,9 +102,9 @@ def _full(conv: AttentionConv) -> tuple[Tensor, Tensor | None]:
         raise RefusedValue(
             "edge features are added to values as they are", "edge_dim=None", conv.edge_dim
         )
-    if conv.learned_sources is not None:
-        rule = "values of learned sources are parameters as they are"
-        raise RefusedValue(rule, "learned_sources=0", conv.learned_sources)
+    if conv.added_sources is not None:
+        rule = "values of added sources stay as they are"
+        raise RefusedValue(rule, "no added sources", conv.added_sources)
     found = conv.theta_value()
     if not isinstance(found, Theta) or found.heads is None:
         raise RefusedValue("an output projection is folded into values", "values", conv.theta.name)

@@ -153,7 +153,7 @@ LAYERS = {
     "complete": without_edges("complete"),
     "causal": without_edges("causal"),
     "learned": attention(AttentionConv, but="pygs", learned_sources=2, value_bias=True),
-    "learned, causal": without_edges("causal", learned_sources=1, combine="sum"),
+    "learned, causal": without_edges("causal", learned_sources=1, empty_source=True),
     "window": without_edges("sliding_window(1)", "export"),
     "composed": Layer(
         lambda p, **more: compose(OuterConv(p, 5, GCN(), **more), OuterConv(5, Q, Walk(1), **more)),

@@ -1,8 +1,10 @@
 """Attention layers by their names, each an ``AttentionConv`` with options."""
 
 from .blocks import (
+    BlockStack,
     DecoderBlock,
     EncoderBlock,
+    EncoderDecoder,
     FeedForward,
     Skip,
     long_sequence_block,
@@ -20,8 +22,10 @@ from .graph_attention import (
 from .multi_head import linear_attention, multi_head_attention, set_pooling
 
 __all__ = [
+    "BlockStack",
     "DecoderBlock",
     "EncoderBlock",
+    "EncoderDecoder",
     "FeedForward",
     "GraphAttention",
     "Skip",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -310,6 +310,8 @@ class DecoderBlock(_Block):
         memory_index: Any = None,
         source_mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        memory_attr: Tensor | None = None,
     ) -> Tensor:
         """Runs the block.
 
@@ -320,16 +322,97 @@ class DecoderBlock(_Block):
             memory_index: the structure that the support of the memory reads, or None.
             source_mask: (*, N) booleans, the nodes of x that are present.
             memory_mask: (*, M) booleans, the nodes of the memory that are present.
+            edge_attr, memory_attr: attributes of the edges of both structures, or None.
 
         Returns:
             (*, N, P).
         """
-        own, other = self.attention, self.memory_attention
-        x = self.around_attention(x, lambda h: own(h, edge_index, source_mask=source_mask))
+        own = {"source_mask": source_mask, "edge_attr": edge_attr}
+        other = {"source_mask": memory_mask, "edge_attr": memory_attr}
+        x = self.around_attention(x, lambda h: self.attention(h, edge_index, **own))
         x = self.around_memory_attention(
-            x, lambda h: other((memory, h), memory_index, source_mask=memory_mask)
+            x, lambda h: self.memory_attention((memory, h), memory_index, **other)
         )
         return self.around_feed_forward(x, self.feed_forward)  # type: ignore[no-any-return]
+
+
+@row(
+    "Ready-made layers",
+    "1706.03762, section 3.1",
+    "`torch.nn.TransformerEncoder`, `TransformerDecoder`",
+)
+class BlockStack(_Block):
+    """Blocks one after the other, and a norm behind the last one.
+
+    Of encoder blocks it is ``torch.nn.TransformerEncoder``, of decoder blocks
+    ``torch.nn.TransformerDecoder``, on any supports.
+
+    >>> import torch
+    >>> stack = BlockStack([EncoderBlock(16, 4) for _ in range(3)], torch.nn.LayerNorm(16))
+    >>> stack(torch.randn(2, 10, 16)).shape
+    torch.Size([2, 10, 16])
+
+    Args:
+        blocks: of one kind.
+        norm: what is applied to the output of the last block, or None.
+
+    Raises:
+        TypeError: an argument has another type.
+    """
+
+    @typed
+    def __init__(
+        self,
+        blocks: Sequence[EncoderBlock] | Sequence[DecoderBlock],
+        norm: torch.nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.blocks, self.norm = torch.nn.ModuleList(blocks), norm
+
+    def forward(self, x: Tensor, *args: Any, **beside: Any) -> Tensor:
+        """Runs the blocks, each with x of the one before and the same further arguments."""
+        for block in self.blocks:
+            x = block(x, *args, **beside)
+        return x if self.norm is None else self.norm(x)
+
+
+@row("Ready-made layers", "1706.03762, section 3.1", "`torch.nn.Transformer`")
+class EncoderDecoder(_Block):
+    """A decoder whose memory is the output of an encoder, ``torch.nn.Transformer`` on any supports.
+
+    >>> import torch
+    >>> encoder, decoder = BlockStack([EncoderBlock(16, 4)]), BlockStack([DecoderBlock(16, 4)])
+    >>> EncoderDecoder(encoder, decoder)(torch.randn(2, 7, 16), torch.randn(2, 10, 16)).shape
+    torch.Size([2, 10, 16])
+
+    Args:
+        encoder: of encoder blocks.
+        decoder: of decoder blocks.
+
+    Raises:
+        TypeError: an argument has another type.
+    """
+
+    @typed
+    def __init__(self, encoder: BlockStack, decoder: BlockStack) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(
+        self, source: Tensor, x: Tensor, of_source: dict[str, Any] | None = None, **beside: Any
+    ) -> Tensor:
+        """Runs the encoder on ``source`` (*, M, P), and the decoder on x (*, N, P).
+
+        Args:
+            source, x: the inputs of the encoder and of the decoder.
+            of_source: further arguments of the encoder by name, such as ``source_mask``.
+            **beside: further arguments of the decoder, such as ``memory_mask``.
+
+        Returns:
+            (*, N, P).
+        """
+        memory = self.encoder(source, **(of_source or {}))
+        return self.decoder(x, memory, **beside)  # type: ignore[no-any-return]
 
 
 # Blocks whose attention is local ------------------------------------------------------------------

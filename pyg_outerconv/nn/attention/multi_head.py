@@ -41,7 +41,7 @@ def multi_head_attention(
     are present (key padding). Self-attention takes one x, cross-attention a pair: keys and values
     of the first, queries of the second; keys apart from values are an argument ``keys``. A target
     without sources gets the output bias; torch gives NaN. ``learned_sources=1`` is torch's
-    ``add_bias_kv``, and ``normalise="softmax-plus-one"`` its ``add_zero_attn``.
+    ``add_bias_kv``, and ``empty_source=True`` its ``add_zero_attn``.
 
     >>> import torch
     >>> layer = multi_head_attention(16, 4, support="causal")

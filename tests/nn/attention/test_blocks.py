@@ -1,11 +1,20 @@
-"""Blocks are torch's TransformerEncoderLayer and TransformerDecoderLayer."""
+"""Blocks, and stacks of them, are torch's layers of a Transformer, and whole Transformers."""
+
+import copy
+import io
+import random
 
 import pytest
 import torch
-from against_torch import assert_same, drawn
+from against_torch import assert_same, drawn, drawn_mask, drawn_padding
 
 from pyg_outerconv.families import Relation
-from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
+from pyg_outerconv.nn.attention.blocks import (
+    BlockStack,
+    DecoderBlock,
+    EncoderBlock,
+    EncoderDecoder,
+)
 from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
 
@@ -79,6 +88,167 @@ def test_decoder_block_with_masks_of_the_memory():
         return ours(x, memory, None, edges, source_mask=places, memory_mask=there)
 
     assert_same(ours, theirs, run, lambda x, memory: theirs(x, memory, **masks), [x, memory])
+
+
+def drawn_options(pick):
+    """Options of a layer of a Transformer, without dropout or in evaluation."""
+    activation = pick.choice(("relu", "gelu", torch.nn.functional.silu, torch.nn.Tanh()))
+    options = {name: pick.random() < 0.5 for name in ("norm_first", "bias", "batch_first")}
+    options |= {"layer_norm_eps": pick.choice((1e-5, 0.1)), "dropout": pick.choice((0.0, 0.4))}
+    return {"activation": activation, **options}
+
+
+def assert_torchs(ours, theirs, run, run_theirs, inputs):
+    """Equal with batches first in ours, and as they are in torch's."""
+    batch_first = next(m.batch_first for m in theirs.modules() if hasattr(m, "batch_first"))
+    turned = (lambda x: x) if batch_first or inputs[0].dim() == 2 else (lambda x: x.transpose(0, 1))
+    assert_same(ours, theirs, run, lambda *x: turned(run_theirs(*map(turned, x))), inputs)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("start", range(0, 60, 5))
+def test_encoders_with_every_option_and_mask_are_torchs(start):
+    for seed in range(start, start + 5):
+        torch.manual_seed(seed)
+        pick = random.Random(seed)
+        options = drawn_options(pick)
+        theirs = peer(torch.nn.TransformerEncoderLayer, **options)
+        if whole := pick.random() < 0.5:
+            norm = pick.choice((None, torch.nn.LayerNorm(CHANNELS, dtype=torch.float64)))
+            theirs = drawn(torch.nn.TransformerEncoder(theirs, pick.choice((1, 3)), norm))
+        theirs.train(options["dropout"] == 0.0)
+        batch = pick.choice(((), (3,)))
+        mask = drawn_mask(pick, LENGTH, LENGTH, HEADS)
+        there, padding = drawn_padding(pick, mask.theirs, *batch, LENGTH)
+        ours = from_torch(theirs, **mask.options)
+        assert isinstance(ours, BlockStack if whole else EncoderBlock)
+        beside = {"source_mask": there, "edge_attr": mask.attr}
+        given = {"mask" if whole else "src_mask": mask.theirs, "src_key_padding_mask": padding}
+        given["is_causal"] = mask.is_causal
+
+        def run(x, ours=ours, mask=mask, beside=beside):
+            return ours(x, mask.edges, **beside)
+
+        def run_theirs(x, theirs=theirs, given=given):
+            return theirs(x, **given)
+
+        assert_torchs(ours, theirs, run, run_theirs, [x_of(*batch, LENGTH)])
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("start", range(0, 60, 5))
+def test_decoders_with_every_option_and_mask_are_torchs(start):
+    for seed in range(start, start + 5):
+        torch.manual_seed(seed)
+        pick = random.Random(seed)
+        options = drawn_options(pick)
+        kind = pick.choice((DecoderBlock, BlockStack, EncoderDecoder))
+        if kind is EncoderDecoder:
+            options |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
+            theirs = peer(torch.nn.Transformer, **options)
+        else:
+            theirs = peer(torch.nn.TransformerDecoderLayer, **options)
+        if kind is BlockStack:
+            norm = pick.choice((None, torch.nn.LayerNorm(CHANNELS, dtype=torch.float64)))
+            theirs = drawn(torch.nn.TransformerDecoder(theirs, 2, norm))
+        theirs.train(options["dropout"] == 0.0)
+        batch = pick.choice(((), (3,)))
+        own, other, early = (
+            drawn_mask(pick, sources, targets, HEADS)
+            for sources, targets in ((LENGTH, LENGTH), (9, LENGTH), (9, 9))
+        )
+        masks = dict(own.options)
+        masks |= {f"memory_{name}": value for name, value in other.options.items()}
+        there, padding = drawn_padding(pick, own.theirs, *batch, LENGTH)
+        known, memory_padding = drawn_padding(pick, other.theirs, *batch, 9)
+        beside = {"edge_index": own.edges, "edge_attr": own.attr, "source_mask": there}
+        beside |= {"memory_index": other.edges, "memory_attr": other.attr, "memory_mask": known}
+        given = {"tgt_mask": own.theirs, "tgt_key_padding_mask": padding}
+        given |= {"memory_mask": other.theirs, "memory_key_padding_mask": memory_padding}
+        given["tgt_is_causal"] = own.is_causal
+        if kind is EncoderDecoder:
+            masks |= {f"encoder_{name}": value for name, value in early.options.items()}
+            given["src_mask"] = early.theirs
+            beside["of_source"] = {"edge_index": early.edges, "edge_attr": early.attr}
+        ours = from_torch(theirs, **masks)
+        assert isinstance(ours, kind)
+
+        def run(memory, x, ours=ours, beside=beside, kind=kind):
+            return ours(*((memory, x) if kind is EncoderDecoder else (x, memory)), **beside)
+
+        def run_theirs(memory, x, theirs=theirs, given=given, kind=kind):
+            return theirs(*((memory, x) if kind is EncoderDecoder else (x, memory)), **given)
+
+        assert_torchs(ours, theirs, run, run_theirs, [x_of(*batch, 9), x_of(*batch, LENGTH)])
+
+
+def test_each_part_is_copied_with_its_own_options():
+    theirs = peer(torch.nn.TransformerDecoderLayer)
+    theirs.norm1 = torch.nn.LayerNorm(CHANNELS, 0.3, elementwise_affine=False)
+    theirs.norm2.eps = 0.2
+    theirs.linear1.requires_grad_(False)
+    theirs.self_attn.in_proj_weight.requires_grad_(False)
+    theirs.linear2 = torch.nn.Linear(11, CHANNELS, bias=False, dtype=torch.float64)
+    theirs.self_attn = torch.nn.MultiheadAttention(
+        CHANNELS, HEADS, 0.0, add_bias_kv=True, batch_first=True, dtype=torch.float64
+    ).requires_grad_(False)
+    ours, x, memory = from_torch(theirs), x_of(3, LENGTH), x_of(3, 4)
+    assert_near(ours(x, memory), theirs(x, memory))
+    learn = [sum(p.numel() for p in m.parameters() if p.requires_grad) for m in (ours, theirs)]
+    assert learn[0] == learn[1]
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.zero_()
+    assert all(p.any() for p in (theirs.norm2.weight, theirs.linear1.weight))
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_layers_that_are_one_stay_one():
+    theirs = torch.nn.TransformerEncoder(peer(torch.nn.TransformerEncoderLayer), 3)
+    theirs.layers = torch.nn.ModuleList([theirs.layers[0], theirs.layers[1], theirs.layers[0]])
+    ours, x = from_torch(theirs), x_of(2, LENGTH)
+    assert ours.blocks[0] is ours.blocks[2] is not ours.blocks[1]
+    assert_same(ours, theirs, ours, theirs, [x])
+
+
+def whole():
+    """A converted Transformer with sources of each kind, its input, and torch's."""
+    theirs = peer(torch.nn.Transformer, num_encoder_layers=1, num_decoder_layers=1)
+    options = {"batch_first": True, "dtype": torch.float64}
+    added = torch.nn.MultiheadAttention(
+        CHANNELS, HEADS, add_bias_kv=True, add_zero_attn=True, **options
+    )
+    theirs.decoder.layers[0].self_attn = drawn(added)
+    inputs = x_of(2, 4), x_of(2, LENGTH)
+    return from_torch(theirs.eval()), theirs, inputs
+
+
+def test_a_converted_transformer_is_copied_and_saved():
+    ours, theirs, inputs = whole()
+    expected = theirs(*inputs)
+    assert_near(ours(*inputs), expected)
+    assert_near(copy.deepcopy(ours)(*inputs), expected)
+    file = io.BytesIO()
+    torch.save(ours, file)
+    file.seek(0)
+    assert_near(torch.load(file, weights_only=False)(*inputs), expected)
+    other = from_torch(drawn(theirs))
+    other.load_state_dict(ours.state_dict())
+    assert_near(other(*inputs), expected)
+
+
+def test_a_converted_transformer_is_one_graph_for_a_compiler():
+    ours, theirs, inputs = whole()
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    assert_same(ours, theirs, ours, theirs, inputs)
+    out = compiled(*inputs)
+    assert_near(out, ours(*inputs))
+    wanted = torch.autograd.grad(ours(*inputs).square().sum(), [*inputs, *ours.parameters()])
+    found = torch.autograd.grad(out.square().sum(), [*inputs, *ours.parameters()])
+    for mine, other in zip(found, wanted, strict=True):
+        assert_near(mine, other, at_least=0.1)
 
 
 def test_blocks_run_on_graphs_and_see_edges_alone():

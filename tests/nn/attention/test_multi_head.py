@@ -2,10 +2,11 @@
 
 import doctest
 import math
+import random
 
 import pytest
 import torch
-from against_torch import assert_same, drawn
+from against_torch import assert_same, drawn, drawn_mask, drawn_padding
 from torch.nn.functional import scaled_dot_product_attention
 
 from pyg_outerconv.families import Relation
@@ -92,6 +93,40 @@ def test_cross_attention_is_a_pair(dtype, kdim):
     assert_same(ours, theirs, lambda *ends: ours(ends), run_theirs, [memory, x])
 
 
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("start", range(0, 160, 10))
+def test_every_option_and_mask_is_torchs(start):
+    for seed in range(start, start + 10):
+        torch.manual_seed(seed)
+        pick = random.Random(seed)
+        options = {name: pick.random() < 0.5 for name in ("add_bias_kv", "add_zero_attn", "bias")}
+        dims = {"kdim": pick.choice((None, 5)), "vdim": pick.choice((None, 5, 4))}
+        batch_first, dropout = pick.random() < 0.5, pick.choice((0.0, 0.5))
+        theirs = peer(**options, **dims, batch_first=batch_first, dropout=dropout)
+        theirs.train(dropout == 0.0)
+        batch, sources = pick.choice(((), (3,))), pick.choice((LENGTH, 5))
+        mask = drawn_mask(pick, sources, LENGTH, HEADS)
+        there, padding = drawn_padding(pick, mask.theirs, *batch, sources)
+        ours = from_torch(theirs, **mask.options)
+        ours.fuse = pick.random() < 0.8
+        beside = {"source_mask": there, "edge_attr": mask.attr}
+        given = {"attn_mask": mask.theirs, "key_padding_mask": padding, "need_weights": False}
+        # With this hint torch's fast path hides the sources that it has added itself.
+        added = options["add_bias_kv"] or options["add_zero_attn"]
+        given["is_causal"] = mask.is_causal and not added
+        place = -2 if batch_first or not batch else 0
+
+        def run(query, key, value, ours=ours, mask=mask, beside=beside):
+            return ours((value, query), mask.edges, keys=key, **beside)
+
+        def run_theirs(*x, theirs=theirs, given=given, place=place):
+            return theirs(*(one.movedim(-2, place) for one in x), **given)[0].movedim(place, -2)
+
+        widths = dims["kdim"] or EMBED, dims["vdim"] or EMBED
+        inputs = [x_of(*batch, LENGTH, EMBED), *(x_of(*batch, sources, width) for width in widths)]
+        assert_same(ours, theirs, run, run_theirs, inputs)
+
+
 def test_average_weights_are_the_mean_of_heads():
     theirs = peer()
     ours, x = from_torch(theirs, support="causal"), x_of(LENGTH, EMBED)
@@ -114,8 +149,9 @@ def test_a_place_that_sees_nothing_gets_the_bias_where_torch_gives_nan():
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_training_drops_what_torch_drops_on_average():
-    theirs = torch.nn.MultiheadAttention(EMBED, HEADS, 0.5, batch_first=True)
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True, "add_zero_attn": True}], ids=str)
+def test_training_drops_what_torch_drops_on_average(options):
+    theirs = torch.nn.MultiheadAttention(EMBED, HEADS, 0.5, batch_first=True, **options)
     ours, x = from_torch(theirs), torch.randn(1, 4, EMBED)
     often = x.expand(4000, -1, -1)  # each item of a batch is dropped on its own
     assert ours.training

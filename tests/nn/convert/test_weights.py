@@ -25,6 +25,8 @@ LAYERS = {
         "self_attn.out_proj",
     ),
     "decoder": (from_torch, lambda: nn.TransformerDecoderLayer(8, 2, 16), "linear2"),
+    "added sources": (from_torch, lambda: nn.MultiheadAttention(8, 2, add_bias_kv=True), ""),
+    "whole": (from_torch, lambda: nn.Transformer(8, 2, 1, 1, 16), "decoder.layers.0.linear1"),
     "gat": (outer_conv, lambda: GATConv(4, 3, heads=2), "lin"),
     "gatv2": (outer_conv, lambda: GATv2Conv(4, 3, heads=2), "lin_r"),
     "transformer": (outer_conv, lambda: TransformerConv(4, 3, heads=2), "lin_key"),
@@ -128,7 +130,8 @@ def test_replaced_parts_are_refused():
     block.norm1 = nn.RMSNorm(8)
     with pytest.raises(TypeError, match="LayerNorm, got norm1 = RMSNorm"):
         from_torch(block)
-    for name, other in (("norm1", nn.Identity()), ("linear2", nn.Sequential(nn.Linear(16, 8)))):
+    others = {"norm1": nn.Identity(), "self_attn": nn.Identity(), "linear2": nn.Sequential()}
+    for name, other in others.items():
         block = nn.TransformerEncoderLayer(8, 2, 16)
         setattr(block, name, other)
         with pytest.raises(TypeError, match=f"of their class.*got {name} = {type(other).__name__}"):

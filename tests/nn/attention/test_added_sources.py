@@ -1,4 +1,4 @@
-"""Sources whose keys and values are parameters, and keys apart from values, by dense formulas."""
+"""Sources beside the nodes, and keys apart from values, by dense formulas."""
 
 import copy
 
@@ -44,23 +44,25 @@ def arguments(name, *batch):
 def without(conv):
     """The same layer, whose nodes are its only sources."""
     alone = copy.copy(conv)
-    alone._modules = {**conv._modules, "learned_sources": None}
+    alone._modules = {**conv._modules, "added_sources": None}
     return alone
 
 
 def by_definition(conv, x, *edges):
     """Sums of exp(score) · value over what a target sees, divided by those of exp(score)."""
-    score, sources, nodes = conv.family.score, conv.learned_sources, without(conv).basis(x, *edges)
+    score, sources, nodes = conv.family.score, conv.added_sources, without(conv).basis(x, *edges)
     pattern, each = nodes.pattern, HEADS // nodes.num_labels
     head = pattern.label[:, None].long() * each + torch.arange(each)
     place = head, pattern.source[:, None].long(), pattern.target[:, None].long()
     raised = torch.zeros(HEADS, NODES, NODES, dtype=x.dtype)
     raised = raised.index_put(place, nodes.scores().exp(), accumulate=True)
-    learned = torch.einsum("ahd,nhd->han", sources.key, score.query(x) * score.scale).exp()
     value = torch.einsum("mp,hpv->mhv", x, conv.theta.value) + conv.value_bias
-    sums = torch.einsum("hmn,mhv->nhv", raised, value)
-    sums = sums + torch.einsum("han,ahv->nhv", learned, sources.value)
-    shares = sums / (raised.sum(1) + learned.sum(1)).t().unsqueeze(-1)
+    sums, total = torch.einsum("hmn,mhv->nhv", raised, value), raised.sum(1) + sources.empty
+    if sources.learned:
+        learned = torch.einsum("ahd,nhd->han", sources.key, score.query(x) * score.scale).exp()
+        sums = sums + torch.einsum("han,ahv->nhv", learned, sources.value)
+        total = total + learned.sum(1)
+    shares = sums / total.t().unsqueeze(-1)
     return torch.einsum("nhv,hvq->nq", shares, conv.theta.output) + conv.bias
 
 
@@ -73,10 +75,10 @@ def assert_same(found, expected, inputs):
         assert_near(mine, other, at_least=0.1)
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("count", "empty"), [(1, False), (0, True), (3, True)])
 @each_support
-def test_every_target_sees_them_beside_its_support(name, count):
-    conv, given = layer(name, count), arguments(name)
+def test_every_target_sees_them_beside_its_support(name, count, empty):
+    conv, given = layer(name, count, empty_source=empty), arguments(name)
     wanted = [given[0], *conv.parameters()]
     assert_same(conv(*given), by_definition(conv, *given), wanted)
     for one in conv.contraction_path(*given).steps[0].candidates:
@@ -101,11 +103,25 @@ def test_items_of_a_batch_are_as_one_by_one(name):
 
 def test_where_nothing_else_is_seen_their_values_arrive():
     conv, (x, edges) = layer("edges", 1), arguments("edges")
-    alone = torch.einsum("hv,hvq->q", conv.learned_sources.value[0], conv.theta.output) + conv.bias
+    alone = torch.einsum("hv,hvq->q", conv.added_sources.value[0], conv.theta.output) + conv.bias
     assert_near(conv(x, edges)[5], alone)
     nobody = torch.zeros(NODES, dtype=torch.bool)
     for absent in (x, x.detach() * torch.nan):
         assert_near(conv((absent, x), edges, source_mask=nobody), alone.expand(NODES, -1))
+
+
+@each_support
+def test_an_empty_source_is_softmax_plus_one(name):
+    conv, given = layer(name, 0, empty_source=True), arguments(name)
+    plus_one = layer(name, 0, normalise="softmax-plus-one")
+    plus_one.load_state_dict(conv.state_dict())
+    pairs = []
+    for one in (conv, plus_one):
+        out = one(*given)
+        inputs = [given[0], *one.parameters()]
+        pairs.append((out, *torch.autograd.grad(out.square().sum(), inputs)))
+    for mine, other in zip(*pairs, strict=True):
+        assert_near(mine, other, at_least=0.1)
 
 
 def test_graphs_of_a_batch_share_them():
@@ -121,7 +137,7 @@ def test_they_have_the_values_of_any_way_to_combine_heads(combine):
     conv, (x, edges) = layer("edges", **options), arguments("edges")
     basis, theta = conv.basis(x, edges), conv.theta_value()
     assert basis.size == (2 + NODES, NODES)
-    values = torch.cat([conv.learned_sources.value, torch.einsum("mp,hpv->mhv", x, theta.value)])
+    values = torch.cat([conv.added_sources.value, torch.einsum("mp,hpv->mhv", x, theta.value)])
     heads = torch.einsum("hmn,mhv->nhv", basis.to_dense(), values)
     out = theta.collect(heads) / (HEADS if combine == "mean" else 1) + conv.bias
     assert_same(conv(x, edges), out, [x, *conv.parameters()])
@@ -156,10 +172,10 @@ def test_dropout_drops_their_shares_too():
 
 def test_they_begin_anew():
     conv = layer("edges")
-    before = copy.deepcopy(conv.learned_sources)
+    before = copy.deepcopy(conv.added_sources)
     conv.reset_parameters()
-    assert not torch.equal(conv.learned_sources.key, before.key)
-    assert not torch.equal(conv.learned_sources.value, before.value)
+    for mine, other in zip(conv.added_sources.parameters(), before.parameters(), strict=True):
+        assert not torch.equal(mine, other)
 
 
 # Keys apart from values --------------------------------------------------------------------------
