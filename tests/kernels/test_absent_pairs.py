@@ -1,5 +1,6 @@
 """Attention: a pair without an edge, or with a bias of -inf, carries nothing, NaN included."""
 
+from itertools import product
 from math import inf, nan
 
 import pytest
@@ -239,6 +240,18 @@ def test_a_bias_of_each_item_within_torch_func(function):
     assert_near(hessian(total)(few.detach()), expected, at_least=0.1)
 
 
+def compiled(function, backend="aot_eager"):
+    """The function in one graph, of whose operands all learn or none: a graph of each kind."""
+    torch._dynamo.reset()
+    graph = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
+
+    def run(*given):
+        learns = any(x.requires_grad for x in given)
+        return graph(*(x if x.requires_grad else x.detach().requires_grad_(learns) for x in given))
+
+    return run
+
+
 OVER_PAIRS = [way for way in WAYS if way != "edges"]
 # Ways along edges have no blocks and no mask, so that one case of the two is enough.
 ALONG_EDGES = {"edges with a bias", "shared values", *(f"{name} of edges" for name in NORMALISERS)}
@@ -255,34 +268,30 @@ ALONG_EDGES = {"edges with a bias", "shared values", *(f"{name} of edges" for na
 def test_each_way_to_attend_in_a_compiled_graph(way, number, small, backend, monkeypatch):
     monkeypatch.setattr(dense_attention, "_SMALL", small)
     function, visible = WAYS[way]
-    torch._dynamo.reset()
-    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
-    assert_attends(compiled, visible, number, torch.float64)
+    assert_attends(compiled(function, backend), visible, number, torch.float64)
 
 
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("number", [nan, inf], ids=str)
-@pytest.mark.parametrize("place", range(3), ids=["query", "key", "value"])
-def test_what_is_not_finite_arrives_within_blocks_of_a_compiled_graph(place, number, backend):
+def test_what_is_not_finite_arrives_within_blocks_of_a_compiled_graph(backend):
     blocks = torch.tensor([0, 0, 1, 1])
     blocks = blocks_of(blocks, blocks)
 
     def function(query, key, value):
         return attend_blocks(query, key, value, blocks)
 
-    given = [torch.randn(4, 2, 4) for _ in range(3)]
-    given[place][1, :, 0] = number
-    torch._dynamo.reset()
-    reached = []
-    for run in (function, torch.compile(function, backend=backend, fullgraph=True)):
-        operands = [one.clone().requires_grad_() for one in given]
-        out = run(*operands)
-        found = [out, *torch.autograd.grad(out.sum(), operands)]
-        reached.append(torch.stack([~one.isfinite().flatten(1).all(1) for one in found]))
-    assert torch.equal(*reached)
-    assert reached[0][0, 1]
-    assert not reached[0][:, 2:].any()
+    runs = function, compiled(function, backend)
+    for place, number in product(range(3), (nan, inf)):
+        given, reached = [torch.randn(4, 2, 4) for _ in range(3)], []
+        given[place][1, :, 0] = number
+        for run in runs:
+            operands = [one.clone().requires_grad_() for one in given]
+            out = run(*operands)
+            found = [out, *torch.autograd.grad(out.sum(), operands)]
+            reached.append(torch.stack([~one.isfinite().flatten(1).all(1) for one in found]))
+        assert torch.equal(*reached)
+        assert reached[0][0, 1]
+        assert not reached[0][:, 2:].any()
 
 
 @pytest.mark.parametrize("number", [nan, inf], ids=str)
@@ -300,11 +309,10 @@ def test_each_way_to_attend_in_a_trace(way, number):
 @pytest.mark.parametrize("way", OVER_PAIRS)
 def test_a_compiled_graph_has_the_values_and_gradients_of_a_plain_call(way):
     function, _ = WAYS[way]
-    torch._dynamo.reset()
-    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    runs = function, compiled(function)
     for spoilt in (None, 3):
         results = []
-        for run in (function, compiled):
+        for run in runs:
             given = operands()
             if spoilt is not None:
                 given[2][spoilt] = nan
@@ -341,11 +349,10 @@ def test_numbers_that_are_finite_stay_as_they_are(way):
 def test_dropped_shares_of_edges_reach_no_one_else_where_they_are_recorded(name):
     run, seen = biased(by_shares(name, dropout=0.4)), ~HIDDEN.t()
     query, key, value = operands()
-    torch._dynamo.reset()
-    compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
+    graph = compiled(run)
     for of_one, x in (
-        (lambda v: compiled(query, key, v), value),
-        (lambda k: compiled(query, k, value), key),
+        (lambda v: graph(query, key, v), value),
+        (lambda k: graph(query, k, value), key),
     ):
         assert_seen_alone(of_one, x, seen, nan, False, False)
     traced = torch.jit.trace(run, (query, key, value), check_trace=False)
