@@ -104,13 +104,6 @@ def test_graphs_of_a_batch_see_themselves_alone(causal):
         assert_near(conv(torch.cat(parts)[mixed], edges, batch=batch[mixed])[at], wanted)
 
 
-def test_a_batch_of_x_is_its_items():
-    for causal in (False, True):
-        conv, x = layer(causal=causal), normal(2, 3, 11, P)
-        found = conv(x, None)
-        assert_near(found[1, 2], conv(x[1, 2], None))
-
-
 def test_a_causal_layer_does_not_see_what_comes_later():
     x = normal(70, P)
     for strict in (False, True):
@@ -175,27 +168,6 @@ def test_short_types_follow_float32(dtype, causal):
     with torch.autocast("cpu", dtype):
         found = conv(x, None)
     assert_near(found.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
-
-
-@pytest.mark.slow
-def test_a_compiler_sees_one_graph():
-    for causal in (False, True):
-        conv, x = layer(causal=causal, in_channels=P), normal(150, P)
-        compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
-        found, wanted = compiled(x, None), conv(x, None)
-        assert_near(found, wanted)
-        assert_same_gradients(found, wanted, [x, *conv.parameters()])
-
-
-def test_channels_are_learned_from_the_first_input_and_kept():
-    conv = OuterConv(-1, Q, LinearAttention(HEADS, D))
-    x = torch.randn(7, P)
-    wanted = conv(x, None)
-    other = OuterConv(-1, Q, LinearAttention(HEADS, D))
-    other.load_state_dict(conv.state_dict())
-    assert_near(other(x, None), wanted)
-    assert_near(copy.deepcopy(conv)(x, None), wanted)
-    assert len(list(conv.parameters())) == 4  # Θ, a bias, keys, queries
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

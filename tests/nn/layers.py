@@ -26,6 +26,7 @@ from pyg_outerconv.nn import (
     agnn_conv,
     gat_conv,
     gatv2_conv,
+    linear_attention,
     super_gat_conv,
     transformer_conv,
 )
@@ -41,11 +42,13 @@ def graph(
     weighted: bool = False,
     typed: bool = False,
     attr: int = 0,
+    state: bool = False,
 ) -> dict[str, Tensor]:
     """Features and random edges, parallel ones and loops among them, and what is beside them."""
     index = torch.randint(nodes, (2, count))
     index[:, :2] = 0
     given = {"x": torch.randn(nodes, P).double(), "edge_index": index}
+    given |= {"state": torch.randn(nodes, Q).double()} if state else {}
     given |= {"edge_weight": torch.rand(count).double() + 0.1} if weighted else {}
     given |= {"edge_type": torch.arange(count) % 3} if typed else {}
     return given | ({"edge_attr": torch.randn(count, attr).double()} if attr else {})
@@ -70,10 +73,12 @@ class Layer:
         inputs: arguments by name, from a number of nodes and one of edges.
         but: what it has no part in. ``edges``, ``flow``, ``parameters``, ``channels`` (learned from
             the first input), ``messages`` (that hooks see), ``pygs`` (calls of PyG's tests),
-            ``ours`` (places, threads and hooks of our own layers), ``compile`` and ``export`` (from
+            ``ours`` (places, threads and hooks of our own layers), ``basis`` (in the place of
+            edges, or a support), ``batch`` (leading dimensions), ``compile`` and ``export`` (from
             edges that no call has sorted), ``trace`` (of another graph), ``fake`` (shapes do not
-            say how many edges there are), ``elsewhere`` and ``first`` (torch refuses what is on
-            another device, or a part of a lazy layer has settled by then).
+            say how many edges there are), ``used`` (compiled over a basis), ``elsewhere`` and
+            ``first`` (torch refuses what is on another device, or a part of a lazy layer has
+            settled by then).
     """
 
     make: Callable[..., Module]
@@ -118,9 +123,9 @@ def without_edges(support: str, but: str = "", **options: Any) -> Layer:
     )
 
 
-NO_EDGES = frozenset({"edges", "pygs", "messages", "flow", "export", "compile"})
+NO_EDGES = frozenset({"edges", "pygs", "messages", "flow", "export", "compile", "basis"})
 # Edge features of added loops are those of PyG, which forgets the flow there.
-LOOPS = "pygs flow fake elsewhere"
+LOOPS = "pygs flow fake elsewhere basis"
 LAYERS = {
     "gcn": conv(GCN()),
     "walk": conv(Walk(2)),
@@ -143,7 +148,7 @@ LAYERS = {
     "gat": attention(gat_conv, but="fake first", concat=False),
     "gat, features": attention(gat_conv, D, LOOPS, edge_dim=D, concat=False),
     "gatv2": attention(
-        gatv2_conv, D, f"{LOOPS} export compile", edge_dim=D, fill_value="max", concat=False
+        gatv2_conv, D, f"{LOOPS} export compile used", edge_dim=D, fill_value="max", concat=False
     ),
     "super-gat": attention(super_gat_conv, but="fake first", concat=False),
     "transformer": attention(
@@ -155,17 +160,29 @@ LAYERS = {
     "learned": attention(AttentionConv, but="pygs", learned_sources=2, value_bias=True),
     "learned, causal": without_edges("causal", learned_sources=1, empty_source=True),
     "window": without_edges("sliding_window(1)", "export"),
+    "union": without_edges("union(sliding_window(1), global_tokens(1))", "export"),
+    "linear": Layer(
+        lambda p, **more: linear_attention(p, Q, 2, **more),
+        nodes_alone,
+        frozenset({"edges", "pygs", "flow", "basis"}),
+    ),
+    "linear, causal": Layer(
+        lambda p, **more: linear_attention(p, Q, 2, causal=True, **more),
+        nodes_alone,
+        frozenset({"edges", "pygs", "flow", "basis", "compile", "export"}),
+    ),
     "composed": Layer(
         lambda p, **more: compose(OuterConv(p, 5, GCN(), **more), OuterConv(5, Q, Walk(1), **more)),
         but=frozenset({"channels", "messages", "flow", "pygs", "export", "compile"}),
     ),
     "gru": Layer(
         lambda p, **more: ConvGRUCell(p, Q, GCN(), **more),
-        but=frozenset({"messages", "pygs", "flow"}),
+        lambda nodes=NODES, count=COUNT: graph(nodes, count, state=True),
+        frozenset({"messages", "pygs", "elsewhere"}),
     ),
     "lstm": Layer(
         lambda p, **more: ConvLSTMCell(p, Q, Walk(1), **more),
-        but=frozenset({"messages", "pygs", "flow", "export", "compile"}),
+        but=frozenset({"messages", "pygs", "export", "compile"}),
     ),
     "grid": Layer(lambda p, **more: GridConv(p, Q, 3, dim=2, **more), image, NO_EDGES),
     "pool": Layer(
@@ -178,10 +195,12 @@ LAYERS = {
         nodes_alone,
         NO_EDGES | {"channels", "elsewhere"},
     ),
-    "pyg.GCNConv": Layer(lambda p, **more: pyg.GCNConv(p, Q, **more), but=frozenset({"ours"})),
+    "pyg.GCNConv": Layer(
+        lambda p, **more: pyg.GCNConv(p, Q, **more), but=frozenset({"ours", "basis"})
+    ),
     "pyg.GATConv": Layer(
         lambda p, **more: pyg.GATConv(p, Q, 2, concat=False, **more),
-        but=frozenset({"ours", "fake"}),
+        but=frozenset({"ours", "fake", "basis", "batch"}),
     ),
 }
 
@@ -191,6 +210,26 @@ def of_each_layer(*needed: str, slow: int = 0) -> Callable[..., Any]:
     names = [name for name, layer in LAYERS.items() if not layer.but & {*needed}]
     tests = pytest.mark.parametrize("name", names)
     return (lambda test: pytest.mark.slow(cases=slow)(tests(test))) if slow else tests
+
+
+def made(name: str, *channels: Any, fuse: bool = True, **options: Any) -> tuple[Module, Any]:
+    """A layer, and its input."""
+    module = LAYERS[name](*channels, **options).eval()
+    for part in module.modules():
+        if isinstance(part, OuterConv):
+            part.fuse = fuse
+    return module, LAYERS[name].inputs()
+
+
+def over_a_basis(module: Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The input with a basis in the place of edges; of attention over its support."""
+    inputs = dict(inputs)
+    nodes = inputs["x"].size(-2)
+    index = inputs.pop("edge_index", None)
+    beside = {key: inputs.pop(key, None) for key in ("edge_weight", "edge_type")}
+    family = module.family.support if isinstance(module, AttentionConv) else module.family
+    basis = family.basis(index, size=(nodes, nodes), dtype=torch.float64, **beside)
+    return {**inputs, "edge_index": basis}
 
 
 # What is compared -------------------------------------------------------------------------------

@@ -80,21 +80,6 @@ def test_torchs_weights_are_a_view_of_theta():
         assert weight.is_contiguous()
 
 
-def test_channels_are_taken_from_the_first_images():
-    conv = GridConv(-1, 4, 3, groups=2, dim=2)
-    assert conv(torch.randn(2, 6, 5, 5)).shape == (2, 4, 3, 3)
-    assert conv.theta.weight.shape == (9, 2, 3, 2)
-    again = GridConv(-1, 4, 3, dim=1)
-    assert again(torch.randn(2, 7, 3), (7,)).shape == (2, 5, 4)
-
-
-def test_any_leading_batch_dimensions():
-    conv, x = GridConv(2, 3, 3, dim=1).double(), images(4, 5, 2, 6)
-    out = conv(x)
-    assert out.shape == (4, 5, 3, 4)
-    assert_near(out[1, 2], conv(x[1, 2]))
-
-
 def test_nodes_and_a_shape_are_images():
     conv, x = GridConv(2, 3, 3, padding=1, dim=2).double(), images(2, 2, 4, 5)
     assert_near(conv(nodes(x, 2), (4, 5)), nodes(conv(x), 2))
@@ -201,18 +186,6 @@ def test_rules_are_kept_bounded_and_no_state():
 
 
 # torch's own machinery ----------------------------------------------------------------------------
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize(
-    "layer",
-    [GridConv(2, 4, 3, padding=1, dim=2), GridPool(2, dim=2), GridPool(3, aggr="mean", dim=2)],
-    ids=str,
-)
-def test_compiled_in_one_graph(layer):
-    x = torch.randn(2, 2, 6, 6)
-    out = torch.compile(copy.deepcopy(layer), fullgraph=True, backend="aot_eager")(x)
-    assert_near(out, layer(x))
 
 
 @pytest.mark.parametrize("order", [None, "propagate_first", "transform_first"])

@@ -1,11 +1,14 @@
 """The layer against its dense oracle, by the engine and by messages, with every gradient."""
 
+import copy
+
 import pytest
 import torch
 from cases import ALL_PAIRS, PAIRS, STRUCTURES, edges_for, over, structure_for
 
 from pyg_outerconv import OuterConv, nn, testing
-from pyg_outerconv.families import Chebyshev, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Relation, Stack, Walk
+from pyg_outerconv.testing import assert_near
 
 THETAS = [
     "full",
@@ -105,3 +108,25 @@ def test_kronecker_flattenings_multiply_flattened_inputs():
     basis = conv.basis(x, edges.edge_index, size=edges.size).to_dense()
     expected = sum(torch.kron(a, t) for a, t in zip(basis, conv.theta()[:, 0], strict=True))
     torch.testing.assert_close(hat, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [
+        GCN(norm="target"),
+        GCN(),
+        Walk(1, norm="target"),
+        Walk(1, norm="source", direction="backward"),
+        Relation(1),
+        Chebyshev(2, "bound", norm="source"),
+    ],
+    ids=str,
+)
+def test_short_types_count_a_thousand_neighbours(family, dtype):
+    star = torch.stack([torch.arange(1, 1001), torch.zeros(1000, dtype=torch.long)])
+    conv = OuterConv(1, 1, family, bias=False)
+    torch.nn.init.ones_(conv.theta.weight)
+    x = torch.ones(1001, 1)
+    short = copy.deepcopy(conv).to(dtype)(x.to(dtype), star)
+    assert_near(short, conv(x, star).to(dtype))

@@ -11,36 +11,30 @@ import torch
 from nn.layers import (
     LAYERS,
     NODES,
+    P,
     assert_is_adjoint,
     assert_same,
     compiled,
     learning,
+    made,
     of_each_layer,
     results,
     to,
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, jacrev, jvp, vmap
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.testing import assert_module
 
-from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv import AttentionConv, OuterConv, clear_caches
+from pyg_outerconv.nn import quadri_tensor
 
 SIZES = [(7, 20), (9, 31), (12, 17), (6, 40)]
 both_ways = pytest.mark.parametrize("fuse", [True, False])
-
-
-def made(name, *channels, fuse=True, **options):
-    """A layer, and its input."""
-    module = LAYERS[name](*channels, **options).eval()
-    for part in module.modules():
-        if isinstance(part, OuterConv):
-            part.fuse = fuse
-    return module, LAYERS[name].inputs()
 
 
 # As a module -------------------------------------------------------------------------------------
@@ -70,11 +64,14 @@ def test_copies_compute_the_same_and_share_nothing(name, copied, used):
 @of_each_layer("channels", "parameters")
 def test_channels_come_from_the_first_input(name):
     lazy, inputs = made(name, -1)
-    twin, empty = copy.deepcopy(lazy), copy.deepcopy(lazy.state_dict())
+    twins = copy.deepcopy(lazy), pickle.loads(pickle.dumps(lazy)).double()  # torch forgets it
+    empty = copy.deepcopy(lazy.state_dict())
     torch.manual_seed(1)
     expected = lazy(**inputs)
-    torch.manual_seed(1)
-    assert_same(twin(**inputs), expected)
+    for twin in twins:
+        assert any(map(is_lazy, twin.parameters()))
+        torch.manual_seed(1)
+        assert_same(twin(**inputs), expected)
     module, _ = made(name)
     shapes = {key: value.shape for key, value in module.state_dict().items()}
     assert {key: value.shape for key, value in lazy.state_dict().items()} == shapes
@@ -95,14 +92,15 @@ def test_channels_come_from_the_first_input(name):
 def test_a_reset_draws_anew(name):
     module, inputs = made(name)
     before, out = copy.deepcopy(module.state_dict()), module(**inputs)
+    begun = LAYERS[name].make(P).double().state_dict()
     module.reset_parameters()
     assert {key: value.shape for key, value in module.state_dict().items()} == {
         key: value.shape for key, value in before.items()
     }
-    if name != "agnn":  # whose one number begins as 1
-        again = module(**inputs)
-        pairs = zip(tree_leaves(again), tree_leaves(out), strict=True)
-        assert not all(torch.equal(*pair) for pair in pairs)
+    for key, value in module.state_dict().items():
+        is_drawn = len(begun[key].unique()) > 1
+        assert not torch.equal(value, before[key]), key
+        assert is_drawn != torch.equal(value, begun[key]), key
     module.load_state_dict(before)
     assert_same(module(**inputs), out)
 
@@ -112,7 +110,11 @@ def test_no_nodes_and_no_edges_give_no_nan(name):
     module, given = made(name)
     for nodes in (0, 1, 3):
         inputs = {
-            key: part[:nodes] if key == "x" else part[..., :0] if key == "edge_index" else part[:0]
+            key: part[:nodes]
+            if key in ("x", "state")
+            else part[..., :0]
+            if key == "edge_index"
+            else part[:0]
             for key, part in given.items()
         }
         assert all(bool(one.isfinite().all()) for one in results(module, inputs))
@@ -201,6 +203,30 @@ def test_forward_mode_is_the_adjoint_of_reverse_mode(name):
     assert_is_adjoint(run, *points)
 
 
+@of_each_layer()
+def test_second_derivatives_by_forward_mode_are_autograds(name):
+    run, parameters, numbers = pure(name)
+
+    def loss(numbers):
+        return sum(out.sin().sum() for out in tree_leaves(run(parameters, numbers)))
+
+    along = tree_map(torch.randn_like, numbers)
+    found = jvp(grad(loss), (numbers,), (along,))[1]
+    leaves = tree_map(lambda x: x.clone().requires_grad_(), numbers)
+    first = torch.autograd.grad(loss(leaves), list(leaves.values()), create_graph=True)
+    total = sum((g * v).sum() for g, v in zip(first, along.values(), strict=True))
+    expected = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
+    assert_same(list(found.values()), expected)
+
+
+@pytest.mark.parametrize("name", ["gcn", "walk", "chebyshev", "relation", "directed", "stack"])
+def test_jacobians_are_the_quadri_tensor(name):
+    module, inputs = made(name)
+    found = jacrev(lambda x: module(**{**inputs, "x": x}))(inputs.pop("x"))
+    phi = quadri_tensor(module, **inputs, size=(NODES, NODES))
+    assert_same(found, phi.permute(1, 3, 0, 2))
+
+
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @of_each_layer()
 def test_a_checkpoint_changes_nothing(name, use_reentrant):
@@ -227,7 +253,7 @@ def test_a_checkpoint_changes_nothing(name, use_reentrant):
 # Compilers and traces ----------------------------------------------------------------------------
 
 
-@of_each_layer("compile", slow=4)
+@of_each_layer("compile", slow=3)
 def test_compiled_it_is_one_graph_for_all_sizes_and_what_is_eager(name):
     module, _ = made(name)
     call, times = compiled(module)
@@ -241,7 +267,8 @@ def test_compiled_it_is_one_graph_for_all_sizes_and_what_is_eager(name):
 def test_exported_it_takes_graphs_of_any_size(name):
     module, inputs = made(name)
     nodes, edges = Dim("N"), Dim("E")
-    sizes = {key: {0: edges} for key in inputs} | {"x": {0: nodes}, "edge_index": {1: edges}}
+    sizes = {key: {0: edges} for key in inputs} | {"x": {0: nodes}, "state": {0: nodes}}
+    sizes["edge_index"] = {1: edges}
     traced = export(module, (), inputs, dynamic_shapes={key: sizes[key] for key in inputs}).module()
     for size in SIZES[1:]:
         inputs = LAYERS[name].inputs(*size)
@@ -415,9 +442,11 @@ def test_the_other_flow_is_flipped_edges(name):
     other.load_state_dict(module.state_dict())
     expected = module(**{**inputs, "edge_index": inputs["edge_index"].flip(0)})
     assert_same(other(**inputs), expected)
-    other.fuse = False
+    for part in other.modules():
+        if isinstance(part, OuterConv):
+            part.fuse = False
+            assert part.flow == "target_to_source"
     assert_same(other(**inputs), expected)
-    assert other.flow == "target_to_source"
 
 
 @of_each_layer("pygs", "ours")
@@ -433,11 +462,29 @@ def test_pyg_asserts_permutation_and_layouts(name):
     )
 
 
+def through(module, inputs, mode):
+    """Call a layer with its numbers in a mode of torch."""
+    numbers = {key: one for key, one in inputs.items() if one.is_floating_point()}
+
+    def loss(numbers):
+        return sum(out.sin().sum() for out in tree_leaves(module(**{**inputs, **numbers})))
+
+    if mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            module(**inputs)
+    elif mode is jvp:
+        jvp(loss, (numbers,), (numbers,))
+    elif mode is vmap:
+        vmap(grad(loss))(tree_map(lambda x: x.unsqueeze(0), numbers))
+    else:
+        mode(loss)(numbers)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, grad, jvp, vmap])
 @of_each_layer()
-def test_what_inference_made_serves_training(name):
+def test_what_other_modes_made_serves_training(name, mode):
     module, inputs = made(name)
-    with torch.inference_mode():
-        out = module(**inputs)
-    found = results(module, inputs)
-    assert_same(found[: len(tree_leaves(out))], out)
-    assert bool(found[len(tree_leaves(out))].any())
+    expected = results(module, inputs)
+    clear_caches()
+    through(module, inputs, mode)
+    assert_same(results(module, inputs), expected)

@@ -1,12 +1,9 @@
 """The layer where PyG puts its own: inputs, wrappers, state, hooks and the cache."""
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
-from calls import named
 from torch_geometric import EdgeIndex
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import (
@@ -96,45 +93,6 @@ def test_a_sparse_matrix_tells_the_size_of_a_pair_without_targets():
     assert_near(conv((source, None), matrix), conv((source, None), edge_index, size=(6, 4)))
 
 
-@pytest.mark.parametrize("layout", ["coo", "uncoalesced coo", "csr", "csc"])
-@of_each_family
-def test_a_transposed_sparse_matrix_is_its_edges_with_values_as_weights(family, layout):
-    conv, x, weight = layer(family), x_of(), weights()
-    kinds = arguments(family)[2]
-    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weight, (5, 5))
-    matrix = matrix if layout.startswith("uncoalesced") else matrix.coalesce()
-    matrix = {"csr": matrix.to_sparse_csr, "csc": matrix.to_sparse_csc}.get(
-        layout, lambda: matrix
-    )()
-    if kinds is not None:
-        order = {"coo": EDGES[1] * 5 + EDGES[0], "csc": EDGES[0] * 5 + EDGES[1]}
-        order = {**order, "csr": order["coo"], "uncoalesced coo": torch.arange(7)}
-        kinds = kinds[order[layout].argsort()]
-    expected = conv(x, EDGES, weight, edge_type=arguments(family)[2])
-    assert_near(conv(x, matrix, edge_type=kinds), expected)
-
-
-@pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_values_of_a_sparse_matrix_get_gradients(layout):
-    conv, x, weight = layer(GCN()), x_of(), weights().requires_grad_()
-    matrix = torch.sparse_coo_tensor(EDGES.flip(0), weight, (5, 5)).coalesce()
-    out = conv(x, matrix if layout == "coo" else matrix.to_sparse_csr())
-    expected = torch.autograd.grad(conv(x, EDGES, weight).square().sum(), weight)[0]
-    assert_near(torch.autograd.grad(out.square().sum(), weight)[0], expected)
-
-
-@pytest.mark.parametrize("by", [None, "row", "col"])
-@of_each_family
-def test_an_edge_index_object_is_its_edges(family, by):
-    conv, x, weight = layer(family), x_of(), weights()
-    index, kinds = EdgeIndex(EDGES, sparse_size=(5, 5)), arguments(family)[2]
-    expected = conv(x, EDGES, weight, edge_type=kinds)
-    if by is not None:
-        index, order = index.sort_by(by)
-        weight, kinds = weight[order], None if kinds is None else kinds[order]
-    assert_near(conv(x, index, weight, edge_type=kinds), expected)
-
-
 def test_an_edge_index_object_tells_the_size():
     index = EdgeIndex([[0, 5, 3], [1, 0, 1]], sparse_size=(6, 4))
     conv, source = layer(Relation(1)), x_of(6, 4)
@@ -160,25 +118,6 @@ def test_the_other_flow_turns_a_pair_round():
     assert_near(other((left, right), edge_index, size=(6, 4)), expected)
 
 
-@pytest.mark.parametrize("fuse", [True, False])
-@of_each_family
-def test_static_graphs_take_leading_dimensions(family, fuse):
-    conv, x = layer(family, root_weight=True), x_of(2, 3, 5, 4)
-    conv.fuse = fuse
-    out = conv(x, **named(*arguments(family)))
-    assert out.shape == (2, 3, 5, 6)
-    for i in range(2):
-        for j in range(3):
-            assert_near(out[i, j], conv(x[i, j], **named(*arguments(family))), at_least=1.0)
-
-
-@of_each_family
-def test_a_given_basis_is_the_familys(family):
-    conv, x = layer(family), x_of()
-    basis = family.basis(*arguments(family), size=(5, 5))
-    assert_near(conv(x, basis), conv(x, **named(*arguments(family))))
-
-
 def test_add_is_sum_as_in_pyg():
     conv = OuterConv(4, 6, GCN(), aggr="add", label_aggr="add")
     assert (conv.aggr, conv.label_aggr) == ("sum", "sum")
@@ -200,30 +139,6 @@ def test_lazy_pairs_come_from_the_first_input():
     conv((x_of(6, 4), x_of(4, 3)), torch.tensor([[0, 5], [1, 0]]))
     assert conv.theta.weight.shape == (1, 4, 6)
     assert conv.root.weight.shape == (1, 3, 6)
-
-
-def test_copies_of_a_lazy_layer_are_lazy_on_their_own():
-    lazy = layer(Walk(2), -1, 6)
-    narrow, wide = copy.deepcopy(lazy), pickle.loads(pickle.dumps(lazy))
-    narrow(x_of(5, 2), EDGES)
-    wide(x_of(5, 7), EDGES)
-    assert (narrow.theta.weight.size(1), wide.theta.weight.size(1)) == (2, 7)
-    assert lazy(x_of(), EDGES).shape == (5, 6)
-
-
-def test_state_goes_into_a_lazy_layer_and_lazy_state_into_a_made_one():
-    x, conv = x_of(), layer(GCN(), theta="low-rank:2", root_weight=True)
-    lazy = layer(GCN(), -1, 6, theta="low-rank:2", root_weight=True)
-    empty = copy.deepcopy(lazy.state_dict())
-    file = io.BytesIO()
-    torch.save(conv.state_dict(), file)
-    file.seek(0)
-    lazy.load_state_dict(torch.load(file, weights_only=True))
-    assert_near(lazy(x, EDGES), conv(x, EDGES))
-    # As PyG's Linear: a made layer that loads lazy state is lazy again.
-    conv.load_state_dict(empty)
-    assert conv(x_of(5, 9), EDGES).shape == (5, 6)
-    assert conv.theta.down.shape == (1, 9, 2)
 
 
 LAZY = {
@@ -255,20 +170,6 @@ def test_a_lazy_layer_refuses_state_of_other_output_channels(name):
         lazy.load_state_dict(other.state_dict())
     lazy.load_state_dict(first.state_dict())  # the refused state has settled nothing
     assert_near(lazy(x, EDGES), first(x, EDGES))
-
-
-def test_a_lazy_layer_casts():
-    conv = layer(GCN(), -1, 6).double()
-    assert conv(x_of().double(), EDGES).dtype == torch.float64
-
-
-def test_reset_gives_new_parameters():
-    conv = layer(Walk(2), root_weight=True)
-    before = copy.deepcopy(conv.state_dict())
-    conv.reset_parameters()
-    assert not torch.equal(conv.theta.weight, before["theta.weight"])
-    assert not torch.equal(conv.root.weight, before["root.weight"])
-    assert not conv.bias.any()
 
 
 def test_repr_says_channels_and_family():
@@ -485,19 +386,3 @@ def test_a_cached_basis_is_fresh_for_weights_with_gradients():
     first = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
     second = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
     assert_near(second, first)
-
-
-@pytest.mark.parametrize("family", [GCN(), Walk(2), Walk(2, powers=(2,)), Relation(1)], ids=str)
-@pytest.mark.parametrize("given", ["edges", "basis", "transposed basis"])
-def test_what_inference_made_serves_training(family, given):
-    conv, edges = layer(family, cached=True), EDGES.clone()
-    if given != "edges":
-        edges = family.basis(edges, size=(5, 5))
-        edges = edges if given == "basis" else edges.transpose()
-    x = x_of().requires_grad_()
-    with torch.inference_mode():
-        out = conv(x, edges)
-    trained = conv(x, edges)
-    assert_near(trained, out)
-    trained.sum().backward()
-    assert bool(x.grad.any())

@@ -91,16 +91,6 @@ def test_with_every_other_option(options, aggr, label_aggr):
 
 
 @every
-def test_batches_of_features(aggr, label_aggr):
-    conv = layer(Relation(3), aggr=aggr, label_aggr=label_aggr)
-    x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
-    for conv.fuse in (True, False):
-        actual = conv(x, EDGES, edge_type=KINDS)
-        for i, j in product(range(2), range(3)):
-            assert_near(actual[i, j], conv(x[i, j], EDGES, edge_type=KINDS))
-
-
-@every
 def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
     conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
     x, edges = features(STRUCTURES["multi-edge"]), STRUCTURES["multi-edge"]
@@ -316,26 +306,6 @@ def test_eye_alone_under_every_reduction():
     for aggr, label_aggr in ALL:
         conv = OuterConv(4, 4, Identity(), False, "identity", aggr=aggr, label_aggr=label_aggr)
         assert_near(conv(x, Eye((5, 5), x.device)), x)
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize(
-    ("aggr", "label_aggr", "theta"),
-    [("max", "min", "full"), ("max", "max", "identity")],
-)
-def test_compiles_into_one_graph_once_something_ran(aggr, label_aggr, theta):
-    family = Stack(Relation(3, None), Identity())
-    conv = layer(family, (4, 4), theta=theta, aggr=aggr, label_aggr=label_aggr)
-    basis = family.basis(EDGES, None, KINDS, size=(5, 5), dtype=torch.float64)
-    x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
-    expected = conv(x, basis)
-    wanted = torch.autograd.grad(expected.sin().sum(), [x, *conv.parameters()])
-    torch._dynamo.reset()
-    found = torch.compile(conv, backend="aot_eager", fullgraph=True)(x, basis)
-    assert_near(found, expected)
-    gradients = torch.autograd.grad(found.sin().sum(), [x, *conv.parameters()])
-    for actual, reference in zip(gradients, wanted, strict=True):
-        assert_near(actual, reference)
 
 
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])

@@ -112,18 +112,6 @@ def test_tracers_and_inference_share_nothing(monkeypatch):
     assert not shares_here(edge_index, mode())
 
 
-def test_a_basis_made_without_gradients_serves_training():
-    conv, x, edge_index = OuterConv(4, 4, GCN()), torch.randn(9, 4), graph()
-    with torch.inference_mode():
-        conv(x, edge_index)
-    with torch.no_grad():
-        expected = conv(x, edge_index)
-    out = conv(x.requires_grad_(), edge_index)
-    assert_near(out, expected)
-    out.sum().backward()
-    assert x.grad is not None
-
-
 def test_no_device_but_the_cpu_shares_by_itself():
     elsewhere = torch.zeros(2, 3, dtype=torch.long, device="meta")
     assert not shares_here(elsewhere, mode())

@@ -7,11 +7,9 @@ from torch.func import functional_call
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GraphConv, TAGConv
 from torch_geometric.transforms import ToSparseTensor
-from torch_geometric.typing import SparseTensor
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
-from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
@@ -123,54 +121,6 @@ def test_negative_weights_of_gcn_are_pygs_where_degrees_stay_positive(seed):
     assert_near(*gradients)
 
 
-class StandIn:
-    """What is used of torch_sparse's ``SparseTensor``: entries by row, sizes and device."""
-
-    def __init__(self, row, column, value, sizes):
-        self._coo, self._sizes = (row, column, value), sizes
-
-    def coo(self):
-        return self._coo
-
-    def sparse_sizes(self):
-        return self._sizes
-
-    def device(self):
-        return self._coo[0].device
-
-
-def adjacency(kind, index, weight, nodes):
-    """A transposed matrix with an entry for each edge, that passes gradients on to ``weight``."""
-    row, column = index.flip(0)
-    if kind == "torch_sparse":
-        order = torch.argsort(row, stable=True)
-        value = None if weight is None else weight[order]
-        return StandIn(row[order], column[order], value, (nodes, nodes))
-    layout = {"ToSparseTensor()": None, "coo": torch.sparse_coo, "csr": torch.sparse_csr}
-    data = Data(edge_index=index, edge_weight=weight, num_nodes=nodes)
-    return ToSparseTensor(layout=layout[kind])(data).adj_t
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("kind", ["ToSparseTensor()", "coo", "csr", "torch_sparse"])
-@of_each_family
-def test_adjacency_matrices_are_edges_and_weights(family, kind, weighted):
-    x, index, weight = drawn(3)
-    index = torch.unique(index, dim=1)
-    x.requires_grad_()
-    weight = weight[: index.size(1)].float().requires_grad_() if weighted else None
-    learns = [weight] if weighted else []
-    conv = OuterConv(P, Q, family)
-    matrix = adjacency(kind, index, weight, 7)
-    found, gradients = results(conv, x, matrix, learns=learns)
-    expected, references = results(conv, x, index, weight, learns=learns)
-    assert_near(found, expected)
-    for gradient, reference in zip(gradients, references, strict=True):
-        assert_near(gradient, reference, 5e-5)
-    basis = family.basis(matrix)
-    assert_near(basis.to_dense(), family.basis(index, weight, size=(7, 7)).to_dense())
-
-
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("name", ["GCNConv", "GraphConv", "TAGConv"])
 def test_what_the_transform_gives_is_taken_as_pygs_layers_take_it(name, weighted):
@@ -189,31 +139,8 @@ def test_what_the_transform_gives_is_taken_as_pygs_layers_take_it(name, weighted
     assert_near(again, both(name, data.x, data.adj_t)[0])
 
 
-def test_a_matrix_says_its_size_and_fits_x():
-    matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
-    assert Graph.read(matrix).size == (5, 3)
-    assert Graph.read(matrix).edge_weight.tolist() == [1.0, 2.0]
-    conv = OuterConv(P, Q, Relation(1, None))
-    assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
-    with pytest.raises(ValueError, match="size must fit the sparse matrix"):
-        conv(torch.ones(4, P), matrix)
-    with pytest.raises(ValueError, match="takes edges as indices"):
-        OuterConv(P, Q, Relation(1), flow="target_to_source")(torch.ones(5, P), matrix)
-
-
 def test_integers_without_x_are_numbers_of_torchs_default_type():
     index, weight = torch.tensor([[0, 1], [1, 0]]), torch.tensor([2, -3])
     value = Relation(1, None).basis(index, weight).value
     assert value.dtype == torch.float32
     assert sorted(value.tolist()) == [-3.0, 2.0]
-
-
-def test_the_stand_in_has_the_methods_of_the_type():
-    """Where torch_sparse is there, the matrix itself is read."""
-    try:
-        matrix = SparseTensor(
-            row=torch.tensor([0, 2]), col=torch.tensor([1, 4]), sparse_sizes=(3, 5)
-        )
-    except (ImportError, TypeError):  # PyG's own stand-in, which cannot be made
-        pytest.skip("torch_sparse is not installed")
-    assert Graph.read(matrix).size == (5, 3)

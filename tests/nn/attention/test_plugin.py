@@ -115,15 +115,6 @@ def test_mixed_heads_are_one_layer():
     )
 
 
-@of_each_kind
-def test_a_basis_without_values_is_the_support(kind):
-    conv, x = LAYERS[kind](), x_of()
-    support = conv.family.support.basis(EDGES, size=(NODES, NODES))
-    assert_near(conv(x, support), conv(x, EDGES))
-    _, basis = conv(x, support, return_attention_weights=True)
-    assert_near(conv(x, basis), conv(x, EDGES))
-
-
 def test_a_support_that_does_not_fit_is_refused():
     conv, x = AttentionConv(P, Q, 2), x_of()
     with pytest.raises(ValueError, match="a support has the sources and the queries"):
@@ -376,41 +367,6 @@ def test_blocks_and_pools_of_one_node_or_none():
         pooled = set_pooling(8, 8, 2, num_queries=3)(x)
         assert pooled.shape == (2, 3, 8)
         assert bool(pooled.isfinite().all())
-
-
-# Types and compilers -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("kind", ["gatv2", "edge features", "block"])
-def test_compiled_over_a_used_support_is_one_graph(kind):
-    given, beside = (x_of(), Hops().basis(EDGES, size=(NODES, NODES))), {}
-    if kind == "block":
-        conv, given = EncoderBlock(8, 2, support="causal").eval(), (x_of(2, 6, 8),)
-    elif kind == "edge features":
-        conv = transformer_conv(P, Q, edge_dim=3)
-        beside = {"edge_attr": x_of(EDGES.size(1), 3)}
-    else:
-        conv = LAYERS[kind]()
-    expected = conv(*given, **beside)
-    parameters = list(conv.parameters())
-    wanted = torch.autograd.grad(expected.square().sum(), parameters)
-    out = torch.compile(conv, fullgraph=True, backend="aot_eager")(*given, **beside)
-    assert_near(out, expected)
-    found = torch.autograd.grad(out.square().sum(), parameters)
-    for gradient, other in zip(found, wanted, strict=True):
-        assert_near(gradient, other, 5e-5, at_least=0.1)
-
-
-def test_reset_gives_new_parameters_to_score_and_values():
-    conv = AttentionConv(P, Q, 2, value_bias=True)
-    with torch.no_grad():
-        conv.value_bias.fill_(1.0)
-    before = copy.deepcopy(conv.state_dict())
-    conv.reset_parameters()
-    assert not conv.value_bias.any()
-    for name in ("theta.weight", "functions.0.key.weight", "functions.0.query.weight"):
-        assert not torch.equal(conv.state_dict()[name], before[name]), name
 
 
 def test_repr_says_what_attention_is_made_of():

@@ -230,17 +230,6 @@ def test_no_state_is_a_state_of_zeros(kind):
 
 
 @of_each_kind
-def test_a_batch_is_its_graphs_one_by_one(kind):
-    cell = cell_of(kind)
-    x, state = values(2, 3, N, P), state_of(cell, 2, 3)
-    together = flat(cell(x, EDGES, state, WEIGHT))
-    for place in ((0, 0), (1, 2)):
-        own = [part[place] for part in parts(state)]
-        own = own[0] if len(own) == 1 else tuple(own)
-        assert_near(together[place], flat(cell(x[place], EDGES, own, WEIGHT)))
-
-
-@of_each_kind
 def test_unrolled_is_step_by_step(kind):
     cell = cell_of(kind)
     xs, weight, start = values(4, 2, N, P), WEIGHT.clone().requires_grad_(), state_of(cell, 2)
@@ -261,13 +250,6 @@ def test_the_basis_is_made_once_for_all_gates_and_steps(monkeypatch):
         made.clear()
         unroll(cell_of(kind), values(3, N, P), EDGES.clone())  # not that of the cell before
         assert len(made) == 1
-
-
-@of_each_kind
-def test_a_basis_stands_in_the_place_of_edges(kind):
-    cell = cell_of(kind)
-    x, basis = values(2, N, P), DCRNN.basis(EDGES, WEIGHT, size=(N, N))
-    assert_near(flat(cell(x, basis)), flat(cell(x, EDGES, edge_weight=WEIGHT)))
 
 
 # Any family, and the options of the layer ---------------------------------------------------------
@@ -351,14 +333,6 @@ def test_no_order_and_no_message_changes_what_a_cell_is(kind):
         assert_near(flat(cell(x, EDGES, state)), expected)
 
 
-@of_each_kind
-def test_messages_may_flow_against_the_edges(kind):
-    cell, other = cell_of(kind, GCN(), flow="target_to_source"), cell_of(kind, GCN())
-    other.load_state_dict(cell.state_dict())
-    x = values(N, P)
-    assert_near(flat(cell(x, EDGES)), flat(other(x, EDGES.flip(0))))
-
-
 def test_comparing_reductions_act_on_all_gates():
     cell = cell_of("lstm", Relation(2, norm=None), aggr="max")
     x, state = values(N, P), state_of(cell)
@@ -384,21 +358,3 @@ def test_peepholes_are_shut_at_first_and_after_a_reset(kind):
 def test_a_cell_says_what_it_is():
     assert repr(cell_of("gru")) == f"ConvGRUCell(3, 4, {DCRNN})"
     assert repr(cell_of("lstm", "gcn")) == f"ConvLSTMCell(3, 4, {GCN()})"
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("kind", ["gru", "lstm, peepholes"])
-def test_compiled_with_a_basis_it_is_one_graph(kind):
-    cell = cell_of(kind, GCN())
-    x, state = values(N, P), state_of(cell)
-    basis = GCN().basis(EDGES, size=(N, N), dtype=torch.float64)
-    expected = cell(x, basis, state)
-    flat(expected).sum().backward(retain_graph=True)  # a graph cannot sort: orders use what is made
-    compiled = torch.compile(cell, backend="aot_eager", fullgraph=True)
-    assert_same(compiled(x, basis, state), expected, [x, *parts(state), *cell.parameters()])
-
-
-def test_a_cell_has_second_derivatives():
-    cell = cell_of("lstm, peepholes", GCN())
-    x = values(N, P)
-    assert torch.autograd.gradgradcheck(lambda x: flat(cell(x, EDGES)), [x], atol=1e-6)

@@ -1,0 +1,156 @@
+"""What holds of every layer whatever stands for edges, and for features."""
+
+from functools import partial
+
+import pytest
+import torch
+from nn.layers import (
+    LAYERS,
+    NODES,
+    P,
+    Q,
+    assert_same,
+    compiled,
+    made,
+    of_each_layer,
+    over_a_basis,
+    results,
+)
+from torch.utils._pytree import tree_map
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+from torch_geometric.transforms import ToSparseTensor
+from torch_geometric.typing import SparseTensor
+
+from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv.families import Relation
+from pyg_outerconv.graph import Graph
+
+
+def run_over(module, inputs):
+    """A call of x and what is beside it alone, and these."""
+    fixed = {
+        key: inputs[key] for key in ("edge_index", "edge_weight", "edge_type") if key in inputs
+    }
+    return partial(module, **fixed), {key: inputs[key] for key in inputs if key not in fixed}
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@of_each_layer("basis")
+def test_a_basis_stands_for_edges(name, fuse):
+    module, inputs = made(name, fuse=fuse)
+    call, numbers = run_over(module, inputs)
+    expected, given = results(module, numbers, call), over_a_basis(module, inputs)
+    with torch.inference_mode():  # what it makes serves training
+        module(**given)
+    assert_same(results(module, *run_over(module, given)[::-1]), expected)
+    if isinstance(module, AttentionConv) and "edge_attr" not in inputs:
+        _, learned = module(**given, return_attention_weights=True)
+        assert_same(module(inputs["x"], learned), expected[0])
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@of_each_layer("batch")
+def test_leading_dimensions_of_x_are_a_batch(name, fuse):
+    module, inputs = made(name, fuse=fuse)
+    numbers = {key: inputs[key] for key in ("x", "state") if key in inputs}
+    items = [{key: factor * one for key, one in numbers.items()} for factor in (1.0, -0.5, 2.0)]
+    many = {key: torch.stack([item[key] for item in items]).unsqueeze(1) for key in numbers}
+    found = module(**{**inputs, **many})
+    for place, item in enumerate(items):
+        assert_same(
+            tree_map(lambda out, place=place: out[place, 0], found), module(**{**inputs, **item})
+        )
+
+
+@of_each_layer("ours", "used", slow=4)
+def test_compiled_over_what_was_used_it_is_one_graph(name):
+    module, inputs = made(name)
+    inputs = inputs if "basis" in LAYERS[name].but else over_a_basis(module, inputs)
+    _, given = run_over(module, inputs)
+    expected = results(module, given, run_over(module, inputs)[0])
+    call, times = compiled(module)
+    assert_same(results(module, given, run_over(call, inputs)[0]), expected)
+    assert len(times) == 1
+
+
+class StandIn:
+    """What is used of torch_sparse's ``SparseTensor``: entries by row, sizes and device."""
+
+    def __init__(self, row, column, value, sizes):
+        self._coo, self._sizes = (row, column, value), sizes
+
+    def coo(self):
+        return self._coo
+
+    def sparse_sizes(self):
+        return self._sizes
+
+    def device(self):
+        return self._coo[0].device
+
+
+def matrix(layout, index, weight):
+    """The transposed matrix of edges, with values where there are weights."""
+    ones = torch.ones(index.size(1)) if weight is None else weight
+    made = torch.sparse_coo_tensor(index.flip(0), ones, (NODES, NODES))
+    if layout == "torch_sparse":
+        return StandIn(*index.flip(0), weight, (NODES, NODES))
+    if layout == "ToSparseTensor":
+        data = Data(edge_index=index, edge_weight=weight, num_nodes=NODES)
+        return ToSparseTensor()(data).adj_t
+    made = made if layout == "uncoalesced" else made.coalesce()
+    return {"csr": made.to_sparse_csr, "csc": made.to_sparse_csc}.get(layout, lambda: made)()
+
+
+LAYOUTS = ["coo", "uncoalesced", "csr", "csc", "ToSparseTensor", "torch_sparse"]
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, "EdgeIndex", "EdgeIndex by row", "EdgeIndex by col"])
+@of_each_layer("edges", "ours", "basis")
+def test_edges_are_given_in_every_layout_of_torch_and_pyg(name, layout):
+    module, inputs = made(name)
+    index = inputs["edge_index"].unique(dim=1)
+    row, column = index.flip(0)
+    by_row, by_column = (row * NODES + column).argsort(), (column * NODES + row).argsort()
+    order = by_column if layout in ("csc", "EdgeIndex by col") else by_row
+    index = index[:, order]  # as it comes out of a matrix
+    for key in inputs.keys() & {"edge_weight", "edge_type", "edge_attr"}:
+        inputs[key] = inputs[key][: index.size(1)]
+    inputs["edge_index"], fixed = index, {}
+    if layout == "uncoalesced" and "edge_weight" in inputs:  # where torch gives no gradients
+        fixed = {"edge_weight": inputs.pop("edge_weight")}
+    expected = results(module, inputs, partial(module, **fixed))
+
+    def call(edge_index, edge_weight=None, **beside):
+        edge_weight = fixed.get("edge_weight", edge_weight)
+        if layout.startswith("EdgeIndex"):
+            by = layout.rpartition("by ")[2] if "by" in layout else None
+            given = EdgeIndex(index, sparse_size=(NODES, NODES), sort_order=by)
+            return module(edge_index=given, edge_weight=edge_weight, **beside)
+        return module(edge_index=matrix(layout, index, edge_weight), **beside)
+
+    assert_same(results(module, inputs, call), expected)
+
+
+def test_a_matrix_says_its_size_and_fits_x():
+    matrix = StandIn(torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1.0, 2.0]), (3, 5))
+    assert Graph.read(matrix).size == (5, 3)
+    assert Graph.read(matrix).edge_weight.tolist() == [1.0, 2.0]
+    conv = OuterConv(P, Q, Relation(1, None))
+    assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
+    with pytest.raises(ValueError, match="size must fit the sparse matrix"):
+        conv(torch.ones(4, P), matrix)
+    with pytest.raises(ValueError, match="takes edges as indices"):
+        OuterConv(P, Q, Relation(1), flow="target_to_source")(torch.ones(5, P), matrix)
+
+
+def test_the_stand_in_has_the_methods_of_the_type():
+    """Where torch_sparse is there, the matrix itself is read."""
+    try:
+        matrix = SparseTensor(
+            row=torch.tensor([0, 2]), col=torch.tensor([1, 4]), sparse_sizes=(3, 5)
+        )
+    except (ImportError, TypeError):  # PyG's own stand-in, which cannot be made
+        pytest.skip("torch_sparse is not installed")
+    assert Graph.read(matrix).size == (5, 3)
