@@ -1,17 +1,14 @@
 """Diffusion: truncated PageRank and heat, equal to their dense formulas, to GDC and to APPNP."""
 
-import math
-
 import pytest
 import torch
 from cases import STRUCTURES
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP
 from torch_geometric.transforms import GDC
 
-from pyg_outerconv import OuterConv, record
+from pyg_outerconv import record
 from pyg_outerconv.contract import contract, contraction_path
-from pyg_outerconv.families import Diffusion, Walk, parse_family
+from pyg_outerconv.families import Diffusion, parse_family
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import Theta
@@ -21,35 +18,6 @@ PAIRS = {(n, (n * step + 1) % NODES) for n in range(NODES) for step in (1, 3, 7)
 EDGE_INDEX = torch.tensor(sorted(pair for pair in PAIRS if pair[0] != pair[1])).t().contiguous()
 WEIGHT = torch.linspace(0.1, 1.1, EDGE_INDEX.size(1), dtype=torch.float64)
 GRAPH = Graph.read(EDGE_INDEX, WEIGHT, size=(NODES, NODES))
-NORMS = ("sym", "source", "target", "both", None)
-
-
-def step(norm, loops=True):
-    """T, dense, with degrees as GDC has them."""
-    adjacency = torch.zeros(NODES, NODES).double()
-    adjacency.index_put_((EDGE_INDEX[0], EDGE_INDEX[1]), WEIGHT, accumulate=True)
-    if loops:
-        adjacency += torch.eye(NODES)
-    sent, received = adjacency.sum(1), adjacency.sum(0)
-    if norm == "sym":
-        return adjacency / (received[:, None] * received).sqrt()
-    if norm == "both":
-        return adjacency / (sent[:, None] * received).sqrt()
-    if norm == "source":
-        return adjacency / sent[:, None]
-    return adjacency / received if norm == "target" else adjacency
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_the_series_is_the_sum_of_powers_with_the_weights_of_gdc(norm):
-    transition, alpha, t, length = step(norm), 0.3, 1.7, 6
-    powers = [torch.linalg.matrix_power(transition, k) for k in range(length + 1)]
-    ppr = sum(alpha * (1 - alpha) ** k * power for k, power in enumerate(powers))
-    heat = sum(math.exp(-t) * t**k / math.factorial(k) * p for k, p in enumerate(powers))
-    for kind, expected in (("ppr", ppr), ("heat", heat)):
-        family = Diffusion(kind, alpha=alpha, t=t, length=length, norm=norm, remainder="drop")
-        assert_near(family.basis(GRAPH).to_dense()[0], expected)
-        assert_near(family.basis(GRAPH).edges().to_dense()[0], expected)
 
 
 def test_the_remainder_is_kept_dropped_or_shared():
@@ -106,20 +74,6 @@ def test_gdc_with_coefficients_of_ones_own():
     assert family.labels == ("weighted walks of length 0 to 3",)
 
 
-@pytest.mark.parametrize("length", [1, 4, 10])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_appnp_is_pagerank_whose_remainder_is_kept(length, weighted):
-    x = torch.randn(NODES, 5, dtype=torch.float64, requires_grad=True)
-    weight = WEIGHT if weighted else None
-    conv = OuterConv(5, 5, Diffusion(alpha=0.1, length=length), theta="identity", bias=False)
-    expected = APPNP(length, 0.1)(x, EDGE_INDEX, weight)
-    actual = conv(x, EDGE_INDEX, weight)
-    assert_near(actual, expected)
-    direction = torch.randn_like(actual)
-    found, wanted = (torch.autograd.grad(out, x, direction)[0] for out in (actual, expected))
-    assert_near(found, wanted)
-
-
 def test_no_power_is_made_and_theta_multiplies_once():
     basis = Diffusion("heat", length=7).basis(STRUCTURES["weighted"])
     x = torch.randn(basis.size[0], 4).double()
@@ -130,19 +84,6 @@ def test_no_power_is_made_and_theta_multiplies_once():
     assert {call.request.num_entries for call in calls} == {basis.base.operator.num_edges}
     unit = Theta.identity(1, 4, x)
     assert "mixed" in contraction_path(basis, x, unit).chosen[0]
-
-
-def test_weights_learn_through_a_diffusion():
-    weight = WEIGHT.clone().requires_grad_()
-    for family in (Diffusion(length=3), Diffusion("heat", length=3, norm="source")):
-        dense = family.basis(EDGE_INDEX, weight).to_dense()
-        assert torch.autograd.grad(dense.square().sum(), weight)[0].abs().min() > 0
-
-
-def test_powers_with_weights_are_walks_mixed():
-    family = Diffusion(length=3, norm="source", add_self_loops=False)
-    weights = torch.tensor([family.coefficients], dtype=torch.float64)
-    assert_near(family.basis(GRAPH).to_dense(), Walk(3).basis(GRAPH).mix(weights).to_dense())
 
 
 def test_a_diffusion_is_named_in_text():

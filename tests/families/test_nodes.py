@@ -208,13 +208,6 @@ def test_autocast_and_short_types():
     assert_near(half.float(), exact, 4e-2)
 
 
-@pytest.mark.slow
-def test_a_layer_compiles_in_one_graph():
-    conv, x = OuterConv(3, 4, Full((5, 6))), torch.randn(2, 5, 3)
-    basis = conv.family.basis(None)
-    assert_near(torch.compile(conv, backend="aot_eager", fullgraph=True)(x, basis), conv(x, None))
-
-
 def test_messages_are_the_definition():
     conv, x = OuterConv(3, 4, Full((5, 6))).double(), torch.randn(5, 3).double()
     fused = conv(x, None)

@@ -66,24 +66,6 @@ def test_three_derivatives_equal_those_of_gathers(backend, activation):
         assert_near(actual, expected, at_least=1.0)
 
 
-@EVERY
-@pytest.mark.parametrize("which", range(3))
-@pytest.mark.parametrize("backend", HERE)
-def test_gradients_of_one_operand_alone(backend, which, activation):
-    csr = csr_of("wide")
-    inputs = [x.detach() for x in random_inputs(shapes_of(csr))]
-    inputs[which].requires_grad_()
-    found = []
-    for function in (additive, gathered):
-        with use_backend(backend):
-            out = function(csr, *inputs, activation=activation)
-            (first,) = torch.autograd.grad(out.pow(2).sum(), inputs[which], create_graph=True)
-            (second,) = torch.autograd.grad(first.sin().sum(), inputs[which])
-        found.append((first.detach(), second))
-    for actual, expected in zip(*found, strict=True):
-        assert_near(actual, expected, at_least=1.0)
-
-
 @pytest.mark.parametrize("backend", HERE)
 def test_the_slope_is_given_and_that_at_zero_is_the_one_below_zero(backend):
     csr = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).by_target

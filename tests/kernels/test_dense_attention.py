@@ -232,34 +232,23 @@ def test_short_types_and_scores_of_ten_thousand(dtype, factor):
             assert x.isfinite().all()
 
 
+GROUPS = torch.tensor([0, 0, 1, 1, 1, 2]), torch.tensor([0, 1, 1, 2, 2, 3])
+TWICE = {
+    "window": lambda *x: attend_band(*x, left=2, right=1, offset=1, dilation=2),
+    "all": attend_all,
+    "causal": lambda *x: attend_all(*x, causal=0),
+    "present": lambda *x: attend_all(*x, source_mask=GROUPS[0] != 2),
+    "present and causal": lambda *x: attend_all(*x, source_mask=GROUPS[0] != 2, causal=0),
+    "blocks": lambda *x: attend_blocks(*x, blocks_of(*GROUPS)),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
 @pytest.mark.usefixtures("way")
-def test_second_derivatives_of_windows():
-    inputs = operands(9, 8)
-
-    def ours(*x):
-        return attend_band(*x, left=2, right=1, offset=1, dilation=2)
-
-    assert torch.autograd.gradgradcheck(ours, inputs, fast_mode=True)
-    assert torch.autograd.gradcheck(ours, inputs, fast_mode=True)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("causal", [None, 0])
-def test_second_derivatives_of_all_sources(causal, masked):
-    inputs, mask = operands(6, 6), torch.tensor([True, True, False, True, False, True])
-
-    def ours(*x):
-        return attend_all(*x, source_mask=mask if masked else None, causal=causal)
-
-    assert torch.autograd.gradgradcheck(ours, inputs, fast_mode=True)
-
-
-def test_second_derivatives_of_blocks():
-    blocks = blocks_of(torch.tensor([0, 0, 1, 1, 1, 2]), torch.tensor([0, 1, 1, 2, 2, 3]))
+def test_second_derivatives(name):
     inputs = operands(6, 6)
-    assert torch.autograd.gradgradcheck(
-        lambda *x: attend_blocks(*x, blocks), inputs, fast_mode=True
-    )
+    assert torch.autograd.gradcheck(TWICE[name], inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(TWICE[name], inputs, fast_mode=True)
 
 
 @pytest.mark.parametrize("dims", list(itertools.product((None, 0, 1), repeat=3))[1:], ids=str)

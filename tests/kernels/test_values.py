@@ -59,53 +59,6 @@ def test_primitives_with_heads_are_what_they_are_entry_by_entry(backend, shape):
                 assert_near(function(*inputs), oracle.primitive(name, csr)(*inputs))
 
 
-@pytest.mark.parametrize("aggr", REDUCTIONS)
-@pytest.mark.parametrize("backend", HERE)
-def test_reductions_equal_the_dense_ones(backend, aggr):
-    csr = distinct(6, 8)
-    value, x = torch.randn(csr.num_entries).double(), torch.randn(8, 3).double()
-    with use_backend(backend):
-        actual = spmm(csr, value, x, aggr=aggr)
-    messages = dense_of(csr, value, NAN).unsqueeze(-1) * x
-    for row, found in enumerate(actual):
-        present = messages[row][~messages[row].isnan().any(-1)]
-        if len(present) == 0:
-            assert not found.any()
-        elif aggr in ("max", "min"):
-            assert_near(found, getattr(present, f"a{aggr}")(0))
-        else:
-            assert_near(found, getattr(present, aggr)(0), at_least=1.0)
-
-
-@pytest.mark.parametrize("backend", HERE)
-def test_scores_equal_the_dense_ones(backend):
-    csr = distinct(6, 8)
-    places = dense_of(csr, torch.ones(csr.num_entries)).nonzero(as_tuple=True)
-    a, b = torch.randn(6, 2, 3).double(), torch.randn(8, 2, 3).double()
-    with use_backend(backend):
-        assert_near(sddmm(csr, a, b), torch.einsum("rhc,shc->rsh", a, b)[places])
-        added = sddmm(csr, a[..., 0], b[..., 0], op="add")
-        assert_near(added, (a[:, None, :, 0] + b[None, :, :, 0])[places])
-
-
-@pytest.mark.parametrize("backend", HERE)
-def test_softmax_and_attention_equal_the_dense_ones(backend):
-    csr = distinct(6, 8)
-    score = torch.randn(csr.num_entries, dtype=torch.float64)
-    dense = dense_of(csr, score, -INF)
-    present = dense > -INF
-    query, key, value = (torch.randn(n, 2, 3).double() for n in (6, 8, 8))
-    with use_backend(backend):
-        share = dense_of(csr, segment_softmax(csr, score))
-        assert_near(share, dense.softmax(-1).nan_to_num())
-        actual = attend(csr, query, key, value, score)
-    mask = dense.masked_fill(~present.any(-1, keepdim=True), 0.0)
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        *(x.transpose(0, 1) for x in (query, key, value)), attn_mask=mask
-    )
-    assert_near(actual, expected.transpose(0, 1) * present.any(-1).view(-1, 1, 1))
-
-
 @pytest.mark.parametrize("backend", ["native", "reference"])
 def test_grouped_products_equal_a_loop(backend):
     ptr = torch.tensor([0, 3, 3, 7])

@@ -37,11 +37,17 @@ COMBINED = {
     "projected": {"combine": "sum", "value_channels": 2},
     "projected, biased": {"combine": "sum", "value_channels": 2, "value_bias": True},
 }
-combined = pytest.mark.parametrize("name", COMBINED)
+FORMS = {
+    "low rank": {"theta": "low-rank(rank=2)"},
+    "low rank, biased": {"theta": "low-rank(rank=2)", "value_bias": True},
+    "shared": {"theta": "shared"},
+    "mixed": {"theta": "basis-decomposed(num_bases=3)", "combine": "mean"},
+}
 
 
 def layer(name="concat", heads=2, **options):
-    conv = AttentionConv(3, 6, heads, bias=False, **COMBINED[name], **options).double()
+    options = {**(COMBINED | FORMS)[name], **options}
+    conv = AttentionConv(3, 6, heads, bias=False, **options).double()
     for parameter in conv.parameters():
         torch.nn.init.normal_(parameter)
     return conv
@@ -63,7 +69,7 @@ def truth(conv, x, basis):
     return out if x.dim() == 2 else out.movedim(0, -2)
 
 
-@combined
+@pytest.mark.parametrize("name", [*COMBINED, *FORMS])
 @pytest.mark.parametrize("batch", [(), (2,)], ids=str)
 @pytest.mark.parametrize("fuse", [True, False])
 def test_every_combination_equals_dense_matrices_and_messages(name, batch, fuse):
@@ -75,7 +81,7 @@ def test_every_combination_equals_dense_matrices_and_messages(name, batch, fuse)
     assert_same_gradients(actual, expected, [x, *conv.parameters()], 1e-9)
 
 
-@combined
+@pytest.mark.parametrize("name", COMBINED)
 @pytest.mark.parametrize("order", [*ATTEND_ORDERS, *HEAD_ORDERS])
 def test_an_order_that_is_asked_for_changes_nothing(name, order):
     free, forced = layer(name), layer(name, order=order)

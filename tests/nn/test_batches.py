@@ -11,7 +11,7 @@ from torch_geometric.loader import DataLoader
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
-from pyg_outerconv.testing import assert_batch_equals_graphs, assert_near, awkward_structures
+from pyg_outerconv.testing import assert_near, awkward_structures
 
 FAMILIES = [
     GCN(),
@@ -66,15 +66,6 @@ def assert_batches_equal_graphs(family, graphs, batch_size, tolerance):
 @of_each_family
 def test_a_batch_gives_what_its_graphs_give(family, batch_size):
     assert_batches_equal_graphs(family, synthetic(), batch_size, 1e-5)
-
-
-@of_each_family
-def test_bases_of_a_batch_are_block_diagonal(family):
-    graphs = synthetic()
-    if not isinstance(family, Relation):
-        for data in graphs:
-            del data.edge_type
-    assert_batch_equals_graphs(family, graphs)
 
 
 def test_exact_eigenvalues_need_batch_to_tell_graphs_apart():

@@ -1,8 +1,4 @@
-"""Parts of a call that are on two devices are refused; a basis in a module moves with it."""
-
-import copy
-import doctest
-import pickle
+"""Parts of a call that are on two devices are refused."""
 
 import pytest
 import torch
@@ -10,13 +6,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.contract import contract
-from pyg_outerconv.families import GCN, Chebyshev, Grid, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import (
-    FixedBasis,
-    fixed_basis,
     multi_head_attention,
 )
-from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4], [1, 2, 3, 0, 2, 1]])
 FAMILIES = [GCN(), Walk(2, direction="both"), Chebyshev(3), Stack(Relation(1), Identity())]
@@ -52,43 +45,6 @@ def test_shapes_of_layers_without_edges_are_found_too():
         x = mode.from_tensor(x)
         assert attention(x).shape == (2, 5, 8)
         assert conv(x).shape == (2, 5, 4)
-
-
-# A basis in a module ----------------------------------------------------------------------------
-
-
-class Net(torch.nn.Module):
-    def __init__(self, family):
-        super().__init__()
-        self.conv = OuterConv(3, 4, family)
-        self.basis = FixedBasis(family.basis(EDGES, size=(5, 5)))
-
-    def forward(self, x):
-        return self.conv(x, self.basis())
-
-
-@pytest.mark.parametrize("family", [*FAMILIES, Walk(2, powers=(2,)), GCN(add_self_loops=False)])
-def test_a_fixed_basis_follows_its_module(family):
-    net, x = Net(family), torch.randn(5, 3)
-    expected, keys = net(x), set(net.state_dict())
-    assert keys == {f"conv.{key}" for key in net.conv.state_dict()}
-    for copied in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
-        assert_near(copied(x), expected)
-    assert_near(net.double()(x.double()), expected.double(), 1e-6)
-    assert net.basis().dtype in (torch.float64, None)
-    assert_near(net.float()(x), expected)
-    assert net.to(torch.float64).basis().size == (5, 5)
-    assert net.float().to("meta").basis().device.type == "meta"
-    net = Net(family).to_empty(device="cpu")
-    assert_near(net.basis().to_dense(torch.float32), family.basis(EDGES, size=(5, 5)).to_dense())
-
-
-def test_a_fixed_basis_of_a_rule_and_of_nothing():
-    shifts = FixedBasis(Grid((3, 3)).basis((6, 6)))
-    assert shifts.to("meta")().device.type == "meta"
-    with pytest.raises(TypeError, match="basis has a type: expected Basis, got a tensor"):
-        FixedBasis(EDGES)
-    assert doctest.testmod(fixed_basis).failed == 0
 
 
 def test_folders_of_the_package_need_no_import_of_their_own(fresh):

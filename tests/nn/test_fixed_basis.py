@@ -1,7 +1,9 @@
-"""A persistent FixedBasis is saved with its module, and loaded into one made on other edges."""
+"""A FixedBasis moves with its module; a persistent one is saved, and loaded on other edges."""
 
 import copy
+import doctest
 import io
+import pickle
 
 import pytest
 import torch
@@ -12,12 +14,13 @@ from pyg_outerconv.families import (
     Chebyshev,
     Compose,
     Directed,
+    Grid,
     Identity,
     Relation,
     Stack,
     Walk,
 )
-from pyg_outerconv.nn import FixedBasis
+from pyg_outerconv.nn import FixedBasis, fixed_basis
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
@@ -47,6 +50,30 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         return self.conv(x, self.basis())
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, Walk(2, powers=(2,))], ids=str)
+def test_it_follows_its_module(family):
+    net, x = Net(family, 0, 12, persistent=False), torch.randn(6, 3)
+    expected, dense = net(x), net.basis().to_dense(torch.float32)
+    assert set(net.state_dict()) == {f"conv.{key}" for key in net.conv.state_dict()}
+    for copied in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert_near(copied(x), expected)
+    assert_near(net.double()(x.double()), expected.double(), 1e-6)
+    assert net.basis().dtype in (torch.float64, None)
+    assert_near(net.float()(x), expected)
+    assert net.to(torch.float64).basis().size == (6, 6)
+    assert net.float().to("meta").basis().device.type == "meta"
+    net = Net(family, 0, 12, persistent=False).to_empty(device="cpu")
+    assert_near(net.basis().to_dense(torch.float32), dense)
+
+
+def test_it_is_of_a_rule_and_of_nothing_else():
+    shifts = FixedBasis(Grid((3, 3)).basis((6, 6)))
+    assert shifts.to("meta")().device.type == "meta"
+    with pytest.raises(TypeError, match="basis has a type: expected Basis, got a tensor"):
+        FixedBasis(torch.zeros(2, 3).long())
+    assert doctest.testmod(fixed_basis).failed == 0
 
 
 @pytest.mark.parametrize("edges", [0, 5, 20])

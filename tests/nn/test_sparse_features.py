@@ -207,23 +207,6 @@ def test_half_features_are_multiplied():
 
 
 @pytest.mark.slow
-def test_prepared_features_go_through_a_compiler_as_one_graph():
-    dense, conv = bag(5, 6), layer(6, 3, "gcn", root_weight=True)
-    basis, x = conv.basis(dense, RING), SparseFeatures.of(dense.to_sparse_csr())
-    torch._dynamo.reset()
-    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
-    expected, actual = conv(x, basis), compiled(x, basis)
-    assert_near(actual, expected)
-    direction = torch.randn_like(expected)
-    for found, reference in zip(
-        torch.autograd.grad(actual, list(conv.parameters()), direction),
-        torch.autograd.grad(expected, list(conv.parameters()), direction),
-        strict=True,
-    ):
-        assert_near(found, reference)
-
-
-@pytest.mark.slow
 def test_a_compiler_leaves_sparse_tensors_to_torch():
     """It breaks the graph there, or refuses a whole one; the result is right."""
     dense, conv = bag(5, 6), layer(6, 3, "gcn")

@@ -282,9 +282,10 @@ def test_every_figure_is_begun_in_one_place() -> None:
     folder = Path(pyg_outerconv.__file__).parent
     makers = set()
     for path in folder.rglob("*.py"):
-        calls = [
-            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
-        ]
+        text = path.read_text()
+        if "Figure" not in text:  # which takes longer to read as Python
+            continue
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
         if any(ast.unparse(call.func).endswith("Figure") for call in calls):
             makers.add(str(path.relative_to(folder)))
     assert makers == {"plot/canvas.py"}

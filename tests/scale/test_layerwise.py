@@ -49,7 +49,7 @@ def close(ours, wanted, tolerance=1e-12):
 @pytest.mark.parametrize("family", EDGE_FAMILIES, ids=str)
 @torch.no_grad()
 def test_every_family_of_edges(family):
-    basis, x = graph(family)
+    basis, x = graph(family, nodes=11, edges=40)
     torch.manual_seed(0)
     conv = OuterConv(5, 4, family, root_weight=True).double()
     torch.nn.init.normal_(conv.bias)
@@ -138,7 +138,7 @@ class Largest(TorchDispatchMode):
 @pytest.mark.parametrize("family", [GCN(), Chebyshev(3)], ids=str)
 @torch.no_grad()
 def test_a_chunk_alone_is_in_memory(family, tmp_path):
-    nodes = 4000
+    nodes = 1000
     basis, x = graph(family, nodes=nodes, edges=4 * nodes)
     conv = OuterConv(5, 6, family).double()
     assert edge_sets(basis)[0].value is not None  # sorted now

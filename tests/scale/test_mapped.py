@@ -197,7 +197,8 @@ print("large", main(["generate", "blocks", str(place / "large"), *sizes, "900"])
 print("is left", (place / "large").exists())
 print("small", main(["generate", "blocks", str(place / "small"), *sizes, "64"]))
 line = ["train", "--data", str(place / "small"), "--epochs", "1", "--batches", "blocks"]
-line += ["--parts", "4", "--parts-per-batch", "2", "--device", "cpu", "--hidden", "64", "--out"]
+line += ["--parts", "4", "--parts-per-batch", "2", "--device", "cpu", "--hidden", "64"]
+line += ["--seeds", "1", "--out"]
 for what, left in ("basis", 40_000), ("features", 450_000):
     (place / "filled").write_bytes(bytes(shutil.disk_usage(place).free - left))
     print(what, main([*line, run + what]))

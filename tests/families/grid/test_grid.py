@@ -1,4 +1,4 @@
-"""Grid: options, sizes and signs are torch's, and bad ones are refused."""
+"""Grid: sizes, signs and names; ``nn/convert/test_sweep.py`` draws options against torch."""
 
 import copy
 import itertools
@@ -6,94 +6,12 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pyg_outerconv import Cells, Grid, OuterConv, flatten_grid, parse_family, unflatten_grid
+from pyg_outerconv import Cells, Grid, flatten_grid, parse_family, unflatten_grid
 from pyg_outerconv.basis import Stacked
 from pyg_outerconv.basis.grid_shift import PADDING_MODES
 from pyg_outerconv.families import GCN, Directed, Identity, Stack
 from pyg_outerconv.testing import assert_near
-
-CONV = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d, 3: torch.nn.Conv3d}
-TRANSPOSED = {
-    1: torch.nn.ConvTranspose1d,
-    2: torch.nn.ConvTranspose2d,
-    3: torch.nn.ConvTranspose3d,
-}
-
-
-def matrices_of(conv, shape):
-    """(K, M, N) of a torch layer of one channel: its answer to every cell, weight by weight."""
-    count = torch.Size(shape).numel()
-    cells = torch.eye(count, dtype=torch.float64).view(count, 1, *shape)
-    found = []
-    for k in range(conv.weight.numel()):
-        with torch.no_grad():
-            conv.weight.zero_().view(-1)[k] = 1.0
-            found.append(conv(cells).flatten(1))
-    return torch.stack(found)
-
-
-@st.composite
-def options(draw, transposed=False):
-    dims = draw(st.integers(1, 3))
-
-    def each(low, high):
-        return tuple(draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims)))
-
-    chosen = {"window": each(1, 3), "dilation": each(1, 2)}
-    chosen["stride"], chosen["padding"] = each(1, 3), each(0, 2)
-    if transposed:
-        pairs = zip(chosen["stride"], chosen["dilation"], strict=True)
-        chosen["output_padding"] = tuple(draw(st.integers(0, max(pair) - 1)) for pair in pairs)
-        return chosen, each(1, 4)
-    chosen["padding_mode"] = draw(st.sampled_from(PADDING_MODES))
-    if draw(st.booleans()):
-        chosen["padding"] = draw(st.sampled_from(("same", "valid")))
-        if chosen["padding"] == "same":
-            chosen["stride"] = (1,) * dims
-    return chosen, each(1, 5)
-
-
-def as_in_torch(chosen):
-    """The options of a layer of torch for those of a family."""
-    return {"kernel_size" if name == "window" else name: chosen[name] for name in chosen}
-
-
-def refusing(make):
-    """What ``make`` returns, or the error that it refuses with."""
-    try:
-        return make()
-    except (ValueError, RuntimeError) as error:
-        return error
-
-
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
-@given(drawn=options())
-def test_matrices_and_their_order_are_those_of_torch(drawn):
-    chosen, shape = drawn
-    conv = CONV[len(shape)](1, 1, bias=False, dtype=torch.float64, **as_in_torch(chosen))
-    expected = refusing(lambda: matrices_of(conv, shape))
-    found = refusing(lambda: Grid(**chosen).basis(shape).to_dense(torch.float64))
-    if isinstance(expected, Exception):
-        # torch bounds the padding of these by the size of the grid.
-        bounded = chosen["padding_mode"] in ("circular", "reflect")
-        assert isinstance(found, ValueError) or bounded
-    else:
-        assert_near(found, expected)
-
-
-@given(drawn=options(transposed=True))
-def test_transposed_matrices_and_their_order_are_those_of_torch(drawn):
-    chosen, shape = drawn
-    conv = TRANSPOSED[len(shape)](1, 1, bias=False, dtype=torch.float64, **as_in_torch(chosen))
-    expected = refusing(lambda: matrices_of(conv, shape))
-    found = refusing(lambda: Grid(transposed=True, **chosen).basis(shape).to_dense(torch.float64))
-    if isinstance(expected, Exception):
-        assert isinstance(found, ValueError)
-    else:
-        assert_near(found, expected)
 
 
 @pytest.mark.parametrize("mode", PADDING_MODES)
@@ -218,20 +136,6 @@ def test_images_become_nodes_and_images_again():
         flatten_grid(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"\(B, 21, Q\) for \(3, 7\), got \(2, 20, 3\)"):
         unflatten_grid(nodes, (3, 7))
-
-
-def test_a_layer_on_nodes_is_torch_s_on_images():
-    conv = torch.nn.Conv2d(3, 4, (3, 2), (2, 1), (1, 0), (1, 2), padding_mode="replicate").double()
-    ours = OuterConv(3, 4, Grid((3, 2), (2, 1), (1, 0), (1, 2), "replicate")).double()
-    with torch.no_grad():
-        ours.theta.weight.copy_(
-            conv.weight.flatten(2).permute(2, 1, 0).reshape_as(ours.theta.weight)
-        )
-        ours.bias.copy_(conv.bias)
-    images = torch.randn(2, 3, 6, 5, dtype=torch.float64)
-    expected = conv(images)
-    found = ours(flatten_grid(images), (6, 5))
-    assert_near(unflatten_grid(found, expected.shape[2:]), expected)
 
 
 @pytest.mark.parametrize(
