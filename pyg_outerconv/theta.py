@@ -34,8 +34,8 @@ class Theta:
         value: V (H, P, V), if it is of heads.
 
     Args:
-        inner: V (K, G, P/G, Q/G), or (K, P, Q) if G = 1; of a mixture (B, G, P/G, Q/G), of heads
-            (H, 1, P, V).
+        inner: V (K, G, P/G, Q/G); of a mixture (B, G, P/G, Q/G), of heads (H, 1, P, V). Where
+            G = 1, its axis may be left out.
         coefficient: c (K, B), or None.
         outer: O (H, V, Q), or None.
         bias: b (H, V), or None. It is no part of Θ, but acts as one more channel of X that is 1.
@@ -80,25 +80,25 @@ class Theta:
         if coefficient is not None:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
             self.is_tensor = False
-            self.shape = torch.Size((coefficient.size(0), *inner.shape[1:]))
+            self.shape = torch.Size((coefficient.size(0), *self.shape[1:]))
             self.requires_grad = coefficient.requires_grad or inner.requires_grad
         if heads is None and outer is None and bias is None:
             return
         self.outer, self.bias, self.heads, self.factor = outer, bias, heads or "sum", factor
         self.is_tensor = False
-        if coefficient is not None or inner.dim() != 4 or inner.size(1) != 1:
+        if coefficient is not None or self.shape[1:2] != (1,):
             rule = "heads have full matrices, which are no mixtures"
             raise RefusedValue(rule, "inner (H, 1, P, V), coefficient=None", tuple(inner.shape))
         if self.heads not in ("sum", "concat") or (self.heads == "concat" and outer is not None):
             rule = "results of heads are concatenated, or, after outer matrices too, added up"
             raise RefusedValue(rule, "heads='sum', or 'concat' without outer", self.heads)
-        count, _, rows, columns = inner.shape
+        count, _, rows, columns = self.shape
         if outer is not None:
             columns = outer.size(2)
         elif self.heads == "concat":
             columns = count * columns
         self.shape = torch.Size((count, 1, rows, columns))
-        self.value = inner.squeeze(1)
+        self.value = inner if inner.dim() == 3 else inner.squeeze(1)
         for other in (outer, bias):
             self.requires_grad |= other is not None and other.requires_grad
 
@@ -119,7 +119,7 @@ class Theta:
             return self.shape, self.num_matrices, self.is_unit, self.constant
         if self.heads is not None:
             has_outer, has_bias = self.outer is not None, self.bias is not None
-            return self.shape, self.inner.size(3), self.heads, has_outer, has_bias
+            return self.shape, self._inner.size(-1), self.heads, has_outer, has_bias
         return self.shape
 
     @property
@@ -160,7 +160,7 @@ class Theta:
         """O (H, V, Q), as a tensor also where heads are concatenated or added up."""
         if self.outer is not None:
             return self.outer
-        count, width, columns = self.shape[0], self.inner.size(3), self.shape[3]
+        count, width, columns = self.shape[0], self._inner.size(-1), self.shape[3]
         place = torch.eye(columns, dtype=self.dtype, device=self.device)
         if self.heads == "concat":
             return place.view(count, width, columns)
@@ -367,7 +367,7 @@ def as_theta(theta: ThetaValue) -> Theta:
 def as_heads(theta: ThetaValue) -> ThetaValue:
     """Full matrices (K, 1, P, Q) as heads whose results are added up; others as they are."""
     is_full = (isinstance(theta, Tensor) or theta.is_tensor) and theta.shape[1:2] == (1,)
-    return Theta(as_theta(theta).inner, heads="sum") if is_full and len(theta.shape) == 4 else theta
+    return Theta(as_theta(theta)._inner, heads="sum") if is_full else theta
 
 
 def full(theta: ThetaValue) -> Tensor:

@@ -422,7 +422,7 @@ class Attention(Heads):
         if not isinstance(x, Tensor) or x.dim() != 2 or not isinstance(theta, Theta):
             return False
         fits = theta.heads is not None and theta.bias is None
-        fits = fits and theta.inner.shape == (self.heads, 1, x.size(1), ends.channels)
+        fits = fits and theta.value.shape == (self.heads, x.size(1), ends.channels)
         return fits and can_attend_ends(x, theta.value, score.att_source, score.att_target)
 
     def at_once(self, x: Tensor, theta: Theta, over: Basis) -> AdditiveAttentionBasis | None:

@@ -99,11 +99,14 @@ class _AttendEnds(torch.autograd.Function):
         slope: float,
     ) -> Tensor:
         """The result; ``ctx`` is None where there is no backward pass."""
-        matrix = packed(value, of_source, of_target)
-        product = torch.mm(x, matrix).view(-1, value.size(0), value.size(2) + 2)
+        heads, _, width = value.shape
         if isinstance(entries, Listed):
-            out, *saved = _forward_listed(entries, product, slope)
+            matrix = value.transpose(0, 1).flatten(1)
+            values = torch.mm(x, matrix).view(-1, heads, width)
+            *saved, out = _forward_listed(entries, values, of_source, of_target, slope)
         else:
+            matrix = packed(value, of_source, of_target)
+            product = torch.mm(x, matrix).view(-1, heads, width + 2)
             out, *saved = forward_sorted(entries, product, slope, ctx is not None)
         if ctx is not None:
             ctx.entries, ctx.slope = entries, slope
@@ -118,16 +121,18 @@ class _AttendEnds(torch.autograd.Function):
             run = partial(attend_by_primitives, entries=entries, slope=ctx.slope)
             found = iter(gradients_of(run, wanted)(x, value, of_source, of_target, grad))
             return *[next(found) if one else None for one in wanted], None, None
-        backward: Any = _backward_listed if isinstance(entries, Listed) else backward_sorted
-        of_product = backward(entries, *saved, grad, ctx.slope)
+        if isinstance(entries, Listed):
+            ends = of_source, of_target
+            of_product, *of_ends = _backward_listed(entries, *ends, *saved, grad, ctx.slope)
+        else:
+            of_product = backward_sorted(entries, *saved, grad, ctx.slope)
         of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
-        of_packed = torch.mm(x.t(), of_product).view(x.size(1), value.size(0), -1).transpose(0, 1)
-        of_value, of_scores = of_packed[..., :-2], of_packed[..., -2:]
-        vectors = torch.stack((of_source, of_target), dim=1)
-        of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
-        return of_x, torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1), None, None
+        of_matrix = torch.mm(x.t(), of_product).view(x.size(1), value.size(0), -1).transpose(0, 1)
+        if isinstance(entries, Listed):
+            return of_x, of_matrix, *of_ends, None, None
+        return of_x, *_unpacked(of_matrix, value, of_source, of_target), None, None
 
 
 def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
@@ -136,20 +141,33 @@ def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
     return torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
 
 
+def _unpacked(
+    of_packed: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor
+) -> tuple[Tensor, ...]:
+    """The gradients in what :func:`packed` takes, given that in its result, (H, P, V + 2)."""
+    of_value, of_scores = of_packed[..., :-2], of_packed[..., -2:]
+    vectors = torch.stack((of_source, of_target), dim=1)
+    of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
+    return torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1)
+
+
 # The passes over edges in any order, or sorted ------------------------------------------------
 #
-# ``product`` (N, H, V + 2) holds values, and the terms of sources and of targets in scores. Forward
-# passes return the result and what the backward pass reads; backward passes return the gradient in
-# the product, (N, H (V + 2)).
+# Few edges are gathered with the values (N, H, V) by numpy and scipy, whose calls take a third of
+# the time of torch's on so few numbers.
 
 
-def _forward_listed(entries: Listed, product: Tensor, slope: float) -> tuple[Tensor, ...]:
-    """By numpy and scipy, whose calls take a third of the time of torch's on so few numbers."""
+def _forward_listed(
+    entries: Listed, values: Tensor, of_source: Tensor, of_target: Tensor, slope: float
+) -> tuple[Tensor, ...]:
+    """The result, and what the backward pass reads."""
     row, col, count = entries.row.numpy(), entries.col.numpy(), entries.shape[0]
-    of_nodes = product.numpy()
+    of_nodes = values.numpy()
     with np.errstate(invalid="ignore"):  # infinite scores give NaN, as everywhere
+        at_source = np.add.reduce(of_nodes * of_source.detach().numpy(), -1)
+        at_target = np.add.reduce(of_nodes * of_target.detach().numpy(), -1)
         sent = of_nodes.take(col, 0)
-        score = sent[..., -2] + of_nodes[..., -1].take(row, 0)
+        score = at_source.take(col, 0) + at_target.take(row, 0)
         share = np.where(score > 0, score, score * slope)
         if share.size and not (share.min() >= -SAFE and share.max() <= SAFE):
             highest = np.full((count, share.shape[1]), -np.inf, share.dtype)
@@ -158,27 +176,43 @@ def _forward_listed(entries: Listed, product: Tensor, slope: float) -> tuple[Ten
             share -= highest.take(row, 0)
         np.exp(share, out=share)
         share /= listed_sums(share, row, count).take(row, 0)
-        out = listed_sums(sent[..., :-2] * share[..., None], row, count)
-    return tuple(torch.from_numpy(one) for one in (out, sent, score, share))
+        out = listed_sums(sent * share[..., None], row, count)
+    return values, *(torch.from_numpy(one) for one in (sent, score, share)), torch.from_numpy(out)
 
 
 def _backward_listed(
-    entries: Listed, sent: Tensor, score: Tensor, share: Tensor, grad: Tensor, slope: float
-) -> Tensor:
+    entries: Listed,
+    of_source: Tensor,
+    of_target: Tensor,
+    values: Tensor,
+    sent: Tensor,
+    score: Tensor,
+    share: Tensor,
+    grad: Tensor,
+    slope: float,
+) -> tuple[Tensor, ...]:
+    """The gradients in the values, (N, H V), and in the vectors of the scores, (H, V) each."""
     row, col, count = entries.row.numpy(), entries.col.numpy(), entries.shape[0]
-    of_edges, shares = sent.numpy(), share.numpy()
+    of_nodes, shares = values.numpy(), share.numpy()
     with np.errstate(invalid="ignore", over="ignore"):
         above = grad.numpy(force=True).take(row, 0)
-        of_score = np.einsum("ehd,ehd->eh", of_edges[..., :-2], above)
+        of_score = np.add.reduce(sent.numpy() * above, -1)
         of_score *= shares
         of_score -= shares * listed_sums(of_score, row, count).take(row, 0)
         of_score = np.where(score.numpy() > 0, of_score, of_score * slope)
-        of_sent = np.zeros_like(of_edges)
-        np.multiply(above, shares[..., None], out=of_sent[..., :-2])
-        of_sent[..., -2] = of_score
-        of_product = listed_sums(of_sent, col, count)
-        of_product[..., -1] = listed_sums(of_score, row, count)
-    return torch.from_numpy(of_product).flatten(1)
+        above *= shares[..., None]
+        of_values = listed_sums(above, col, count)
+        of_ends = []
+        for end, vector in ((col, of_source), (row, of_target)):
+            at_end = listed_sums(of_score, end, count)[..., None]
+            of_values += at_end * vector.detach().numpy()
+            of_ends.append(torch.from_numpy(np.add.reduce(at_end * of_nodes, 0)))
+    return torch.from_numpy(of_values).flatten(1), *of_ends
+
+
+# Sorted edges: ``product`` (N, H, V + 2) holds values, and the terms of sources and of targets in
+# scores. The forward pass returns the result and what the backward pass reads; that returns the
+# gradient in the product, (N, H (V + 2)).
 
 
 def forward_sorted(

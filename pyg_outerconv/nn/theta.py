@@ -474,7 +474,7 @@ class ColumnsTheta(ThetaModule):
         """Values of heads that are concatenated."""
         if self.in_channels < 0:
             self.require_shape()
-        return Theta(self.weight.unsqueeze(1), heads="concat")
+        return Theta(self.weight, heads="concat")
 
 
 class ValueOutputTheta(ThetaModule):
@@ -506,4 +506,4 @@ class ValueOutputTheta(ThetaModule):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values and outputs, not multiplied."""
         self.require_shape()
-        return Theta(self.value.unsqueeze(1), outer=view_of(self.output))
+        return Theta(self.value, outer=view_of(self.output))

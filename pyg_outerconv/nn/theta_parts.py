@@ -34,7 +34,7 @@ class AveragedHeads(FullTheta):
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are added up, and divided by their number."""
         self.require_shape()
-        return Theta(self.weight.unsqueeze(1), heads="sum", factor=1.0 / self.num_labels)
+        return Theta(self.weight, heads="sum", factor=1.0 / self.num_labels)
 
     forward = ThetaModule.forward
 

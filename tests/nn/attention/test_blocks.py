@@ -16,6 +16,7 @@ from pyg_outerconv.nn.attention.blocks import (
     EncoderDecoder,
 )
 from pyg_outerconv.nn.convert import from_torch
+from pyg_outerconv.testing import assert_near
 
 CHANNELS, HEADS, LENGTH = 8, 2, 6
 CAUSAL = torch.ones(LENGTH, LENGTH).triu().bool()
