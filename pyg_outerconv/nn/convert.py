@@ -296,11 +296,8 @@ def require_weights(module: nn.Module) -> None:
     """Raise ValueError if a layer has no weights before its first input."""
     waiting = [name for name, parameter in module.named_parameters() if is_lazy(parameter)]
     if waiting:
-        rule, expected = (
-            "a layer is converted with its weights",
-            "weights, which the first input makes",
-        )
-        raise RefusedValue(rule, expected, f"none yet of {waiting}")
+        rule = "a layer is converted with its weights"
+        raise RefusedValue(rule, "weights, which the first input makes", f"none yet of {waiting}")
 
 
 def require_plain(module: nn.Module) -> None:
