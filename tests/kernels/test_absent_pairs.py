@@ -197,22 +197,36 @@ def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
 @pytest.mark.parametrize("number", [nan, inf], ids=str)
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_attend_within_torch_func(way, number):
+    """An item for each node that is not finite: in an operand, a tangent, or a gradient."""
     function, visible = WAYS[way]
+    given, own = operands(), torch.eye(NODES, dtype=torch.bool) & visible.any(1)
+    is_node = torch.eye(NODES, dtype=torch.bool)[:, :, None, None]
+    for place, seen in enumerate((own, visible.t(), visible.t())):
+        arrives = place == 2 or number != number  # a score of infinity may give a share of 0
+
+        def run(x, place=place):
+            return function(*given[:place], x, *given[place + 1 :])
+
+        def back(above, run=run, x=given[place]):
+            return vjp(run, x)[1](above)[0]
+
+        spoilt = torch.where(is_node, number, given[place])
+        above = torch.where(is_node, number, torch.zeros_like(given[2]))
+        for out, wanted, sure in (
+            (torch.vmap(run)(spoilt), seen, arrives),
+            (torch.vmap(back)(above), seen.t(), place == 2),
+        ):
+            found = ~out.isfinite().flatten(2).all(2)
+            assert torch.equal(found, wanted) if sure else not (found & ~wanted).any()
+    along = torch.where(is_node, number, torch.zeros_like(given[2]))
+    for ways in (back, lambda tangent: jvp(run, (given[2],), (tangent,))[1]):
+        one_by_one = torch.stack([ways(one) for one in along]).isfinite()
+        assert torch.equal(torch.vmap(ways)(along).isfinite(), one_by_one)
+        seen = visible if ways is back else visible.t()
+        assert torch.equal(~one_by_one.flatten(2).all(2), seen)
     items = torch.vmap(function)
-    assert_attends(lambda *x: items(*[one.unsqueeze(0) for one in x])[0], visible, number, DOUBLE)
-    query, key, value = operands()
-    every = torch.eye(NODES, dtype=DOUBLE)[:, :, None, None].expand(-1, -1, *value.shape[1:])
-    wild = torch.where(every > 0, number, every)  # an item for each node that is not finite
-
-    def back(above):
-        return vjp(lambda value: function(query, key, value), value)[1](above)[0]
-
-    def along(tangent):
-        return jvp(lambda value: function(query, key, value), (value,), (tangent,))[1]
-
-    for run, seen in ((back, visible), (along, visible.t())):
-        for found in (torch.vmap(run)(wild), torch.stack([run(one) for one in wild])):
-            assert torch.equal(~found.isfinite().flatten(2).all(2), seen)
+    of_value = lambda v: items(*[x.unsqueeze(0) for x in (*given[:2], v)])[0]  # noqa: E731
+    assert_seen_alone(of_value, given[2], visible.t(), number)
 
 
 @pytest.mark.parametrize("function", [attend_all, flat], ids=["all", "edges"])
