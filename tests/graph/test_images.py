@@ -1,6 +1,5 @@
 """Unfolding makes an axis the rows, folding undoes it, and images become nodes by it."""
 
-import doctest
 from itertools import product
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_outerconv import flatten_grid, unflatten_grid
-from pyg_outerconv.graph import fold, images, unfold
+from pyg_outerconv.graph import fold, unfold
 from pyg_outerconv.testing import assert_near
 
 shapes = st.lists(st.integers(0, 4), min_size=1, max_size=5)
@@ -123,7 +122,3 @@ def test_attention_reads_an_image_by_a_map_of_queries_of_another_size(keys):
     theirs = torch.autograd.grad(expected, (image, query), direction)
     for one, other in zip(ours, theirs, strict=True):
         assert_near(one, other)
-
-
-def test_examples_are_right():
-    assert doctest.testmod(images).failed == 0

@@ -1,13 +1,11 @@
 """Recipes equal PyG's layers, with their weights copied."""
 
-import doctest
-
 import pytest
 import torch
 from torch_geometric.nn import APPNP, MixHopConv, SGConv, SSGConv
 
 from pyg_outerconv import record
-from pyg_outerconv.nn import appnp, gdc_conv, make_theta, mix_hop, recipes, sg_conv, ssg_conv
+from pyg_outerconv.nn import appnp, gdc_conv, make_theta, mix_hop, sg_conv, ssg_conv
 from pyg_outerconv.testing import assert_near
 
 NODES, P, Q = 8, 5, 3
@@ -114,7 +112,3 @@ def test_no_label_has_more_columns_than_its_own():
     late = make_theta("columns", 3, -1, 6)
     late.materialize(5)
     assert late.weight.shape == (3, 5, 2)
-
-
-def test_examples_are_right():
-    assert doctest.testmod(recipes).failed == 0

@@ -90,23 +90,6 @@ def test_with_every_other_option(options, aggr, label_aggr):
     testing.assert_layer_equals_dense(conv, features(edges), edges)
 
 
-@every
-def test_a_basis_in_the_place_of_edges(aggr, label_aggr):
-    conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
-    x, edges = features(STRUCTURES["multi-edge"]), STRUCTURES["multi-edge"]
-    basis = conv.family.basis(edges)
-    expected = conv(x, edges.edge_index, edges.edge_weight, edge_type=edges.edge_type)
-    assert_near(conv(x, basis), expected)
-    assert "compare_labels" in str(conv.contraction_path(x, basis, verbose=True))
-
-
-@every
-def test_permutation_equivariance(aggr, label_aggr):
-    edges = STRUCTURES["multi-edge"]
-    conv = layer(Relation(3, None), aggr=aggr, label_aggr=label_aggr)
-    testing.assert_permutation_equivariant(conv, features(edges), edges)
-
-
 @pytest.mark.parametrize("label_aggr", ["max", "min"])
 @pytest.mark.parametrize("aggr", ["sum", "mean"])
 def test_node_indices_and_no_features(aggr, label_aggr):

@@ -1,6 +1,5 @@
 """Graph attention as PyG's; values and gradients are compared in ``pyg/test_outer_conv.py``."""
 
-import doctest
 import math
 
 import pytest
@@ -21,7 +20,6 @@ from torch_geometric.nn import (
 )
 
 from pyg_outerconv.families import Hops
-from pyg_outerconv.nn.attention import graph_attention
 from pyg_outerconv.nn.attention.graph_attention import (
     gat_conv,
     gatv2_conv,
@@ -110,12 +108,6 @@ def test_attention_is_dropped_in_training_alone(make):
     assert bool((layer(x, EDGES) != layer(x, EDGES)).any())
     layer.eval()
     assert torch.equal(layer(x, EDGES), layer(x, EDGES))
-
-
-def test_docstrings_run():
-    found = doctest.testmod(graph_attention)
-    assert found.attempted
-    assert found.failed == 0
 
 
 def test_a_support_stands_in_the_place_of_neighbours():
