@@ -16,6 +16,7 @@ from torch.nn import Module
 from torch.utils._pytree import tree_leaves, tree_map
 
 from pyg_outerconv import AttentionConv, OuterConv, compose, pyg
+from pyg_outerconv.attention import NORMALISERS, SCORES
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import (
     ConvGRUCell,
@@ -205,20 +206,27 @@ LAYERS = {
 }
 
 
-def of_each_layer(*needed: str, slow: int = 0) -> Callable[..., Any]:
-    """A test of each layer that has a part in what is needed."""
+SCORED = {
+    **{f"score {name}": attention(AttentionConv, score=name) for name in SCORES},
+    **{f"f {name}": attention(AttentionConv, normalise=name) for name in NORMALISERS},
+}
+
+
+def of_each_layer(*needed: str, slow: int = 0, scores: bool = False) -> Callable[..., Any]:
+    """A test of each layer that has a part in what is needed; of each score and f, where asked."""
     names = [name for name, layer in LAYERS.items() if not layer.but & {*needed}]
-    tests = pytest.mark.parametrize("name", names)
+    tests = pytest.mark.parametrize("name", [*names, *(SCORED if scores else ())])
     return (lambda test: pytest.mark.slow(cases=slow)(tests(test))) if slow else tests
 
 
 def made(name: str, *channels: Any, fuse: bool = True, **options: Any) -> tuple[Module, Any]:
     """A layer, and its input."""
-    module = LAYERS[name](*channels, **options).eval()
+    layer = (LAYERS | SCORED)[name]
+    module = layer(*channels, **options).eval()
     for part in module.modules():
         if isinstance(part, OuterConv):
             part.fuse = fuse
-    return module, LAYERS[name].inputs()
+    return module, layer.inputs()
 
 
 def over_a_basis(module: Module, inputs: dict[str, Any]) -> dict[str, Any]:

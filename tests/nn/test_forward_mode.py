@@ -9,7 +9,7 @@ from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.nn import Module
 
 from pyg_outerconv import OuterConv, clear_caches, nn
-from pyg_outerconv.attention import NORMALISERS, make_score
+from pyg_outerconv.attention import make_score
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.families import (
@@ -131,12 +131,6 @@ def attention(score="key-query", support=None, **options):
 @pytest.mark.parametrize("support", [None, Complete(), Causal(), SlidingWindow(1)], ids=str)
 def test_every_score_on_edges_and_on_sequences(score, support):
     run, parameters = pure(attention(score, support), EDGES if support is None else None)
-    assert_is_adjoint(run, parameters, drawn(5, 4))
-
-
-@pytest.mark.parametrize("normalise", list(NORMALISERS))
-def test_every_normaliser(normalise):
-    run, parameters = pure(attention(normalise=normalise), EDGES)
     assert_is_adjoint(run, parameters, drawn(5, 4))
 
 

@@ -164,7 +164,7 @@ def total(run):
     return lambda *inputs: sum(out.square().sum() for out in tree_leaves(run(*inputs)))
 
 
-@of_each_layer()
+@of_each_layer(scores=True)
 def test_gradients_of_torch_func_are_autograds(name):
     run, *points = pure(name)
     found = grad(total(run), argnums=(0, 1))(*points)
@@ -176,7 +176,7 @@ def test_gradients_of_torch_func_are_autograds(name):
     )
 
 
-@of_each_layer("parameters")
+@of_each_layer("parameters", scores=True)
 def test_vmap_over_inputs_and_parameters_is_a_loop(name):
     run, *points = pure(name)
     factors = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
@@ -197,13 +197,13 @@ def test_vmap_over_inputs_and_parameters_is_a_loop(name):
                 assert_same(tree_map(lambda x, i=i: x[i], found), function(*one), at_least=0.1)
 
 
-@of_each_layer()
+@of_each_layer(scores=True)
 def test_forward_mode_is_the_adjoint_of_reverse_mode(name):
     run, *points = pure(name)
     assert_is_adjoint(run, *points)
 
 
-@of_each_layer()
+@of_each_layer(scores=True)
 def test_second_derivatives_by_forward_mode_are_autograds(name):
     run, parameters, numbers = pure(name)
 
