@@ -147,23 +147,6 @@ def test_a_function_keeps_its_values_until_it_is_told_to_reset():
     assert not torch.equal(function.layers[0].weight, weight)
 
 
-def test_a_layer_of_a_kernel_trains():
-    torch.manual_seed(0)
-    conv = OuterConv(2, 1, Kernel(GaussianMixture(2, 4)))
-    x, u = torch.randn(3, 2), torch.rand(5, 2)
-    target = torch.randn(3, 1)
-    optimizer = torch.optim.Adam(conv.parameters(), 0.05)
-    losses = []
-    for _ in range(60):
-        loss = (conv(x, EDGE_INDEX, edge_attr=u) - target).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.1 * losses[0]
-    assert all(p.grad is not None for p in conv.functions.parameters())
-
-
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 def test_positions_of_both_ends(flow):
     edge_index = torch.tensor([[0, 1, 3, 2], [1, 0, 1, 0]])
@@ -333,39 +316,3 @@ def test_messages_are_the_definition_and_can_be_masked():
     masked = conv(x, EDGE_INDEX, edge_attr=u)
     conv.explain = False
     assert_near(masked, conv(x, EDGE_INDEX[:, keep], edge_attr=u[keep]))
-
-
-def test_a_kernel_is_differentiated_by_torch_func():
-    function = GaussianMixture(2, 3).double()
-    family = Kernel(function)
-    u, x = torch.rand(5, 2).double(), torch.randn(3, 2).double()
-    theta = torch.randn(3, 1, 2, 2).double()
-
-    def run(u, parameters):
-        value = torch.func.functional_call(function, parameters, (u,))
-        edges = family.basis(EDGE_INDEX, edge_attr=torch.zeros(5, 2).double())
-        value = edges.pattern.sort_values(value.t().reshape(-1))
-        return contract(edges.with_values(value), x, theta).square().sum()
-
-    parameters = {name: p.detach() for name, p in function.named_parameters()}
-    found = torch.func.grad(run)(u, parameters)
-    leaf = u.clone().requires_grad_()
-    direct = contract(family.basis(EDGE_INDEX, edge_attr=leaf), x, theta).square().sum()
-    assert_near(found, torch.autograd.grad(direct, leaf)[0])
-    many = torch.func.vmap(torch.func.grad(run), (0, None))(torch.stack([u, u]), parameters)
-    assert_near(many[1], found)
-
-
-@pytest.mark.parametrize("name", ["edge_attr", "pos"])
-def test_families_that_make_nothing_of_attributes_refuse_them(name):
-    x, edge_index = torch.randn(2, 3), torch.tensor([[0], [1]])
-    given = {name: torch.rand({"edge_attr": 1, "pos": 2}[name], 2)}
-    for family in ("gcn", "stack(walk(2), identity)"):
-        conv = OuterConv(3, 2, family)
-        with pytest.raises(ValueError, match=f"does not read {name}: expected none, or .*Kernel"):
-            conv(x, edge_index, **given)
-    reads = Stack(Identity(), Kernel(torch.nn.Linear(2, 1), 1, on=name))
-    assert OuterConv(3, 2, reads)(x, edge_index, **given).shape == (2, 2)
-    other = {"edge_attr": "pos", "pos": "edge_attr"}[name]
-    with pytest.raises(ValueError, match="does not read"):
-        OuterConv(3, 2, Kernel(torch.nn.Linear(2, 1), 1, on=other))(x, edge_index, **given)

@@ -16,6 +16,13 @@ def forward_and_backward(function, inputs):
     return out, *(x.grad for x in leaves)
 
 
+def assert_same_steps(one, other, inputs):
+    """Two functions give the same, and the same gradients."""
+    steps = (forward_and_backward(function, inputs) for function in (one, other))
+    for actual, expected in zip(*steps, strict=True):
+        assert_near(actual, expected, at_least=1.0)
+
+
 # The backend is an argument of each operator, so what is traced does not depend on it.
 @pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
@@ -25,10 +32,7 @@ def test_compiles_into_one_graph_with_its_backward(name, heads):
     ((function, shapes),) = (call for found, *call in calls if found == name)
     inputs = random_inputs(shapes)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    for actual, expected in zip(
-        forward_and_backward(compiled, inputs), forward_and_backward(function, inputs), strict=True
-    ):
-        assert_near(actual, expected, at_least=1.0)
+    assert_same_steps(compiled, function, inputs)
 
 
 @pytest.mark.slow
@@ -41,10 +45,7 @@ def test_compiles_by_inductor():
 
     inputs = random_inputs({"x": (4, 3), "w": (15,)})
     compiled = torch.compile(network, fullgraph=True)
-    for actual, expected in zip(
-        forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
-    ):
-        assert_near(actual, expected, at_least=1.0)
+    assert_same_steps(compiled, network, inputs)
 
 
 @pytest.mark.slow
@@ -60,10 +61,7 @@ def test_compiles_where_one_tensor_is_several_operands():
 
     inputs = random_inputs({"x": (7, 3), "theta": (2, 3, 3)})
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
-    for actual, expected in zip(
-        forward_and_backward(compiled, inputs), forward_and_backward(network, inputs), strict=True
-    ):
-        assert_near(actual, expected, at_least=1.0)
+    assert_same_steps(compiled, network, inputs)
 
 
 @pytest.mark.slow

@@ -17,11 +17,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pyg_outerconv import AttentionConv, OuterConv, compose, pyg
 from pyg_outerconv.attention import NORMALISERS, SCORES
-from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,
     EncoderBlock,
+    GaussianMixture,
     GridConv,
     GridPool,
     agnn_conv,
@@ -143,6 +144,11 @@ LAYERS = {
         label_aggr="max",
     ),
     "root": conv(Walk(2), theta="low-rank(rank=2)", root_weight=True, cached=True),
+    "kernel": Layer(
+        lambda p, **more: OuterConv(p, Q, Kernel(GaussianMixture(D, 3)), **more),
+        lambda nodes=NODES, count=COUNT: graph(nodes, count, weighted=True, attr=D),
+        frozenset({"basis", "pygs", "compile", "export", "fake", "used"}),
+    ),
     "key-query": attention(AttentionConv),
     "sum": attention(AttentionConv, combine="sum", value_channels=3, value_bias=True),
     "sigmoid": attention(AttentionConv, normalise="sigmoid"),

@@ -6,7 +6,6 @@ import torch
 from pyg_outerconv import Cells, Grid, OuterConv, Pool
 from pyg_outerconv.basis.grid_shift import GridShift
 from pyg_outerconv.families import Blocks, Full, Identity, SlidingWindow, Stack
-from pyg_outerconv.memo import Memo
 from pyg_outerconv.nn import bases as cache
 from pyg_outerconv.testing import assert_near
 
@@ -98,15 +97,6 @@ def test_kept_rules_are_known_by_value_and_keep_their_edges():
         layer(Grid((3, 3), padding=1, dilation=1, dim=2), cached=True).basis(x, (2, 3)) is not rule
     )
     assert layer(GRID).basis(x, (2, 3)) is not rule, "nothing is kept unless it is asked for"
-
-
-def test_few_rules_are_kept():
-    cache = Memo(2)
-    for key in ("a", "b", "a", "c"):
-        assert cache.get(key, lambda key=key: key.upper()) == key.upper()
-    assert len(cache) == 2
-    assert cache.get("a", object) == "A", "what was used last stays"
-    assert cache.get("b", lambda: "new") == "new"
 
 
 def test_bases_of_masks_and_cells_are_kept_as_long_as_these():
