@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from ..attention import Additive, EdgeFeatures, KeyQuery, Normaliser, Score
+from ..attention import EdgeFeatures, KeyQuery, Normaliser, Score
 from ..attention.sources import AddedSources
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
@@ -27,9 +27,8 @@ from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
-from . import compiled
-from .bases import basis_of, basis_on_support, check_beside_basis
+from ..theta import Theta, ThetaValue, as_heads, scaled
+from .bases import basis_on_support, check_beside_basis
 from .call import (
     Call,
     check_devices,
@@ -40,7 +39,7 @@ from .call import (
     without_absent,
 )
 from .checks import check_channels, check_ends, check_options
-from .outer_conv import OuterConv, add_root
+from .outer_conv import OuterConv
 from .theta import ThetaModule, view_of
 
 
@@ -251,7 +250,7 @@ class AttentionConv(OuterConv):
             keys = checked_keys(keys, call, source_mask)
         if return_attention_weights is not False:
             return_attention_weights = _asked(return_attention_weights)
-        others = source_mask, alignment, keys
+        others = source_mask, alignment, keys, self.edge_dim
         if not return_attention_weights and all(other is None for other in others):
             out = self._at_once(call)
             if out is not None:
@@ -284,47 +283,6 @@ class AttentionConv(OuterConv):
         call = Call(x, edge_index, flow=self.flow)
         theta = self._theta_at_once(call)
         return None if theta is None else self._compiled_sums(call, theta)
-
-    def _at_once(self, call: Call) -> Tensor | None:
-        """Y, where values, scores and sums of values may be one step (GAT); else None."""
-        theta = self._theta_at_once(call)
-        if theta is None:
-            return None
-        if call.mode.compiles:
-            out = self._compiled_sums(call, theta)
-            if out is not None:
-                return out
-        given, family = call.edge_index, self._family
-        is_basis = type(given) is not Tensor and isinstance(given, Basis)
-        if call.beside:
-            family.refuse_unread(call.beside)
-        if is_basis and (call.beside or call.size is not None):
-            return None  # checked where bases are made of all that comes
-        check_devices(self, call)
-        over = given if is_basis else basis_of(self, call, family=family.support)
-        basis = family.at_once(call.source, theta, over)
-        return None if basis is None else self._convolve(call, basis, theta)
-
-    def _theta_at_once(self, call: Call) -> Theta | None:
-        """Θ, if values, scores and sums of values may be one step for these features."""
-        if not (isinstance(self._family.score, Additive) and self._needs_sums_alone):
-            return None
-        if not call.is_single or call.edge_index is None:
-            return None
-        if self.theta.in_channels < 0:
-            self._materialize(self._waiting(call))
-        theta: Any = self._parameter(call)
-        return theta if self._family.sums_at_once(call.source, theta) else None
-
-    def _compiled_sums(self, call: Call, theta: Theta) -> Tensor | None:
-        check_devices(self, call)
-        sums = compiled.attention(self, call, self._family.score, theta)
-        if sums is None:
-            return None
-        out = theta.collect(sums)
-        if self.root is not None:
-            out = add_root(out, call, self.root, own=True)
-        return out if self.bias is None else add_bias(out, self.bias, own=True)
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
@@ -395,13 +353,6 @@ class AttentionConv(OuterConv):
         if alignment is not None and self._family.align is None:
             raise RefusedValue("an alignment reads what comes as alignment=", "align=T", "no align")
         return content.but(present=source_mask, alignment=alignment, values=values)
-
-    @property
-    def _needs_sums_alone(self) -> bool:
-        """Whether only the sums of values are needed, by any order and without observers."""
-        free = self.order is None and self.max_memory is None and self.edge_dim is None
-        sums = self.reduce == self.label_reduce == "sum" and not self.folds_mean
-        return free and sums and self._way() == "contraction"
 
     def _parameter(self, call: Call) -> ThetaValue:
         theta = self.theta_value(call.like)

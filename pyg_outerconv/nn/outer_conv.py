@@ -11,12 +11,13 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
+from ..attention import Additive
 from ..basis import Basis
 from ..contract import ContractionPath, contraction_path
 from ..contract.plan import check_memory, check_order, solve
 from ..contract.problem import Problem
 from ..errors import RefusedType, RefusedValue
-from ..families import Family, parse_family
+from ..families import Attention, Family, parse_family
 from ..families.options import functions_of, nested
 from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
@@ -184,6 +185,7 @@ class OuterConv(MessageHooks):
         self._reads_content = family.makes_use_of("x")
         self._learns = any(part.learns for part in nested(family))
         self._reads_theta = any(part.reads_theta for part in nested(family))
+        self._adds_ends = isinstance(family, Attention) and isinstance(family.score, Additive)
         # Of attention, the text is that of its support: scores are the layer's own.
         edges: Any = getattr(family, "support", family)
         self.family_text = compiled.text_of(edges) if edges.makes_edges else None
@@ -254,6 +256,10 @@ class OuterConv(MessageHooks):
         call, content = Call(x, *arguments, flow=self.flow), None
         if source_mask is not None:
             call, content = self._masked(call, source_mask)
+        elif self._adds_ends and not isinstance(edge_index, Basis):
+            out = self._at_once(call)
+            if out is not None:
+                return out
         root = self.root
         is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
         waiting = self._waiting(call) if is_lazy else []
@@ -267,6 +273,53 @@ class OuterConv(MessageHooks):
         if source_mask is not None:
             call = without_absent(call, source_mask, wholly=True)
         return self._convolve(call, basis, self._parameter(call))
+
+    def _at_once(self, call: Call) -> Optional[Tensor]:
+        """Y, where values, scores and sums of values may be one step (GAT); else None."""
+        theta = self._theta_at_once(call)
+        if theta is None:
+            return None
+        if call.mode.compiles:
+            out = self._compiled_sums(call, theta)
+            if out is not None:
+                return out
+        given, x = call.edge_index, call.source
+        family: Any = self._family
+        is_basis = type(given) is not Tensor and isinstance(given, Basis)
+        if call.beside:
+            family.refuse_unread(call.beside)
+        if is_basis and (call.beside or call.size is not None):
+            return None  # checked where bases are made of all that comes
+        check_devices(self, call)
+        over = given if is_basis else basis_of(self, call, family=family.support)
+        basis = family.at_once(x, theta, over)
+        return None if basis is None else self._convolve(call, basis, theta)
+
+    def _theta_at_once(self, call: Call) -> Optional[Theta]:
+        """Θ, if values, scores and sums of values may be one step for these features.
+
+        Only the sums are needed then, by any order and without observers.
+        """
+        free = self.order is None and self.max_memory is None and not self.folds_mean
+        sums = self.reduce == self.label_reduce == "sum" and self._way() == "contraction"
+        if not (self._adds_ends and free and sums) or not call.is_single or call.edge_index is None:
+            return None
+        if self.theta.in_channels < 0:
+            self._materialize(self._waiting(call))
+        theta: Any = self._parameter(call)
+        family: Any = self._family
+        return theta if family.sums_at_once(call.source, theta) else None
+
+    def _compiled_sums(self, call: Call, theta: Theta) -> Optional[Tensor]:
+        check_devices(self, call)
+        family: Any = self._family
+        sums = compiled.attention(self, call, family.score, theta)
+        if sums is None:
+            return None
+        out = theta.collect(sums)
+        if self.root is not None:
+            out = add_root(out, call, self.root, own=True)
+        return out if self.bias is None else add_bias(out, self.bias, own=True)
 
     def _compiled(self, call: Call) -> Optional[Tensor]:
         """Y for a compiler, its sums over edges as one operator; None where that cannot be."""

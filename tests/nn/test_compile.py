@@ -198,6 +198,7 @@ SERVED = {
     "backwards": lambda: OuterConv(4, 3, GCN("target"), flow="target_to_source"),
     "gat": lambda: gat_conv(4, 3, heads=2),
     "gat, mean of heads": lambda: gat_conv(4, 3, heads=2, concat=False, residual=True),
+    "gat, by name": lambda: OuterConv(4, 6, "gat(2)", root_weight=True),
     "gat without loops": lambda: gat_conv(4, 3, heads=2, add_self_loops=False),
 }
 
