@@ -92,10 +92,5 @@ def copies_for(pattern: Pattern, heads: int) -> HeadCopies:
     """The matrix of the edges for some heads, cached in the pattern."""
     kept = pattern.head_copies
     if heads not in kept:
-        csr, listed = pattern.by_target, pattern.listed
-        if listed is None:
-            row = pattern.target
-        else:  # cheaper than expanding the row pointers
-            row = listed[1].index_select(0, pattern.order).to(pattern.index_dtype)
-        kept[heads] = HeadCopies(csr, row, heads)
+        kept[heads] = HeadCopies(pattern.by_target, pattern.target, heads)
     return kept[heads]

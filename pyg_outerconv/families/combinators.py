@@ -62,6 +62,15 @@ class OfSeveral(Family):
         """Whether this is true of all families."""
         return all(family.keeps_nodes for family in self.families)
 
+    @property
+    def takes_nodes_alone(self) -> bool:  # type: ignore[override]
+        """Whether this is true of all families."""
+        return all(family.takes_nodes_alone for family in self.families)
+
+    def outputs(self, structure: Any) -> Structure:
+        """The structure of the targets, which is that of the first family."""
+        return self.families[0].outputs(structure)
+
 
 @dataclass(frozen=True, init=False)
 class OfFamilies(OfSeveral):
@@ -90,11 +99,6 @@ class OfFamilies(OfSeveral):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.families))})"
 
-    @property
-    def takes_nodes_alone(self) -> bool:  # type: ignore[override]
-        """Whether this is true of all families."""
-        return all(family.takes_nodes_alone for family in self.families)
-
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Self:
         """The same combination of the families for a layer of these channels."""
         shares = shares and self.has_their_labels
@@ -105,10 +109,6 @@ class OfFamilies(OfSeveral):
         made = [change(family) for family in self.families]
         same = all(new is old for new, old in zip(made, self.families, strict=True))
         return self if same else type(self)(*made)
-
-    def outputs(self, structure: Any) -> Structure:
-        """The structure of the targets, which is that of the first family."""
-        return self.families[0].outputs(structure)
 
 
 @row(

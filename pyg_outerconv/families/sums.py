@@ -12,7 +12,7 @@ from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..equations import row
 from ..errors import RefusedValue
-from ..graph.structure import Structure, common_kind
+from ..graph.structure import common_kind
 from .combinators import OfSeveral
 from .family import Family
 from .gcn import GCN
@@ -96,15 +96,6 @@ class _OfTwo(OfSeveral):
     def families(self) -> tuple[Family, Family]:  # type: ignore[override]
         """The first and the second."""
         return self.first, self.second
-
-    @property
-    def takes_nodes_alone(self) -> bool:  # type: ignore[override]
-        """Whether this is true of both families."""
-        return all(family.takes_nodes_alone for family in self.families)
-
-    def outputs(self, structure: Any) -> Structure:
-        """The structure of the targets, which is that of the first family."""
-        return self.first.outputs(structure)
 
     @property
     def num_bases(self) -> int:

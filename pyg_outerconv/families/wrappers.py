@@ -79,8 +79,27 @@ class OfFamily(Family):
         return self.family.labels
 
 
+class _OfReversed(OfFamily):
+    """A family made of one of edges, on reversed edges."""
+
+    reads = Graph  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(Graph, self.family.reads):
+            rule = f"{type(self).__name__} reverses edges"
+            raise RefusedType(rule, "a family of edges", repr(self.family))
+
+    def _reversed(self, edges: Graph) -> Graph:
+        """The reversed edges, with the same features of nodes."""
+        instead = "the family itself, and a layer of its own for the reversed edges"
+        edges.require_one_set(type(self).__name__, instead)
+        found = edges.reversed()
+        return found if edges.content is None else found.with_content(edges.content)
+
+
 @dataclass(frozen=True)
-class Directed(OfFamily):
+class Directed(_OfReversed):
     r"""The matrices of a family on the edges, then those on the reversed edges.
 
     .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
@@ -99,14 +118,8 @@ class Directed(OfFamily):
 
     equation = "A_k(W), then A_k(W^T)"
     keeps_labels = False
-    reads = Graph  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not issubclass(Graph, self.family.reads):
-            raise RefusedType("Directed reverses edges", "a family of edges", repr(self.family))
 
     @property
     def num_bases(self) -> int:
@@ -120,12 +133,12 @@ class Directed(OfFamily):
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """The bases of the edges and of the reversed edges, stacked."""
-        ends = (edges, _reversed(edges, "Directed"))
+        ends = (edges, self._reversed(edges))
         return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
 
 
 @dataclass(frozen=True)
-class Reverse(OfFamily):
+class Reverse(_OfReversed):
     r"""The matrices of a family on the reversed edges.
 
     .. math:: (A_0, \dots, A_{K-1})(W^\top)
@@ -142,14 +155,8 @@ class Reverse(OfFamily):
     """
 
     equation = "A_k(W^T)"
-    reads = Graph  # type: ignore[assignment]
 
     family: Family = field(default_factory=GCN)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not issubclass(Graph, self.family.reads):
-            raise RefusedType("Reverse reverses edges", "a family of edges", repr(self.family))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -157,15 +164,7 @@ class Reverse(OfFamily):
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """The basis of the reversed edges."""
-        return self.family.basis_on(_reversed(edges, "Reverse"), dtype)
-
-
-def _reversed(edges: Graph, what: str) -> Graph:
-    """The reversed edges, with the same features of nodes."""
-    instead = "the family itself, and a layer of its own for the reversed edges"
-    edges.require_one_set(what, instead)
-    found = edges.reversed()
-    return found if edges.content is None else found.with_content(edges.content)
+        return self.family.basis_on(self._reversed(edges), dtype)
 
 
 @dataclass(frozen=True)
