@@ -35,6 +35,10 @@ class ChebConv(DropIn, theirs.ChebConv):
         family = Chebyshev(count, norm=_NORMS[self.normalization], as_pyg=True)
         return self.convolution(family, linear(*(f"lins.{k}" for k in range(count))))
 
+    def outside(self) -> list[str]:
+        is_along = self.flow == "source_to_target"
+        return [] if is_along else ["L, whose degrees are those of the other ends with this flow"]
+
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, edge_index, *args, **beside)
         if not is_finite(beside.get("lambda_max")):

@@ -1,4 +1,4 @@
-"""Graph attention as PyG's; values and gradients are compared in ``pyg/test_outer_conv.py``."""
+"""Graph attention as PyG's; values and gradients are compared in ``pyg/test_convert.py``."""
 
 import math
 
