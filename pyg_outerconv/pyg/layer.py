@@ -302,7 +302,8 @@ class DropIn(MessagePassing):
 
         ``beside`` holds further arguments of a call, which a subclass may look at.
         """
-        is_pair, features = isinstance(x, tuple | list), both(x)[0]
+        is_pair = isinstance(x, tuple | list)
+        features = x[0] if is_pair else x
         if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
             if getattr(edge_index, "layout", None) in (torch.sparse_csr, torch.sparse_csc):
                 check_compressed(edge_index)
