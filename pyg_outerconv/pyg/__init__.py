@@ -1,16 +1,14 @@
 """PyG's convolutions under their names, run as contractions over the same parameters."""
 
 from .accelerate import Report, accelerate, restore
-from .adjacency import GraphConv, SAGEConv, SimpleConv
+from .adjacency import GatedGraphConv, GINConv, GraphConv, SAGEConv, SimpleConv
 from .attention import GATConv, GATv2Conv, TransformerConv
-from .by_degree import MFConv
 from .convert import from_pyg, outer_conv, to_pyg
-from .degrees import ClusterGCNConv, LEConv
+from .degrees import ClusterGCNConv, LEConv, MFConv
 from .directed import DirGNNConv
 from .edge_functions import GMMConv, NNConv, PDNConv
 from .explain import Explanation, explain
-from .frequency_adaptive import FAConv
-from .gcn import ARMAConv, GCN2Conv, GCNConv, LGConv
+from .gcn import ARMAConv, FAConv, GCN2Conv, GCNConv, LGConv
 from .hypergraph import HypergraphConv
 from .layer import DropIn
 from .nonlinear_messages import FiLMConv, GINEConv
@@ -19,7 +17,6 @@ from .relational import FastRGCNConv, RGCNConv, SignedConv
 from .relational_attention import RGATConv
 from .similarity import AGNNConv, SuperGATConv
 from .splines import SplineConv
-from .updates import GatedGraphConv, GINConv
 
 __all__ = [
     "APPNP",

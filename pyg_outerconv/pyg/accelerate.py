@@ -15,9 +15,9 @@ from torch_geometric.nn import MessagePassing
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .equivalents import why_absent
 from .layer import MARK, OURS, THEIRS, WAITING, DropIn, become_pygs, in_place_of
 from .sample import Sample, beyond_rounding, differences, gains
+from .table import why_absent
 from .watch import HOOKS, OF_CALLS, own_methods
 
 

@@ -8,21 +8,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
 from itertools import islice
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Optional
+from typing import Any, ClassVar, Optional
 
 import torch
 from torch import Tensor
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import Module, ModuleList
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import _disable_current_modes
 from torch_geometric import EdgeIndex
 from torch_geometric.inspector import Inspector
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense import Linear
 from torch_geometric.typing import OptTensor
 
-from ..errors import Refused, RefusedValue
+from ..errors import RefusedValue
 from ..families import Family
 from ..graph.checks import holds
 from ..graph.edge_index import check_compressed
@@ -31,8 +29,8 @@ from ..kernels.mode import mode
 from ..nn import OuterConv
 from .matrices import is_product
 from .reductions import check_reduction, reduction
-from .tie import Source, same, tie
-from .watch import STEPS, Watch, generated, is_recorded, own_methods
+from .tie import Source, Tied, make_tied, same
+from .watch import STEPS, generated, is_recorded, own_methods
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
@@ -44,20 +42,6 @@ THEIRS: dict[type[Module], type[Module]] = {}
 WAITING = "parameters have no shapes before the first input"
 _MAPS = ("lin", "res", "root")
 """How the names of PyG's linear maps begin."""
-
-
-class Tied(NamedTuple):
-    """The contraction of a layer, and what is looked at again at each call.
-
-    Attributes:
-        conv: it; None if there is none.
-        watch: the modules that it was made for.
-        reason: why there is none, if the recipe says so.
-    """
-
-    conv: OuterConv | ModuleList | None
-    watch: Watch
-    reason: str = ""
 
 
 class DropIn(MessagePassing):
@@ -208,7 +192,7 @@ class DropIn(MessagePassing):
             ValueError: an option has no equal, parameters have no shapes before the first input, or
                 the layer has several steps.
         """
-        conv = self._outer_conv()
+        conv = self._tied().conv
         if isinstance(conv, OuterConv):
             return conv
         reasons = list(self._of_layer()) or ["it has several steps"]
@@ -323,7 +307,7 @@ class DropIn(MessagePassing):
             yield f"features of {rank} dimensions"
         elif edge_weight is not None and _other_type(edge_weight, features):
             yield f"edge weights of type {edge_weight.dtype} for features of {features.dtype}"
-        elif edge_weight is not None and _is_shared(edge_weight, edge_index):
+        elif edge_weight is not None and surely(edge_weight.numel() == 1, edge_index.size(-1) != 1):
             yield "one edge weight for all edges"
         elif type(edge_index) is not Tensor and _has_other_size(edge_index, x):
             yield "an EdgeIndex with other numbers of nodes than the features"
@@ -351,10 +335,6 @@ class DropIn(MessagePassing):
             return surely(is_less) and not is_exporting()
         return bool(is_less)
 
-    def _outer_conv(self) -> OuterConv | ModuleList | None:
-        """The OuterConv tied to this layer, None if there is none."""
-        return self._tied().conv
-
     def _tied(self) -> Tied:
         """The contraction, made once for the options and modules of this layer.
 
@@ -362,7 +342,7 @@ class DropIn(MessagePassing):
         """
         tied: Tied | None = self.__dict__.get("_contraction")
         if tied is None or (not torch.compiler.is_compiling() and tied.watch.is_changed()):
-            tied = _make_tied(self)
+            tied = make_tied(self)
             if tied.conv is not None or not _is_waiting(self):
                 self.__dict__["_contraction"] = tied
         return tied
@@ -384,7 +364,7 @@ class DropIn(MessagePassing):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        self._outer_conv()  # before a compiler looks at the layer
+        self._tied()  # before a compiler looks at the layer
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_off = value is None and isinstance(vars(self).get(name), bool)  # else a parameter
@@ -500,28 +480,6 @@ def in_place_of(kind: type, others: Mapping[type[Module], type[Module]]) -> Any:
 _OF_OBJECTS = ("__dict__", "__weakref__")
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _make_tied(layer: DropIn) -> Tied:
-    """The OuterConv of a layer, and a watch over the linear maps whose weights it reads."""
-    if any(layer._of_options()):
-        return Tied(None, Watch(layer, layer.skipped()))
-    # No memory is written, no random number drawn, and neither tracers nor torch.func see it.
-    try:
-        with _disable_current_modes(), temporarily_clear_interpreter_stack(), torch.device("meta"):
-            conv, sources = layer.recipe()
-    except Refused as refused:  # PyG's layers take options that its constructor refuses
-        return Tied(None, Watch(layer, layer.skipped()), str(refused))
-    paths = list(dict.fromkeys(path for source in sources.values() for path in source.linears))
-    maps = [attrgetter(path)(layer) for path in paths]
-    watch = Watch(layer, [*layer.skipped(), *maps])
-    read = "\n".join([*(source.text for source in sources.values()), *layer.outside()])
-    for path, part in zip(paths, maps, strict=True):
-        if (part.bias is not None) is not (f"{path}.bias" in read):
-            return Tied(None, watch)
-    tie(conv, layer, sources)
-    return Tied(conv, watch)
-
-
 def _is_waiting(layer: DropIn) -> bool:
     """Whether parameters that the layer uses have no shapes before the first input."""
     unused = layer.unused()
@@ -614,11 +572,6 @@ def _is_mixed(layer: Module, features: Tensor) -> bool:
     others = {torch.float16, torch.bfloat16} - {short}
     alone = short in of_weights and features.dtype != short
     return alone or not others.isdisjoint({*of_weights, features.dtype})
-
-
-def _is_shared(edge_weight: Tensor, edge_index: Tensor) -> bool:
-    """Whether there is one weight for several edges."""
-    return surely(edge_weight.numel() == 1, edge_index.size(-1) != 1)
 
 
 def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:

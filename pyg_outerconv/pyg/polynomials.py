@@ -16,7 +16,7 @@ from ..basis.edges import edge_basis
 from ..families import Chebyshev, Diffusion, Family, Walk
 from .gcn import kept_edges, listed, normalised_edges
 from .layer import DropIn, Recipe, as_linear, is_finite
-from .propagation import Propagation
+from .reductions import Propagation
 from .tie import linear
 
 _NORMS = {"sym": "sym", "rw": "source", None: None}

@@ -1,4 +1,4 @@
-"""The reductions of PyG's layers that contractions have: alone, and several side by side."""
+"""Convolutions without Θ, and the reductions of PyG's layers that they have, alone or several."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from torch.nn import ModuleList
 from torch_geometric.nn import MessagePassing, aggr
 from torch_geometric.typing import OptTensor, Size
 
-from ..families import Relation
-from .propagation import Propagation
+from ..families import Family, Relation
+from ..nn import OuterConv
+from ..nn.call import Call
+from ..nn.theta import ThetaModule
+from ..theta import Theta, ThetaValue
 
 _REDUCTIONS = {
     aggr.SumAggregation: "sum",
@@ -108,3 +111,26 @@ def _parts(layer: MessagePassing) -> list[Any]:
 def _needed(layer: MessagePassing) -> list[str]:
     """The names of the reductions that those of a layer are computed from, each once."""
     return list(dict.fromkeys(_REDUCTIONS.get(type(part), "mean") for part in _parts(layer)))
+
+
+class Propagation(OuterConv):
+    r"""Y = Σ_k A_kᵀ X, with Θ_k = I: no parameters, and as many channels as X has at each call.
+
+    Args:
+        family: the recipe for the basis.
+        aggr: ``'sum'``, ``'mean'``, ``'max'`` or ``'min'``.
+        flow: PyG's direction of messages.
+    """
+
+    def __init__(self, family: Family, aggr: str = "sum", flow: str = "source_to_target") -> None:
+        super().__init__(-1, -1, family, bias=False, theta="identity", aggr=aggr, flow=flow)
+
+    def _waiting(self, call: Call) -> list[tuple[ThetaModule, int]]:
+        """None: P stays open."""
+        return []
+
+    def _parameter(self, call: Call) -> ThetaValue:
+        """The identity, of the width of the sources."""
+        assert call.source is not None
+        assert call.like is not None
+        return Theta.identity(self.family.num_bases, call.source.size(-1), call.like)

@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from torch import nn
 from torch.nn import Module
 from torch_geometric import nn as pyg
 from torch_geometric.nn import conv as convolutions
 
 from ..errors import RefusedValue, unknown
-from .equivalents import ABSENT
 from .layer import OURS, THEIRS
 
 EQUAL, TRICK, NONE = "equal", "equal with a trick", "no equal form"
@@ -77,7 +76,7 @@ def example(name: str) -> Module:
             raise RefusedValue(f"{name} has no equal form: {ABSENT[name]}")
         raise RefusedValue(unknown("convolution of PyG", name, sorted({*kinds, *ABSENT})))
     given = dict(_ARGUMENTS)
-    given["nn"] = torch.nn.Linear(4 if name == "NNConv" else 16, 128 if name == "NNConv" else 8)
+    given["nn"] = nn.Linear(4 if name == "NNConv" else 16, 128 if name == "NNConv" else 8)
     if name == "DirGNNConv":
         given["conv"] = pyg.GCNConv(16, 8)
     parameters = inspect.signature(kinds[name]).parameters.values()
@@ -87,3 +86,61 @@ def example(name: str) -> Module:
         if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
     ]
     return kinds[name](**{one: given[one] for one in needed})
+
+
+_OF_PAIR = "a message is a network of both ends of an edge, not a matrix times x_j"
+_CUDA = "is CUDA's own kernel of an equal layer, which is here"
+
+ABSENT = {
+    "AntiSymmetricConv": "tanh of a sum around another layer, which is replaced by itself",
+    "CGConv": f"σ(z W_f) · softplus(z W_s), z of both ends: {_OF_PAIR}",
+    "CuGraphGATConv": f"{_CUDA}: GATConv",
+    "CuGraphRGCNConv": f"{_CUDA}: RGCNConv",
+    "CuGraphSAGEConv": f"{_CUDA}: SAGEConv",
+    "DNAConv": "attention is over the layers that a node has passed, not over edges",
+    "DynamicEdgeConv": f"{_OF_PAIR}; its edges are nearest neighbours of x itself",
+    "EGConv": "the weights of heads are a function of the target, applied after several reductions",
+    "EdgeConv": f"{_OF_PAIR}",
+    "FeaStConv": "softmax over heads at each edge, not over edges at each target",
+    "FusedGATConv": f"{_CUDA}: GATConv",
+    "GENConv": "relu of x_j plus edge features within a softmax over each channel",
+    "GPSConv": "a convolution, attention and a network; its convolution is replaced by itself",
+    "GeneralConv": "message, attention and reduction are options of a design space, not one layer",
+    "GravNetConv": "edges are nearest neighbours in a learned space; several reductions",
+    "HANConv": "attention over meta-paths after attention over the edges of each",
+    "HEATConv": "attention over types, edge features and both ends, concatenated",
+    "HGTConv": "a transform for each type of node before and after attention over all relations",
+    "HeteroConv": "a container; its convolutions are replaced by themselves",
+    "MeshCNNConv": "a fixed number of neighbours in symmetric pairs, |a - c| + |b - d|",
+    "PANConv": "powers of the adjacency without loops weigh each other before GCN's norm",
+    "PNAConv": f"several reductions, scaled by logarithms of degrees; {_OF_PAIR}",
+    "PPFConv": f"{_OF_PAIR}: of point pair features",
+    "PointGNNConv": f"{_OF_PAIR}; a shift of the target's position is learned",
+    "PointNetConv": f"{_OF_PAIR}: of features and relative positions",
+    "PointTransformerConv": "softmax over each channel of a network of both ends",
+    "ResGatedGraphConv": "a gate σ(x_i W + x_j V) for each channel of an edge",
+    "WLConv": "colours of nodes are hashed, not multiplied",
+    "WLConvContinuous": "½ (x + A D⁻¹ x) without parameters: SimpleConv(aggr='mean') says it",
+    "XConv": "a matrix learned for each neighbourhood permutes its points",
+}
+"""Why a convolution of PyG has no equal class here."""
+
+_OF_TORCH: dict[type[Module], str] = {
+    **{
+        getattr(nn, f"{kind}{dims}d"): "calls the kernel of torch that a grid basis is lowered to: "
+        "nothing to gain"
+        for kind in ("Conv", "ConvTranspose", "MaxPool", "AvgPool")
+        for dims in (1, 2, 3)
+    },
+    **dict.fromkeys(
+        (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
+        "calls torch's own attention: nothing to gain on complete supports",
+    ),
+}
+
+
+def why_absent(kind: type[Module]) -> str | None:
+    """Why a class has no faster equal here; None if it is neither a layer of PyG nor of torch."""
+    if kind in _OF_TORCH:
+        return f"{_OF_TORCH[kind]}; nn.from_torch converts it"
+    return ABSENT.get(kind.__name__) if getattr(pyg, kind.__name__, None) is kind else None

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.nn import Module, ModuleList
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import RefusedValue
+from ..errors import Refused, RefusedValue
+from ..nn import OuterConv
+from .watch import Watch
 
 
 class Source(NamedTuple):
@@ -78,6 +83,42 @@ def viewed(path: str, *shape: int) -> Source:
     """The parameter of that name in another shape."""
     parameter = _reader(path)
     return Source(path, lambda layer: parameter(layer).view(shape))
+
+
+class Tied(NamedTuple):
+    """The contraction of a layer, and what is looked at again at each call.
+
+    Attributes:
+        conv: it; None if there is none.
+        watch: the modules that it was made for.
+        reason: why there is none, if the recipe says so.
+    """
+
+    conv: OuterConv | ModuleList | None
+    watch: Watch
+    reason: str = ""
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def make_tied(layer: Any) -> Tied:
+    """The OuterConv of a layer, and a watch over the linear maps whose weights it reads."""
+    if any(layer._of_options()):
+        return Tied(None, Watch(layer, layer.skipped()))
+    # No memory is written, no random number drawn, and neither tracers nor torch.func see it.
+    try:
+        with _disable_current_modes(), temporarily_clear_interpreter_stack(), torch.device("meta"):
+            conv, sources = layer.recipe()
+    except Refused as refused:  # PyG's layers take options that its constructor refuses
+        return Tied(None, Watch(layer, layer.skipped()), str(refused))
+    paths = list(dict.fromkeys(path for source in sources.values() for path in source.linears))
+    maps = [attrgetter(path)(layer) for path in paths]
+    watch = Watch(layer, [*layer.skipped(), *maps])
+    read = "\n".join([*(source.text for source in sources.values()), *layer.outside()])
+    for path, part in zip(paths, maps, strict=True):
+        if (part.bias is not None) is not (f"{path}.bias" in read):
+            return Tied(None, watch)
+    tie(conv, layer, sources)
+    return Tied(conv, watch)
 
 
 def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:

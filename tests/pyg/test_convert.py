@@ -110,7 +110,7 @@ def test_a_convolution_alone_becomes_an_outer_conv(name, options):
     case, layer = CASES[name], pair(name, **options)[0]
     mine = case.make(getattr(ours, name), **options)
     is_decomposed = options.get("decomposed_layers") == 2
-    if is_decomposed or mine.outside() or isinstance(mine._outer_conv(), nn.ModuleList):
+    if is_decomposed or mine.outside() or isinstance(mine._tied().conv, nn.ModuleList):
         with pytest.raises(RefusedValue, match=r"nothing beside it|several steps|of its own"):
             outer_conv(layer)
         return
