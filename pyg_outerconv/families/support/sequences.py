@@ -60,8 +60,9 @@ class Complete(Support):
             return pairs
         check_one_set(structure.bipartite, size, "leaving out self-loops", "Complete()")
         pattern = pairs.edges().pattern
-        ends = pattern.source, pattern.target
-        return EdgeBasis(subset(pattern, ends[0] != ends[1], *ends, size))
+        kept = (pattern.source != pattern.target).nonzero().view(-1)
+        ends = (end.index_select(0, kept) for end in (pattern.source, pattern.target))
+        return EdgeBasis(subset(pattern, kept, *ends, size))
 
 
 @dataclass(frozen=True)
