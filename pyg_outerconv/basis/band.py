@@ -95,34 +95,19 @@ class Band(DenseRule):
         return first, last if self.right is None else min(last, self.right)
 
     @property
-    def num_edges(self) -> int:
-        """Number of edges E; the diagonal m − n = c has min(M, N, M − c, N + c) of them."""
-        m, n, (first, last) = self.num_sources, self.num_targets, self.steps
+    def counts(self) -> tuple[int, int, int]:
+        """The diagonal m − n = c has min(M, N, M − c, N + c) edges."""
+        m, n, d, (first, last) = *self.size, self.dilation, self.steps
         if min(m, n) == 0 or last < first:
-            return 0
+            return 0, 0, 0
         # Diagonals grow up to c = min(0, M − N), and shrink from c = max(0, M − N) on.
-        rising = min(last, (min(0, m - n) - self.offset) // self.dilation)
-        falling = max(first, rising + 1, -((self.offset - max(0, m - n)) // self.dilation))
+        rising = min(last, (min(0, m - n) - self.offset) // d)
+        falling = max(first, rising + 1, -((self.offset - max(0, m - n)) // d))
         level = min(falling - 1, last) - max(rising, first - 1)
-        up = _series(first, rising, n + self.offset, self.dilation)
-        return up + level * min(m, n) + _series(falling, last, m - self.offset, -self.dilation)
-
-    @property
-    def num_source_pairs(self) -> int:
-        """Number of sources that some target sees, U_in."""
-        return self.transpose().num_target_pairs
-
-    @property
-    def num_target_pairs(self) -> int:
-        """Number of targets that see some source, U_out."""
-        m, n, (first, last) = self.num_sources, self.num_targets, self.steps
-        if min(m, n) == 0 or last < first:
-            return 0
-        if self.dilation > m:  # every target sees at most one source
-            return self.num_edges
-        begin = -self.offset - self.dilation * last
-        end = m - self.offset - self.dilation * first
-        return max(0, min(n, end) - max(0, begin))
+        edges = _series(first, rising, n + self.offset, d)
+        edges += level * min(m, n) + _series(falling, last, m - self.offset, -d)
+        begin, end = self.offset + d * first, self.offset + d * last  # source - target
+        return edges, _seen(m, begin, n + end, n, d, edges), _seen(n, -end, m - begin, m, d, edges)
 
     # Edges ----------------------------------------------------------------------------------
 
@@ -234,6 +219,11 @@ def _series(first: int, last: int, start: int, step: int) -> int:
     """Σ_j (start + step·j) for first ≤ j ≤ last."""
     count = max(0, last - first + 1)
     return count * (2 * start + step * (first + last)) // 2
+
+
+def _seen(count: int, begin: int, end: int, others: int, dilation: int, edges: int) -> int:
+    """How many nodes from ``begin`` to ``end`` there are; one an edge where no two steps fit."""
+    return edges if dilation > others else max(0, min(count, end) - max(0, begin))
 
 
 def places(graph: Tensor) -> Tensor:

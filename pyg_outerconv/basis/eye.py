@@ -112,10 +112,8 @@ class UnitMatrices(ImplicitEdges):
         return self.shape[::-1] if self.is_transposed else self.shape
 
     @property
-    def num_edges(self) -> int:
-        return self.num_bases  # one for each label
-
-    num_source_pairs = num_target_pairs = num_edges
+    def counts(self) -> tuple[int, int, int]:
+        return (self.num_bases,) * 3  # one edge for each label
 
     def make_edges(self) -> EdgeBasis:
         label = torch.arange(self.num_bases, device=self.on)

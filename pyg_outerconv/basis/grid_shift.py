@@ -185,35 +185,23 @@ class GridShift(ImplicitEdges):
     def size(self) -> tuple[int, int]:
         return prod(self.input_shape), prod(self.output_shape)
 
-    # Counts ---------------------------------------------------------------------------------
-
     @cached_property
-    def _counts(self) -> tuple[int, int]:
-        # The number of edges and of distinct (input, label), which differ if padding mirrors or
-        # repeats inputs.
+    def counts(self) -> tuple[int, int, int]:
+        # An output sees one input under a label; inputs are seen by several where padding mirrors
+        # or repeats them.
         tables = [axis.table() for axis in self.axes]
-        edges = [(table >= 0).sum(0).tolist() for table in tables]
-        seen = [[int(c[c >= 0].unique().numel()) for c in t.unbind(1)] for t in tables]
-        return self._count(edges), self._count(seen)
+        of_outputs = self._count([(table >= 0).sum(0).tolist() for table in tables])
+        of_inputs = self._count(
+            [[int(c[c >= 0].unique().numel()) for c in table.unbind(1)] for table in tables]
+        )
+        ends = (of_outputs, of_inputs) if self.is_transposed else (of_inputs, of_outputs)
+        return of_outputs, *ends
 
     def _count(self, per_tap: list[list[int]]) -> int:
         """Σ over labels of the product over axes of ``per_tap[axis][tap]``."""
         return sum(
             prod(counts[t] for counts, t in zip(per_tap, tap, strict=True)) for tap in self.taps
         )
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges E, one for each output and label that sees an input."""
-        return self._counts[0]
-
-    @property
-    def num_source_pairs(self) -> int:
-        return self._counts[0 if self.is_transposed else 1]
-
-    @property
-    def num_target_pairs(self) -> int:
-        return self._counts[1 if self.is_transposed else 0]
 
     # Edges ----------------------------------------------------------------------------------
 

@@ -39,22 +39,27 @@ class ImplicitEdges(Basis):
 
     @property
     @abstractmethod
-    def num_edges(self) -> int:
-        """Number of edges E, parallel edges included."""
-
-    @property
-    @abstractmethod
-    def num_source_pairs(self) -> int:
-        """Number of distinct pairs (source, label), U_in."""
-
-    @property
-    @abstractmethod
-    def num_target_pairs(self) -> int:
-        """Number of distinct pairs (target, label), U_out."""
+    def counts(self) -> tuple[int, int, int]:
+        """Numbers of edges E, of distinct pairs (source, label) U_in, and (target, label) U_out."""
 
     @abstractmethod
     def make_edges(self) -> EdgeBasis:
         """Make the edges; :meth:`edges` caches them."""
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges E, parallel edges included."""
+        return self.counts[0]
+
+    @property
+    def num_source_pairs(self) -> int:
+        """Number of distinct pairs (source, label), U_in."""
+        return self.counts[1]
+
+    @property
+    def num_target_pairs(self) -> int:
+        """Number of distinct pairs (target, label), U_out."""
+        return self.counts[2]
 
     @cached_property
     def _edges(self) -> EdgeBasis:

@@ -72,27 +72,10 @@ class SameBlock(DenseRule):
     def size(self) -> tuple[int, int]:
         return self.source_block.numel(), self.target_block.numel()
 
-    # Counts ---------------------------------------------------------------------------------
-
     @cached_property
-    def _counts(self) -> tuple[int, int, int]:
+    def counts(self) -> tuple[int, int, int]:
         seen, seeing = self._runs()[2], self.transpose()._runs()[2]
         return int(seen.sum()), int((seeing > 0).sum()), int((seen > 0).sum())
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges E: the sum over blocks of sources times targets."""
-        return self._counts[0]
-
-    @property
-    def num_source_pairs(self) -> int:
-        """Number of sources whose block has targets, U_in."""
-        return self._counts[1]
-
-    @property
-    def num_target_pairs(self) -> int:
-        """Number of targets whose block has sources, U_out."""
-        return self._counts[2]
 
     @cached_property
     def sorted_blocks(self) -> kernels.NodeBlocks:
