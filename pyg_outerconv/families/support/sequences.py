@@ -61,8 +61,8 @@ class Complete(Support):
         check_one_set(structure.bipartite, size, "leaving out self-loops", "Complete()")
         pattern = pairs.edges().pattern
         kept = (pattern.source != pattern.target).nonzero().view(-1)
-        ends = (end.index_select(0, kept) for end in (pattern.source, pattern.target))
-        return EdgeBasis(subset(pattern, kept, *ends, size))
+        source, target = (end.index_select(0, kept) for end in (pattern.source, pattern.target))
+        return EdgeBasis(subset(pattern, kept, source, target, size))
 
 
 @dataclass(frozen=True)
