@@ -20,6 +20,11 @@ from attention_bases import (
 from cases import STRUCTURES
 from contractions import features, normal
 
+from pyg_outerconv import record
+from pyg_outerconv.contract import contract
+from pyg_outerconv.contract.order import ORDERS
+from pyg_outerconv.contract.problem import Problem
+
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 
 
@@ -46,6 +51,18 @@ def test_heads_on_every_structure(name, labels, heads):
         x = normal(pattern.size[0], *batch, 2)
         tried = assert_all_orders(basis, x, theta, [*tensors, *of_theta], depth=2)
         assert set(tried) == set(HEAD_ORDERS if "+b" not in form else HEAD_ORDERS[:1])
+
+
+@pytest.mark.parametrize("order", HEAD_ORDERS)
+def test_heads_of_features_without_gradient_need_no_product_backwards(order):
+    basis, theta = heads_of(pattern_of("multi-edge", 1), 2)[0].detach(), normal(2, 1, 3, 4)
+    for x in (torch.randn(5, 3, dtype=torch.float64), normal(5, 3)):
+        out = contract(basis, x, theta, order)
+        with record() as calls:
+            out.sum().backward()
+        is_free = order == "heads_propagate_first" and not x.requires_grad
+        assert (not any(call.primitive == "spmm" for call in calls)) is is_free
+        assert (ORDERS[order].cost(Problem(basis, x, theta)).backward.gathered == 0.0) is is_free
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -219,7 +219,7 @@ def test_what_comes_to_a_step_decides_its_backward_pass():
         assert steps.cost.forward.calls == 2
 
 
-def test_an_order_says_its_steps_or_its_cost():
+def test_an_order_says_its_steps():
     with pytest.raises(
         TypeError, match="an order says what it costs: expected its steps, got Silent"
     ):
