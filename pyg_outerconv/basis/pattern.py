@@ -18,13 +18,11 @@ from ..kernels.attend_ends import HeadCopies
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
     counting_sort,
-    gathered,
-    inverse_counts,
     pointers,
     sort_edges,
     spread,
 )
-from ..kernels.index_checks import can_read, check_integers, has_numbers, is_exporting, surely
+from ..kernels.index_checks import check_integers, has_numbers, is_exporting, surely
 from ..kernels.lasting import lasting
 from ..kernels.parts import part
 from ..memo import cached_property
@@ -329,9 +327,8 @@ class Pattern:
         num_rows = self.size[1] * self.num_labels
         if as_given and self.listed is not None:
             row = self.listed_rows[1]
-            if can_read(row):
-                return gathered(inverse_counts(row, num_rows, dtype), row)
-            count = pointers(row, num_rows).diff().to(dtype)
+            count = row.new_zeros(num_rows, dtype=dtype)
+            count.index_add_(0, row, torch.ones_like(row, dtype=dtype))
             return count.reciprocal_().index_select(0, row)
         if surely(num_rows <= 4 * self.num_edges):
             with lasting(self.source):

@@ -225,21 +225,8 @@ SHORT = 2**15
 """Up to so many numbers are copied and gathered by numpy, in one thread."""
 
 
-def inverse_counts(index: Tensor, count: int, dtype: torch.dtype, power: float = 1.0) -> Tensor:
-    """c_r^-p for the number c_r of times that r occurs, (R,); 0 if c_r is 0.
-
-    By numpy, in half the time of torch's operators on small graphs, and in the same on large ones.
-
-    Args:
-        index: (E,) integers in [0, R), for which :func:`.can_read` holds.
-        count: R.
-        dtype: float32 or float64.
-        power: p > 0.
-    """
-    return torch.from_numpy(_inverse_counts(index.numpy(), count, dtype, power))
-
-
 def _inverse_counts(index: Any, count: int, dtype: torch.dtype, power: float) -> Any:
+    """c_r^-p for the number c_r of times that r occurs, (R,); 0 if c_r is 0."""
     counts = np.bincount(index, minlength=count).astype(_FLOATS[dtype])
     if np.count_nonzero(counts) != counts.size:
         counts[counts == 0] = np.inf
@@ -312,13 +299,6 @@ def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
         place = torch.where((x == best.gather(0, to)) | x.isnan(), place, x.size(0))
         none = torch.full_like(best, x.size(0), dtype=place.dtype)
         return none.scatter_reduce(0, to, place, "amin")
-
-
-def gathered(numbers: Tensor, index: Tensor) -> Tensor:
-    """``numbers[index]``, (E,), where :func:`.can_read` holds, for numbers without gradients."""
-    if index.numel() > SHORT:
-        return numbers.index_select(0, index)
-    return torch.from_numpy(numbers.numpy().take(index.numpy()))
 
 
 _FLOATS = {torch.float32: np.float32, torch.float64: np.float64}

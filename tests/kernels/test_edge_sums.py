@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 from pyg_outerconv import OuterConv, record, use_backend
 from pyg_outerconv.kernels import edge_sums as module
 from pyg_outerconv.kernels.backends import small
-from pyg_outerconv.kernels.edge_lists import SHORT, gathered, inverse_counts
+from pyg_outerconv.kernels.edge_lists import SHORT, share_of_degrees
 from pyg_outerconv.kernels.edge_sums import edge_sums, is_small
 
 SIZES = [(0, 4, 3), (12, 5, 4), (40, 3, 6), (200, 30, 30)]
@@ -129,11 +129,10 @@ def test_what_wants_to_see_a_kernel_does(monkeypatch):
 
 @pytest.mark.parametrize("count", [0, 50, SHORT + 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_inverse_counts(count, dtype):
-    index = torch.randint(3, 9, (count,))
-    found = torch.bincount(index, minlength=12).to(dtype)
-    for power in (1.0, 0.5, 0.7):
-        inverse = inverse_counts(index, 12, dtype, power)
-        wanted = torch.where(found > 0, 1 / found**power, 0.0)
-        torch.testing.assert_close(inverse, wanted, rtol=0, atol=1e-7)
-        assert torch.equal(gathered(inverse, index), inverse[index])
+def test_shares_of_degrees(count, dtype):
+    ends = torch.randint(3, 9, (2, count))
+    sent, received = (torch.bincount(end, minlength=12).to(dtype)[end] for end in ends)
+    for powers in ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.7, 0.3)):
+        found = share_of_degrees(ends, (12, 12), *powers, dtype)
+        wanted = sent ** -powers[0] * received ** -powers[1]
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
