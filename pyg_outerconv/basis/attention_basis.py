@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol
 
 import torch
@@ -250,12 +251,22 @@ class AttentionBasis(Basis):
         """
         if self._is_listed and is_listed(self.pattern, x):
             return self.times(x)
+        return self.attend_by(partial(attend, self.pattern.by_both, scale=self.factor), x)
+
+    def attend_by(self, kernel: Callable[..., Tensor], x: Tensor, masked: bool = True) -> Tensor:
+        """:meth:`attend` by a kernel of queries, keys, values and bias.
+
+        Args:
+            kernel: takes three tensors (nodes·L, B·H/L, channels) in one dtype, and a bias
+                (E, B·H/L) or None.
+            x: (M, *batch, H, C).
+            masked: whether the bias is -inf for sources that are not present.
+        """
         batch, dtype = tuple(x.shape[1:-2]), torch.promote_types(self.dtype, x.dtype)
-        query, key = self.with_batch(batch)
+        query, key = self.with_batch(batch, self.query, self.key)
         query, key, x = (by_label(part, self.num_labels) for part in same_dtype(query, key, x))
-        bias = self.edge_bias(batch)
-        bias = None if bias is None else bias.to(query.dtype)
-        out = attend(self.pattern.by_both, query, key, x, bias, scale=self.factor)
+        bias = self.edge_bias(batch, masked)
+        out = kernel(query, key, x, None if bias is None else bias.to(query.dtype))
         return by_head(out, self.num_labels, self.num_bases, batch).to(dtype)
 
     def times(self, x: Tensor) -> Tensor:
@@ -289,19 +300,13 @@ class AttentionBasis(Basis):
             outs.append(spmm(entries, self.normalise(entries, score), x[:, one]))
         return by_head(torch.cat(outs, 1), self.num_labels, self.num_bases, batch)
 
-    def with_batch(
-        self, batch: tuple[int, ...], query: Tensor | None = None, key: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Queries and keys expanded to the batch of X, (N, *batch, H, D) and (M, *batch, H, D)."""
-        query, key = self.query if query is None else query, self.key if key is None else key
+    def with_batch(self, batch: tuple[int, ...], *parts: Tensor) -> Sequence[Tensor]:
+        """Queries or keys (n, *own batch, H, D) expanded to the batch of X, (n, *batch, H, D)."""
         if self.batch == batch:
-            return query, key
+            return parts
         ones = (1,) * len(batch)
-        both = []
-        for part in (query, key):
-            wide = part.view(part.size(0), *ones, *part.shape[-2:])
-            both.append(wide.expand(part.size(0), *batch, *part.shape[-2:]))
-        return both[0], both[1]
+        wide = [part.view(part.size(0), *ones, *part.shape[-2:]) for part in parts]
+        return [part.expand(part.size(0), *batch, *part.shape[-2:]) for part in wide]
 
     def propagate(self, x: Tensor) -> Tensor:
         """H_h = A_hᵀ X, (N, H, *batch, P), in one primitive if f is a plain softmax."""

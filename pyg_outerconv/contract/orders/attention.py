@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from ...basis.additive_attention import AdditiveAttentionBasis
 from ...basis.attention_basis import AttentionBasis
 from ...basis.implicit_edges import DenseRule, ExtraOperands
-from ...basis.multi_head_edges import MultiHeadEdges, by_head, by_label, same_dtype
+from ...basis.multi_head_edges import MultiHeadEdges
 from ..cost import Cost, Operations, Steps, sparse_product
 from ..heads import collect_values, needs_batch, steps_of_values, values
 from ..order import Order, needs_features
@@ -299,15 +299,14 @@ class DenseAttention(HeadOrder):
         steps.work("attention by blocks", work, back, 2.0 * scores + nodes)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        basis, batch = _attention(problem), problem.batch
-        dtype = torch.promote_types(basis.dtype, x.dtype)
-        query, key = basis.with_batch(batch)
-        query, key, value = (by_label(part, basis.num_labels) for part in same_dtype(query, key, x))
-        bias = basis.edge_bias(batch, masked=False)
-        beside = None if bias is None else bias.to(query.dtype), _mask(basis, batch)
-        options = basis.factor, basis.normalise.dropped
-        out = _rule(problem).attend(query, key, value, *beside, *options)
-        return by_head(out, basis.num_labels, basis.num_bases, batch).to(dtype)
+        basis = _attention(problem)
+        kernel = partial(
+            _rule(problem).attend,
+            present=_mask(basis, problem.batch),
+            scale=basis.factor,
+            dropped=basis.normalise.dropped,
+        )
+        return basis.attend_by(kernel, x, masked=False)
 
 
 def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
