@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_outerconv import files
 from pyg_outerconv.lab import data
+from pyg_outerconv.lab.search.contestants import contestants
 from pyg_outerconv.lab.search.plan import Plan
-from pyg_outerconv.lab.search.search import Search
+from pyg_outerconv.lab.search.search import Search, SearchFolder
 from pyg_outerconv.lab.train import resolve
 
 LINE = ["KarateClub", "--trials", "5", "--seeds", "1", "--test-seeds", "2", "--finalists", "2"]
@@ -18,7 +18,7 @@ CLOCKS = {"seconds", "wall"}
 def plan(**changed: Any) -> Plan:
     entry = data.entry("KarateClub")
     named = {"family": "identity", "split": entry.splits[0], "epochs": 6, "device": "cpu"}
-    values = {"trials": 5, "seeds": 1, "test_seeds": 2, "finalists": 2, "peers": ("mlp",)}
+    values = {"trials": 5, "seeds": 1, "test_seeds": 2, "finalists": 2, "peers": "mlp"}
     values |= {"max_depth": 2, "max_hidden": 16} | changed
     return Plan(resolve(entry, {**named, "seeds": values["test_seeds"]}), **values)
 
@@ -41,8 +41,16 @@ def timeless(value: Any) -> Any:
 
 
 def numbers(folder: Any) -> tuple[Any, ...]:
-    """All that a search found."""
-    parts = [files.load_json(folder / name) for name in ("trials.json", "finals.json")]
-    for part in parts:
-        del part["checksum" if "checksum" in part else "config"]
-    return (*map(timeless, parts), (folder / "winner.toml").read_text())
+    """All that a search found: trials, finals, winner."""
+    trials, finals = found_in(folder)
+    return timeless(trials), timeless(finals), (folder / "winner.toml").read_text()
+
+
+def found_in(folder: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The trials of each contestant, and what came after them, as the storage has them now."""
+    home = SearchFolder(folder)
+    names = [one.name for one in contestants(home.plan.peers)]
+    studies = home.studies(home.plan, names)
+    stages = ("validation", "winner", "without", "labels", "tests")
+    finals = {what: {name: studies.kept(name, what, None) for name in names} for what in stages}
+    return {name: studies.finished(name) for name in names}, finals

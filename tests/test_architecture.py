@@ -36,7 +36,9 @@ CORE["families"] = set(CORE) - {"families"}
 CORE["nn"] = set(CORE) - {"nn"}
 
 TOOLS = {"files", "plot", "scale"}  # beside the core: for the lab, and for users
-LAB = {f"lab.{room}" for room in ("pages", "data", "own_code", "train")}
+LAB = {
+    f"lab.{room}" for room in ("fields", "settings", "source", "pages", "data", "own_code", "train")
+}
 
 # Each folder may import these others. Nothing may import what stands above it.
 ALLOWED = {
@@ -48,10 +50,14 @@ ALLOWED = {
     "files": {"errors"},
     "plot": {"errors", "files", "memo", "graph", "basis"},
     "scale": {"files", *CORE},
-    "lab.pages": set(),
+    "lab.pages": {"plot"},
+    "lab.fields": {"errors", "files"},
+    "lab.settings": {"errors", "lab.data", "lab.fields", "lab.own_code"},
+    "lab.family_options": set(CORE) - {"attention", "nn"},
+    "lab.source": {"errors", "files", "lab.fields"},
     "lab.own_code": {"errors", "attention", "families"},
-    "lab.data": {"errors", "files", "scale"},
-    "lab.train": {"pyg", "lab.data", "lab.own_code", "lab.pages", *TOOLS, *CORE},
+    "lab.data": {"errors", "files", "scale", "lab.source"},
+    "lab.train": {"pyg", *LAB, *TOOLS, *CORE},
     "lab.bench": {"pyg", *TOOLS, *LAB, *CORE},
     "lab.search": {*TOOLS, *LAB, *CORE},
     "lab.reproduce": {*TOOLS, *LAB, *CORE},

@@ -6,7 +6,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from pyg_outerconv.lab.train.settings import Settings, explained, flag_of
+from pyg_outerconv.lab.fields import explained, flag_of
+from pyg_outerconv.lab.settings import Settings
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "train.md"
 HEAD = "| setting | option | value | meaning |\n|---|---|---|---|\n"

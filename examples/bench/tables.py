@@ -23,8 +23,8 @@ from typing import Any
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.bench.case import OURS
 from pyg_outerconv.lab.bench.report import read_json, say_place, say_seconds
-from pyg_outerconv.lab.bench.targets import ratios_of
-from pyg_outerconv.lab.train.results import markdown_table as in_markdown
+from pyg_outerconv.lab.bench.targets import Point
+from pyg_outerconv.lab.pages import markdown_table as in_markdown
 
 HERE = Path(__file__).resolve().parent
 TABLE = re.compile(r"<!-- ([\w-]+), ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -137,7 +137,7 @@ def _cell(record: dict[str, Any], mode: str, name: str) -> str:
 
 def _times_ours(record: dict[str, Any], mode: str, name: str) -> list[str]:
     """How many times ours a contender takes, and over several processes the range of that."""
-    ratios = ratios_of(record, mode, name)
+    ratios = Point(record).ratios(mode, name)
     by_process = name in record.get("ratios", {}).get(mode, {})
     return [f"{median(ratios):.2f}×"] + [f"{min(ratios):.2f}–{max(ratios):.2f}"] * by_process
 

@@ -19,11 +19,7 @@ _imported: dict[str, ModuleType] = {}
 
 
 def import_own(names: Sequence[str]) -> None:
-    """Import modules, whose families, scores and normalisers then have names in text.
-
-    Args:
-        names: each a module, found as Python finds it or in the current folder, or a file ``….py``.
-    """
+    """Import modules, whose families, scores and normalisers then have names in text."""
     for name in names:
         if name in _imported:
             continue

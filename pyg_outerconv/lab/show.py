@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -16,49 +15,29 @@ from ..files import as_path
 from ..graph import Cells, Graph, edge_list_of
 from ..plot.frames import frames
 from . import data
-from .train.family_options import any_family, options, short_name
+from .family_options import any_family, options, short_name
 
 KINDS = ("matrices", "shift", "flattenings", "receptive-field", "graph")
 
 
-def draw(
-    *,
-    family: str | None,
-    shape: str | None,
-    dataset: str | None,
-    root: str | None,
-    kind: str | None,
-    offsets: Sequence[str],
-    out: str | None,
-    **drawing: Any,
-) -> int:
+def draw(asked: Any) -> int:
     """Run ``outerconv show``: draw a basis, print the file and its sizes, return the exit code.
 
-    Args:
-        family: a family as text, or None.
-        shape: a grid such as ``8x10``, or None.
-        dataset, root: a dataset and the folder of the data, or None.
-        kind: one of ``KINDS``, or None.
-        offsets: shifts of the family grid, such as ``2,4``.
-        out: the picture's file, or None.
-        drawing: ``cell``, ``nodes``, ``reach``, ``labels``, ``channels``, ``layout``, ``seed``;
-            None, or nothing in a sequence, where an option was not given.
-
-    Raises:
-        ValueError, TypeError: a shape, a dataset, a family or an option is refused.
+    ``asked`` are its options, a ``Picture`` of ``cli/commands.py``.
     """
+    family, shape, dataset, kind = asked.family, asked.shape, asked.dataset, asked.kind
     if shape is not None and dataset is not None:
         raise RefusedValue("a basis is drawn on one thing", "--shape or --dataset", "both")
-    shifts = tuple(numbers(text, "--offset", ",") for text in offsets)
+    shifts = tuple(numbers(text, "--offset", ",") for text in asked.offset)
     cells = None if shape is None else numbers(shape, "--shape", "x")
     classes = None
     if cells is None:
-        made, basis, place, classes = _on_graph(family or "gcn", shifts, dataset, root)
+        made, basis, place, classes = _on_graph(family or "gcn", shifts, dataset, asked.root)
     else:
         made, basis, place = _on_grid(family or "grid", shifts, cells)
     kind = kind or ("graph" if cells is None else "matrices")
-    path = as_path(out or f"{type(made).__name__.lower()}-{kind}.svg", "--out")
-    options_of_kind = _picture_options(drawing, kind, made, basis, cells)
+    path = as_path(asked.out or f"{type(made).__name__.lower()}-{kind}.svg", "--out")
+    options_of_kind = _picture_options(asked, kind, made, basis, cells)
     if kind == "graph":
         options_of_kind |= {"around": options_of_kind.pop("cell", ()), "classes": classes}
     basis.plot(kind, path, **options_of_kind)
@@ -114,10 +93,10 @@ def _require(fits: bool, family: Family, got: str) -> None:
 
 
 def _picture_options(
-    drawing: dict[str, Any], kind: str, family: Family, basis: Basis, shape: tuple[int, ...] | None
+    asked: Any, kind: str, family: Family, basis: Basis, shape: tuple[int, ...] | None
 ) -> dict[str, Any]:
     """The keyword arguments of :meth:`Basis.plot`; see :func:`draw`."""
-    cell, nodes, labels, seed = (drawing[name] for name in ("cell", "nodes", "labels", "seed"))
+    cell, labels, nodes = asked.cell, asked.label, tuple(map(int, asked.node))
     if cell is not None and nodes:
         raise RefusedValue("a picture is of one cell", "--cell or --node", "both")
     if len(nodes) > 1 and kind != "graph":
@@ -127,17 +106,15 @@ def _picture_options(
         if not -basis.num_bases <= label < basis.num_bases:
             expected = f"0 to {basis.num_bases - 1}"
             raise RefusedValue("--label is that of a matrix", expected, label)
-    if seed is not None and not 0 <= seed < 2**32:
-        raise RefusedValue("--seed must be a seed", "[0, 2^32)", seed)
     found: dict[str, Any] = {
         "labels": list(labels) or None,
         "cell": at if cell is None else numbers(cell, "--cell", ","),
-        "reach": drawing["reach"],
-        "layout": drawing["layout"],
-        "seed": seed,
+        "reach": asked.reach,
+        "layout": asked.layout,
+        "seed": asked.seed,
     }
-    if drawing["channels"] is not None:
-        found["channels"] = numbers(drawing["channels"], "--channels", "x")
+    if asked.channels is not None:
+        found["channels"] = numbers(asked.channels, "--channels", "x")
     if kind in ("matrices", "shift", "graph"):
         found["titles"] = family.labels
     if kind == "receptive-field" and shape is not None:

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import FAConv
 
 from pyg_outerconv import OuterConv, parse_family
-from pyg_outerconv.lab.train.family_options import short_name
+from pyg_outerconv.lab.family_options import short_name
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 0, 3], [1, 0, 2, 1, 0, 3, 1]])

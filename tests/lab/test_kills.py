@@ -31,8 +31,8 @@ experiment.SNAPSHOT_SECONDS = 0.0
 EACH = "experiment.can_draw = lambda: number % 3 == 0"
 SEARCH = """
 import pyg_outerconv.lab.search.search, pyg_outerconv.lab.search.command
-from pyg_outerconv.lab.search import trials
-trials.RANDOM_TRIALS = trials.COMPARED_TRIALS = 2
+from pyg_outerconv.lab.search import studies
+studies.RANDOM_TRIALS = studies.COMPARED_TRIALS = 2
 """
 
 
@@ -43,9 +43,9 @@ def read_run(folder, before):
 
 def read_search(folder, before):
     """The finished trials, those before among them, after a look at every file of a search."""
-    from short_search import timeless
+    from short_search import found_in, timeless
 
-    from pyg_outerconv.lab.search.finals import SearchFolder
+    from pyg_outerconv.lab.search.search import SearchFolder
 
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.suffix == ".json" and not path.name.startswith("."):
@@ -56,8 +56,7 @@ def read_search(folder, before):
         else:
             known = (*SearchFolder.names, "study.db-journal")
             assert path.name.startswith(".") or path.name in known, f"{path} is no file of a search"
-    table = folder / "trials.json"
-    now = timeless(files.load_json(table)["trials"]) if table.exists() else {}
+    now = timeless(found_in(folder)[0]) if (folder / "config.json").exists() else {}
     for name, trials in (before or {}).items():
         assert now[name][: len(trials)] == trials, "a finished trial was lost"
     return now

@@ -24,7 +24,7 @@ import pyg_outerconv
 from pyg_outerconv.families import GCN
 from pyg_outerconv.lab.bench import page as of_benchmarks
 from pyg_outerconv.lab.bench.case import FORWARD
-from pyg_outerconv.lab.search import page as of_searches
+from pyg_outerconv.lab.search import report as of_searches
 from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion
@@ -235,7 +235,7 @@ def of_benchmark(name: str) -> list[str]:
     return [
         of_benchmarks.bars(records[0]),
         of_benchmarks.curves(records, FORWARD, 10.0),
-        of_benchmarks.growth({name: records}, FORWARD),
+        of_benchmarks.growth(records, FORWARD),
     ]
 
 

@@ -18,30 +18,28 @@ from ...errors import RefusedValue
 from ...files import as_path
 from ..train.folder import next_folder, versions, write_files
 from ..train.model import check_device
-from .case import OURS, Case, Context
+from .case import Case, Context
 from .page import make_page
 from .report import (
+    as_json,
     compare_reports,
     describe_machine,
     failures,
     make_report,
     merge,
     read_json,
-    say_comparison,
-    say_ratios,
+    say_end,
+    say_machine,
     say_record,
-    say_summary,
-    write_json,
-    write_text,
 )
 from .roofline import measure_roofline
 from .run import Plan, run_cases
-from .targets import say_crossover
 
 if TYPE_CHECKING:
     from .command import Options
 
-_OF_THE_WHOLE = ("out", "compare", "processes")
+WRITABLE = "the folder must be writable"
+_OF_THE_WHOLE = ("out", "compare", "processes", "only_list")
 
 
 class Campaign:
@@ -73,7 +71,7 @@ class Campaign:
         torch.set_num_threads(self.threads)
         try:
             began, machine = time.perf_counter(), describe_machine(self.plan.context.device)
-            print(_say_machine(machine))
+            print(say_machine(machine))
             if self.options.processes > 1:
                 self._run_processes()
             else:
@@ -113,7 +111,7 @@ class Campaign:
 
     def _finish(self, machine: dict[str, Any], began: float) -> dict[str, Any]:
         report = self._write(machine, time.perf_counter() - began)
-        write_text(self.folder / "bench.html", make_page(report))
+        write_files(self.folder, {"bench.html": make_page(report).encode()}, WRITABLE)
         return report
 
     def _write(self, machine: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -132,20 +130,11 @@ class Campaign:
         report = make_report(machine, settings, self.roofline, self.records, self.cases, seconds)
         if self.old is not None:
             report["compared"] = compare_reports(report, self.old)
-        write_json(report, self.folder / "bench.json")
+        write_files(self.folder, {"bench.json": as_json(report)}, WRITABLE)
         return report
 
     def _say_end(self, report: dict[str, Any]) -> None:
-        if said := say_ratios(report):
-            print(f"\nTimes over those of {OURS}, median and range over processes\n{said}\n")
-        if said := say_summary(report):
-            print(f"Summary\n{said}\n")
-        if report["crossovers"]:
-            print("Sparse against dense on this machine")
-        for found in report["crossovers"]:
-            print(say_crossover(found))
-        if "compared" in report:
-            print(f"\nAgainst the earlier run\n{say_comparison(report['compared'])}")
+        print(f"\n{say_end(report)}")
         self.failed = failures(report)
         for line in self.failed:
             print(f"outerconv bench: error: {line}", file=sys.stderr)
@@ -164,15 +153,6 @@ def new_folder(out: str | None) -> Path:
             f"{path}, which has files",
         )
     return path
-
-
-def _say_machine(machine: dict[str, Any]) -> str:
-    versions_text = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    gpu = f", {machine['gpu']}" if "gpu" in machine else ""
-    return (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
-        f"{machine['memory_gib']} GiB{gpu}\n{versions_text}"
-    )
 
 
 # Several processes that measure the same: memory is laid out anew in each, and moves times.

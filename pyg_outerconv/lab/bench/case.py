@@ -26,7 +26,6 @@ PYG_CSR = "PyG, torch CSR"
 PYG_COMPILED = "PyG, compiled"
 PYG_CACHED = "PyG, cached"
 SCATTER = "torch-scatter"
-DGL = "DGL"
 CHAINED = "outerconv, one after the other"
 FLOOR = "matrix products alone"
 LOADING = "loading alone"
@@ -46,15 +45,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Context:
-    """The settings that every case shares.
-
-    Attributes:
-        scale: sizes of graphs are multiplied by it.
-        quick: whether smaller graphs, fewer points and fewer repeats will do.
-        device, dtype: of features and parameters.
-        seed: of everything random.
-        root: folder of the data, see :func:`pyg_outerconv.lab.data.data_root`.
-    """
+    """The settings that every case shares."""
 
     scale: float = 1.0
     quick: bool = False
@@ -122,22 +113,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Setup:
-    """One point of a case, ready to be run.
-
-    Attributes:
-        contenders: ours first.
-        sizes: sizes of the data, by name.
-        absent: peers that are not run, each with the reason.
-        work: the least work of a step, by mode, where it is known.
-        inner: number of steps in one sample; None lets :func:`measure` choose.
-        notes: remarks printed with the results.
-    """
+    """One point of a case, ready to be run."""
 
     contenders: Sequence[Contender]
     sizes: Mapping[str, float | int | str]
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)  # why a peer is not run
     work: dict[str, Work] = field(default_factory=dict)
-    inner: int | None = None
+    inner: int | None = None  # steps in a sample; None lets `measure` choose
     notes: tuple[str, ...] = ()
 
 
@@ -177,11 +159,6 @@ def case(name: str, group: str, description: str, **options: Any) -> Callable[[S
     """Register a case; the function below sets up one point of it.
 
     Several cases may stand above one function.
-
-    Args:
-        name, group, description: see :class:`Case`.
-        options: ``axis``, ``points``, ``targets``, ``memory`` and ``quick`` of :class:`Case`; all
-            others are given to the function, beside the context, and the point if there is an axis.
     """
     of_case = {key: options.pop(key) for key in _OF_A_CASE if key in options}
 
@@ -199,11 +176,7 @@ def case(name: str, group: str, description: str, **options: Any) -> Callable[[S
 
 
 def select(wanted: Iterable[str], cases: dict[str, Case]) -> list[Case]:
-    """The cases of these names or groups, in the order of registration; all for none.
-
-    Raises:
-        ValueError: a name is neither; the nearest is named.
-    """
+    """The cases of these names or groups, in the order of registration; all for none."""
     names = list(wanted)
     groups = {found.group for found in cases.values()}
     for name in names:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import RefusedValue
-from ..train.settings import check_settings, setting
+from ..fields import check_settings, setting
 
 if TYPE_CHECKING:
     from .case import Case
@@ -48,6 +48,7 @@ class Options:
     seed: int = setting(0, "Seed of graphs and parameters", at_least=0, below=2**63)
     no_memory: bool = setting(False, "Do not measure peak memory", said="")
     root: str | None = setting(None, "Folder of the data, for cases on real graphs")
+    only_list: bool = setting(False, "Only list the cases", option="list", said="")
 
     def __post_init__(self) -> None:
         check_settings(self)

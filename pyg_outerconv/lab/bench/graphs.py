@@ -114,10 +114,6 @@ class Fresh:
     """Returns copies of some graphs in turn, so that nothing cached by identity or by value helps.
 
     Copies are made by :meth:`ready`, which is not timed, and live until it is called again.
-
-    Args:
-        graphs: each some tensors, such as features, edges and types; a copy of one that requires
-            a gradient requires one.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:

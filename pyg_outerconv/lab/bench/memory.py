@@ -1,9 +1,8 @@
-"""Peak memory of one step, beyond what was allocated before it.
+"""Peak memory of one step, beyond what was allocated before it; on CUDA devices and on Linux.
 
 On a CPU a step runs in a process of its own (``python -m pyg_outerconv.lab.bench.memory REQUEST``),
 whose allocator is told to give memory back at once; the system's own record of the peak is reset
-before the step. Where the system has no such record, the resident size is sampled by a thread, and
-the result says so.
+before the step.
 """
 
 from __future__ import annotations
@@ -13,12 +12,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -38,17 +34,16 @@ class ProbeFailed(Exception):  # noqa: N818 - as Interrupted
 
 @dataclass(frozen=True)
 class Peak:
-    """Bytes.
-
-    Attributes:
-        step: the peak of one step above what was there before it.
-        process: the peak of the whole process, preparation included.
-        method: how the first was found.
-    """
+    """Bytes."""
 
     step: int
     process: int
     method: str
+
+
+def is_known(device: str) -> bool:
+    """Whether the peak of a step can be found: by torch's allocator, or by the system's record."""
+    return torch.device(device).type == "cuda" or (_STATUS.exists() and _RESET.exists())
 
 
 def peak_on_cuda(step: Step, device: str) -> Peak:
@@ -62,6 +57,44 @@ def peak_on_cuda(step: Step, device: str) -> Peak:
     torch.cuda.synchronize(device)
     peak = torch.cuda.max_memory_allocated(device)
     return Peak(peak - before, max(before_all, peak), "torch's allocator")
+
+
+def peak_here(step: Step) -> Peak:
+    """The peak of one step of this process; a first step, which warms up, is not counted."""
+    step()
+    whole = _high_water()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # free heap goes to the system
+        trim(0)
+    before = psutil.Process().memory_info().rss
+    _RESET.write_text("5", encoding="utf-8")
+    step()
+    peak = _high_water()
+    return Peak(max(0, peak - before), max(whole, peak), "the system's record of the peak")
+
+
+def _high_water() -> int:
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    (found,) = (line for line in lines if line.startswith("VmHWM"))
+    return int(found.split()[1]) * 1024
+
+
+def free_memory(device: str) -> int:
+    """Bytes that can still be had on a device."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+# In a process of its own --------------------------------------------------------------------------
+
+
+def request_for(
+    context: Context, threads: int, case: str, at: Any, mode: str, contender: str
+) -> dict[str, Any]:
+    """The request to a probe, as plain values."""
+    fields = {**vars(context), "dtype": str(context.dtype).removeprefix("torch.")}
+    of_case = {"case": case, "at": at, "mode": mode, "contender": contender}
+    return {"context": fields, "threads": threads, **of_case}
 
 
 def peak_in_child(request: dict[str, Any]) -> Peak:
@@ -79,126 +112,18 @@ def peak_in_child(request: dict[str, Any]) -> Peak:
     return Peak(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def peak_here(step: Step) -> Peak:
-    """The peak of one step of this process; a first step, which warms up, is not counted."""
-    step()
-    whole = _high_water()
-    _trim()
-    before = psutil.Process().memory_info().rss
-    if _reset_high_water():
-        step()
-        peak, method = _high_water(), "the system's record of the peak"
-    else:
-        with Sampler(lambda: psutil.Process().memory_info().rss) as sampler:
-            step()
-        peak, method = sampler.peak, "samples of the resident size"
-    return Peak(max(0, peak - before), max(whole, peak), method)
-
-
-class Sampler:
-    """Within the block, a thread keeps the highest value that a function gives."""
-
-    def __init__(self, read: Callable[[], int], seconds: float = 1e-3) -> None:
-        self.read, self.seconds = read, seconds
-        self.peak = read()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(self.seconds):
-            self.peak = max(self.peak, self.read())
-
-    def __enter__(self) -> Sampler:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.peak = max(self.peak, self.read())
-
-
-def _high_water() -> int:
-    if not _STATUS.is_file():
-        return int(psutil.Process().memory_info().rss)
-    for line in _STATUS.read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) * 1024
-    return int(psutil.Process().memory_info().rss)
-
-
-def _reset_high_water() -> bool:
-    """Whether the system keeps a record of the peak and let us reset it."""
-    try:
-        _RESET.write_text("5", encoding="utf-8")
-    except OSError:
-        return False
-    return True
-
-
-def _trim() -> None:
-    """Give free heap back to the system, where the C library can."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
-
-
-def free_memory(device: str) -> int:
-    """Bytes that can still be had on a device."""
-    if torch.device(device).type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
-
-
-def peak_of_step(step: Step, device: str) -> Peak:
-    """The peak of one step of this process on a device."""
-    if torch.device(device).type == "cuda":
-        return peak_on_cuda(step, device)
-    peak = peak_here(step)
-    synchronizer(device)()
-    return peak
-
-
-def context_of(request: dict[str, Any]) -> Context:
-    """The context that :func:`request_for` wrote."""
-    fields = dict(request["context"])
-    return Context(**{**fields, "dtype": getattr(torch, fields["dtype"])})
-
-
-def request_for(
-    context: Context, threads: int, case: str, at: Any, mode: str, contender: str
-) -> dict[str, Any]:
-    """The request to a probe, as plain values."""
-    fields = {**vars(context), "dtype": str(context.dtype).removeprefix("torch.")}
-    return {
-        "context": fields,
-        "threads": threads,
-        "case": case,
-        "at": at,
-        "mode": mode,
-        "contender": contender,
-    }
-
-
 def answer(request: dict[str, Any]) -> dict[str, int | str]:
     """Set the case up, and measure one step of one contender."""
     register_all()
     torch.set_num_threads(request["threads"])
-    context = context_of(request)
+    fields = request["context"]
+    context = Context(**{**fields, "dtype": getattr(torch, fields["dtype"])})
     torch.manual_seed(context.seed)
     setup = CASES[request["case"]].make(context, request["at"])
-    (step,) = (
-        contender.steps[request["mode"]]
-        for contender in setup.contenders
-        if contender.name == request["contender"]
-    )
-    return asdict(peak_of_step(step, context.device))
+    by_name = {contender.name: contender for contender in setup.contenders}
+    peak = peak_here(by_name[request["contender"]].steps[request["mode"]])
+    synchronizer(context.device)()
+    return asdict(peak)
 
 
 if __name__ == "__main__":

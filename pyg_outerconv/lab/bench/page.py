@@ -1,17 +1,26 @@
-"""The report as one HTML page that loads nothing from outside; its template is ``page.html``."""
+"""The report as one HTML page that loads nothing from outside; its template is ``page.jinja``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+import pandas as pd
 
-from ...plot.canvas import new_figure
-from ..pages import COLOURS, INK, as_svg, render_page, svg_style
+from ..pages import render_page
+from ..pages.figures import COLOURS, INK, drawing
 from .case import FORWARD, OURS, TRAINING
-from .report import failures, say_place, say_seconds, say_size, summary_rows, timing_rows
+from .report import (
+    comparison_rows,
+    failures,
+    say_machine,
+    say_seconds,
+    say_size,
+    summary_rows,
+    timing_rows,
+    timings,
+)
 from .targets import chosen_key, fitted_exponent, say_crossover
 
 Records = Sequence[dict[str, Any]]
@@ -20,11 +29,13 @@ Records = Sequence[dict[str, Any]]
 def make_page(report: dict[str, Any]) -> str:
     """The whole page."""
     return render_page(
-        Path(__file__).with_suffix(".html"),
-        {"place": say_place, "seconds": say_seconds},
+        Path(__file__).with_suffix(".jinja"),
+        "html",
         report=report,
+        said_machine=say_machine(report["machine"]),
         errors=failures(report),
         summary=summary_rows(report),
+        compared=comparison_rows(report["compared"]) if "compared" in report else [],
         groups=[_group(name, records, report) for name, records in _by(report["records"], "group")],
     )
 
@@ -37,12 +48,20 @@ def _by(records: Records, key: str) -> list[tuple[str, Records]]:
 
 def _group(name: str, records: Records, report: dict[str, Any]) -> dict[str, Any]:
     figures = []
-    if name == "scaling":
-        figures = _scaling(records)
-    elif name == "complexity":
-        figures = _growth(records)
+    if name == "scaling" and (OURS, FORWARD) in _timed(records):
+        figures = [cost_per_edge(records, FORWARD)]
+    elif name == "complexity":  # a figure for each axis along which layers were timed
+        timed = [record for record in records if record["modes"].get(TRAINING)]
+        swept = [one for _, points in _by(timed, "case") if len(points) > 1 for one in points]
+        figures = [growth(mine, TRAINING) for _, mine in _by(swept, "axis")]
     cases = [_case(points, report) for _, points in _by(records, "case")]
     return {"name": name, "figures": figures, "cases": cases}
+
+
+def _timed(records: Records) -> set[tuple[str, str]]:
+    """The contenders and modes that were timed."""
+    times = timings(records)
+    return set(zip(times["contender"], times["mode"], strict=True))
 
 
 def _case(points: Records, report: dict[str, Any]) -> dict[str, Any]:
@@ -74,26 +93,14 @@ def _case(points: Records, report: dict[str, Any]) -> dict[str, Any]:
         "is_sweep": axis is not None,
         "head": head if axis is None else [axis, *head],
         "rows": [row for record in points for row in _rows(record)],
-        "memory": [rows for record in points if (rows := _memory(record))],
+        "memory": [row for record in points for row in _memory(record)],
         "notes": list(dict.fromkeys(note for record in points for note in record["notes"])),
-        "absent": list(dict.fromkeys(i for record in points for i in record["absent"].items())),
+        "absent": "; ".join(
+            dict.fromkeys(
+                f"{who}: {reason}" for one in points for who, reason in one["absent"].items()
+            )
+        ),
     }
-
-
-def _scaling(records: Records) -> list[str]:
-    """Time per edge over the number of edges."""
-    sweeps = dict(_by([r for r in records if r["modes"].get(FORWARD, {}).get(OURS)], "case"))
-    return [cost_per_edge(sweeps, FORWARD)] if sweeps else []
-
-
-def _growth(records: Records) -> list[str]:
-    """A figure for each axis along which layers of several kinds were timed."""
-    figures = []
-    for _, mine in _by([r for r in records if r["modes"].get(TRAINING)], "axis"):
-        sweeps = {name: points for name, points in _by(mine, "case") if len(points) > 1}
-        if sweeps:
-            figures.append(growth(sweeps, TRAINING))
-    return figures
 
 
 def _rows(record: dict[str, Any]) -> list[Sequence[str]]:
@@ -126,94 +133,72 @@ def _memory(record: dict[str, Any]) -> list[Sequence[str]]:
 
 def bars(record: dict[str, Any]) -> str:
     """Medians with quartiles, a panel for each mode; the bound of the machine as a line."""
-    modes = record["modes"]
-    most = max(len(timings) for timings in modes.values())
-    with rc_context(svg_style(record["case"])):
-        figure = new_figure(4.6 * len(modes), 0.7 + 0.34 * most)
-        for place, (mode, timings) in enumerate(modes.items(), start=1):
-            axes = figure.add_subplot(1, len(modes), place)
-            names = list(timings)[::-1]
-            medians = [1e3 * timings[name]["median"] for name in names]
-            low, high = (
-                [
-                    abs(1e3 * timings[name][end] - at)
-                    for name, at in zip(names, medians, strict=True)
-                ]
-                for end in ("low", "high")
+    panels = list(timings([record]).groupby("mode", sort=False))
+    most = max(len(rows) for _, rows in panels)
+    with drawing(record["case"], 4.6 * len(panels), 0.7 + 0.34 * most) as made:
+        for place, (mode, rows) in enumerate(panels, start=1):
+            axes, rows = made.figure.add_subplot(1, len(panels), place), rows[::-1]
+            spread = rows[["low", "high"]].sub(rows["median"], axis=0).abs().T
+            colours = [COLOURS[0 if name == OURS else 5] for name in rows["contender"]]
+            axes.barh(
+                list(rows["contender"]),
+                1e3 * rows["median"],
+                xerr=1e3 * spread.to_numpy(),
+                color=colours,
+                ecolor=INK,
+                height=0.66,
             )
-            colours = [COLOURS[0] if name == OURS else COLOURS[5] for name in names]
-            axes.barh(names, medians, xerr=[low, high], color=colours, ecolor=INK, height=0.66)
-            bound = record["bounds"].get(mode)
-            if bound is not None:
-                axes.axvline(
-                    1e3 * bound["seconds"], color=COLOURS[1], linewidth=1.2, linestyle="--"
-                )
+            if bound := record["bounds"].get(mode):
+                at = 1e3 * bound["seconds"]
+                axes.axvline(at, color=COLOURS[1], linewidth=1.2, linestyle="--")
             axes.set_xlabel(f"{mode}, ms")
-        return as_svg(figure)
+    return made.svg
 
 
 def curves(records: Records, mode: str, crossover: float | None) -> str:
     """Time over density of every contender with its quartiles, the crossover marked."""
-    names = dict.fromkeys(name for record in records for name in record["modes"].get(mode, {}))
-    series = {
-        name: [
-            (record["at"], *(1e3 * record["modes"][mode][name][key] for key in _QUARTILES))
-            for record in records
-            if name in record["modes"].get(mode, {})
-        ]
-        for name in names
-    }
-    first, labels = records[0], (records[0]["axis"], f"{mode}, ms")
-    return _lines(first["case"] + mode, series, labels, (4.6, 3.1), crossover=crossover)
+    rows = timings(records).query("mode == @mode")
+    lines = rows.assign(line=rows["contender"], time=1e3 * rows["median"], band=True)
+    labels, salt = (records[0]["axis"], f"{mode}, ms"), records[0]["case"] + mode
+    return _lines(salt, lines, labels, (4.6, 3.1), crossover=crossover)
 
 
-def cost_per_edge(sweeps: Mapping[str, Records], mode: str) -> str:
+def cost_per_edge(records: Records, mode: str) -> str:
     """Nanoseconds for each edge over the number of edges, a line for each sweep."""
-    series = {
-        name: [
-            (record["at"], 1e9 * record["modes"][mode][OURS]["median"] / record["at"])
-            for record in records
-            if OURS in record["modes"].get(mode, {})
-        ]
-        for name, records in sweeps.items()
-    }
-    return _lines("cost per edge", series, ("edges", f"{mode}, ns per edge"), log_time=False)
+    rows = timings(records).query("mode == @mode and contender == @OURS")
+    lines = rows.assign(line=rows["case"], time=1e9 * rows["median"] / rows["at"].astype(float))
+    return _lines("cost per edge", lines, ("edges", f"{mode}, ns per edge"), log_time=False)
 
 
-def growth(sweeps: Mapping[str, Records], mode: str) -> str:
+def growth(records: Records, mode: str) -> str:
     """Time over the axis that some sweeps share, a line for each, with its fitted exponent."""
-    (axis,) = {record["axis"] for records in sweeps.values() for record in records}
-    series = {}
-    for name, records in sweeps.items():
-        seconds = [float(next(iter(one["modes"][mode].values()))["median"]) for one in records]
-        at = [float(record["at"]) for record in records]
-        label = f"{name}: exponent {fitted_exponent(at, seconds):.2f}"
-        series[label] = [(one, 1e3 * taken) for one, taken in zip(at, seconds, strict=True)]
-    return _lines(f"growth over {axis}", series, (axis, f"{mode}, ms"), base=2)
-
-
-_QUARTILES = ("median", "low", "high")
+    rows = timings(records).query("mode == @mode").drop_duplicates("place")
+    titles = {}
+    for name, of in rows.groupby("case"):
+        fitted = fitted_exponent([float(at) for at in of["at"]], of["median"].tolist())
+        titles[name] = f"{name}: exponent {fitted:.2f}"
+    lines = rows.assign(line=rows["case"].map(titles), time=1e3 * rows["median"])
+    axis = records[0]["axis"]
+    return _lines(f"growth over {axis}", lines, (axis, f"{mode}, ms"), base=2)
 
 
 def _lines(
     salt: str,
-    series: Mapping[str, Sequence[tuple[float, ...]]],
+    rows: pd.DataFrame,
     labels: tuple[str, str],
     size: tuple[float, float] = (5.6, 3.1),
     base: float = 10,
     log_time: bool = True,
     crossover: float | None = None,
 ) -> str:
-    """A line for each name through (at, time), or with a band through (at, time, low, high)."""
-    with rc_context(svg_style(salt)):
-        figure = new_figure(*size)
-        axes = figure.add_subplot()
-        for number, (name, points) in enumerate(series.items()):
-            at, times, *band = zip(*points, strict=True)
-            colour = COLOURS[number % len(COLOURS)]
-            axes.plot(at, times, "o-", color=colour, label=name, ms=3)
-            if band:
-                low, high = band
+    """The ``time`` over ``at`` of each ``line``, in ms with quartiles if rows have a ``band``."""
+    with drawing(salt, *size) as made:
+        axes = made.figure.add_subplot()
+        for number, (name, of) in enumerate(rows.groupby("line", sort=False)):
+            at, colour = of["at"].astype(float), COLOURS[number % len(COLOURS)]
+            axes.plot(at, of["time"], "o-", color=colour, label=name, ms=3)
+            if "band" in of:
+                low, high = 1e3 * of["low"], 1e3 * of["high"]
                 axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
         if crossover is not None:
             axes.axvline(crossover, color=INK, linewidth=0.8, linestyle=":")
@@ -223,27 +208,20 @@ def _lines(
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
-        axes.set_xlabel(labels[0])
-        axes.set_ylabel(labels[1])
+        axes.set(xlabel=labels[0], ylabel=labels[1])
         axes.legend(frameon=False, fontsize=8)
-        return as_svg(figure)
+    return made.svg
 
 
 def order_ratios(records: Records, mode: str) -> str:
     """The chosen order's time over that of the best one, a bar for each problem."""
-    key = chosen_key(mode)
-    rows = [
-        (str(record["at"]), times[record["sizes"][key]]["median"] / best)
-        for record in records
-        if record["sizes"].get(key) in (times := record["modes"].get(mode, {}))
-        and (best := min(timing["median"] for timing in times.values()))
-    ]
-    with rc_context(svg_style("orders")):
-        figure = new_figure(7, 0.9 + 0.26 * len(rows))
-        axes = figure.add_subplot()
-        names = [name for name, _ in rows][::-1]
-        ratios = [ratio for _, ratio in rows][::-1]
-        axes.barh(names, ratios, color=COLOURS[0], height=0.66)
+    chosen = {str(one["at"]): one["sizes"].get(chosen_key(mode)) for one in records}
+    rows = timings(records).query("mode == @mode")
+    rows = rows.assign(ratio=rows["median"] / rows.groupby("place")["median"].transform("min"))
+    rows = rows[rows["contender"] == rows["at"].astype(str).map(chosen)][::-1]
+    with drawing("orders", 7, 0.9 + 0.26 * len(rows)) as made:
+        axes = made.figure.add_subplot()
+        axes.barh(list(rows["at"].astype(str)), rows["ratio"], color=COLOURS[0], height=0.66)
         axes.axvline(1.15, color=COLOURS[1], linewidth=1.2, linestyle="--")
         axes.set_xlabel(f"{mode}: chosen order over the best one")
-        return as_svg(figure)
+    return made.svg

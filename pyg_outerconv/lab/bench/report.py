@@ -27,11 +27,11 @@ import psutil
 import torch
 
 from ...errors import RefusedValue
-from ...files import read_bytes, replace
-from ..train.results import text_table
+from ...files import read_bytes
+from ..pages import text_table
 from .case import OURS, Case
 from .roofline import Roofline
-from .targets import find_crossovers
+from .targets import find_crossovers, say_crossover
 
 KIND, FORMAT = "pyg_outerconv.bench", 1
 _RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
@@ -65,31 +65,13 @@ def make_report(
     }
 
 
-def write_json(report: dict[str, Any], path: Path) -> None:
-    """Replace a file by the report, as a whole."""
-    write_text(path, json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file as a whole, never half written.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
-    try:
-        replace(path, text.encode())
-    except OSError as error:
-        raise RefusedValue(
-            "the folder must be writable", f"a file at {path}", error.strerror
-        ) from error
+def as_json(report: dict[str, Any]) -> bytes:
+    """The report as it is written."""
+    return (json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a report that :func:`write_json` wrote.
-
-    Raises:
-        ValueError: the file is missing, or holds something else.
-    """
+    """Read a report that :func:`as_json` wrote."""
     rule = f"{path} must be written by outerconv bench"
     try:
         report = json.loads(read_bytes(path).decode())
@@ -124,7 +106,7 @@ def failures(report: dict[str, Any]) -> list[str]:
     ]
 
 
-SOFTWARE = ("torch", "torch-geometric", "torch-scatter", "dgl", "triton", "numpy", "scipy")
+SOFTWARE = ("torch", "torch-geometric", "torch-scatter", "triton", "numpy", "scipy")
 
 
 def describe_machine(device: str) -> dict[str, Any]:
@@ -165,6 +147,16 @@ def _installed(name: str) -> str | None:
         return None
 
 
+def say_machine(machine: dict[str, Any]) -> str:
+    """The machine and its software in a line."""
+    software = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    gpu = f", {machine['gpu']}" if "gpu" in machine else ""
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
+        f"{machine['memory_gib']} GiB{gpu}; {software}"
+    )
+
+
 # Differences below this are the same, whatever the quartiles say.
 SLACK = 0.05
 
@@ -180,11 +172,7 @@ def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
 
 
 def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """Compare every timing that both reports have.
-
-    Returns:
-        ``rows``, one with a verdict for each timing; ``notes``, differences between the machines.
-    """
+    """Compare every timing that both reports have."""
     before = {say_place(record): record["sizes"] for record in old["records"]}
     known = {say_place(record): record for record in new["records"]}
     others = {
@@ -192,7 +180,7 @@ def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         for place, record in known.items()
         if before.get(place, record["sizes"]) != record["sizes"]
     }
-    now, then = (_times(report["records"]) for report in (new, old))
+    now, then = (timings(report["records"]) for report in (new, old))
     rows, notes = [], []
     for row in now.merge(then, on=_PLACE, suffixes=("", "_before")).to_dict("records"):
         record, was = known[row["place"]], {key: row[f"{key}_before"] for key in _QUARTILES}
@@ -219,7 +207,7 @@ def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roof
     absences of all stay, and the largest differences.
     """
     times = pd.concat(
-        [_times(report["records"]).assign(process=number) for number, report in enumerate(reports)]
+        [timings(report["records"]).assign(process=number) for number, report in enumerate(reports)]
     )
     ours = times.loc[times["contender"] == OURS, ["place", "mode", "process", "median"]]
     times = times.merge(ours, "left", ["place", "mode", "process"], suffixes=("", "_of_ours"))
@@ -267,15 +255,17 @@ _PLACE = ["place", "mode", "contender"]
 _QUARTILES = ["median", "low", "high"]
 
 
-def _times(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """A row for each timing: the point, the mode, the contender, and its numbers."""
+def timings(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """A row for each timing: the case and the point, the mode, the contender, and its numbers."""
     rows = [
-        {"place": say_place(record), "mode": mode, "contender": name, **timing}
+        {"case": record["case"], "at": record["at"], "place": say_place(record)}
+        | {"mode": mode, "contender": name, **timing}
         for record in records
-        for mode, timings in record["modes"].items()
-        for name, timing in timings.items()
+        for mode, of_mode in record["modes"].items()
+        for name, timing in of_mode.items()
     ]
-    return pd.DataFrame(rows, columns=[*_PLACE, *_QUARTILES, "least", "repeats", "inner"])
+    columns = ["case", "at", *_PLACE, *_QUARTILES, "least", "repeats", "inner"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # Tables, for the terminal ----------------------------------------------------------------------
@@ -323,15 +313,15 @@ def timing_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def say_ratios(report: dict[str, Any]) -> str:
-    """Times over ours over several processes, median and range; '' for one process."""
-    rows = [("case", "contender", "mode", "median", "range")]
+def ratio_rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Times over ours over several processes, median and range, below their head."""
+    rows: list[tuple[str, ...]] = [("case", "contender", "mode", "median", "range")]
     for record in report["records"]:
         for mode, found in record.get("ratios", {}).items():
             for name, ratios in found.items():
                 spread = f"{min(ratios):.2f} – {max(ratios):.2f}"
                 rows.append((say_place(record), name, mode, f"{median(ratios):.2f}", spread))
-    return text_table(rows) if len(rows) > 1 else ""
+    return rows
 
 
 def say_size(size: float | int | str) -> str:
@@ -339,39 +329,40 @@ def say_size(size: float | int | str) -> str:
     return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
 
 
-def summary_rows(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The quantities that cases measure: the case, the quantity, its value, a note."""
-    return [
-        (row["case"], row["what"], row["measured"], row["note"])
-        for row in report["targets"]
-        if row["measured"]
+def summary_rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The quantities that cases measure: case, quantity, value, a note, below their head."""
+    rows: list[tuple[str, ...]] = [("case", "quantity", "measured", "")]
+    for row in report["targets"]:
+        if row["measured"]:
+            rows.append((row["case"], row["what"], row["measured"], row["note"]))
+    return rows
+
+
+def comparison_rows(compared: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A row for each timing that was compared, below their head."""
+    rows: list[tuple[str, ...]] = [
+        ("case", "contender", "mode", "before", "now", "ratio", "verdict")
     ]
+    for row in compared["rows"]:
+        times = say_seconds(row["before"]), say_seconds(row["now"]), f"{row['ratio']:.2f}"
+        rows.append((say_place(row), row["contender"], row["mode"], *times, row["verdict"]))
+    return rows
 
 
-def say_summary(report: dict[str, Any]) -> str:
-    """:func:`summary_rows` as text, notes below; '' where there are none."""
-    rows = summary_rows(report)
-    if not rows:
-        return ""
-    notes = [f"{case}, {what}: {note}" for case, what, _, note in rows if note]
-    table = text_table([("case", "quantity", "measured"), *(row[:3] for row in rows)])
-    return "\n".join([table, *notes])
-
-
-def say_comparison(compared: dict[str, Any]) -> str:
-    """The comparison as text."""
-    rows = [("case", "contender", "mode", "before ms", "now ms", "ratio", "verdict")]
-    rows += [
-        (
-            say_place(row),
-            row["contender"],
-            row["mode"],
-            f"{1e3 * row['before']:.3f}",
-            f"{1e3 * row['now']:.3f}",
-            f"{row['ratio']:.2f}",
-            row["verdict"],
-        )
-        for row in compared["rows"]
-    ]
-    table = text_table(rows) if len(rows) > 1 else "nothing that both runs have measured alike"
-    return "\n".join([table, *compared["notes"]])
+def say_end(report: dict[str, Any]) -> str:
+    """What is said when a run has ended: ratios, quantities, crossovers, an earlier run."""
+    parts = []
+    if len(rows := ratio_rows(report)) > 1:
+        title = f"Times over those of {OURS}, median and range over processes"
+        parts.append(f"{title}\n{text_table(rows)}")
+    if len(rows := summary_rows(report)) > 1:
+        notes = [f"{case}, {what}: {note}" for case, what, _, note in rows[1:] if note]
+        parts.append("\n".join(["Summary", text_table([row[:3] for row in rows]), *notes]))
+    if report["crossovers"]:
+        lines = map(say_crossover, report["crossovers"])
+        parts.append("\n".join(["Sparse against dense on this machine", *lines]))
+    if "compared" in report:
+        rows = comparison_rows(report["compared"])
+        alike = text_table(rows) if len(rows) > 1 else "nothing that both runs have measured alike"
+        parts.append("\n".join(["Against the earlier run", alike, *report["compared"]["notes"]]))
+    return "\n\n".join(parts)

@@ -75,12 +75,7 @@ def relation_rows(basis: Basis) -> int:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Measured in the same run as everything else.
-
-    Attributes:
-        bandwidth: bytes a second, read and written, of a copy that no cache holds.
-        flop_rate: flops a second of a square matrix product of the context's type.
-    """
+    """Measured in the same run as everything else."""
 
     bandwidth: float
     flop_rate: float

@@ -16,14 +16,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from statistics import median, quantiles
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from .case import OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
-from .memory import ProbeFailed, peak_in_child, peak_on_cuda, request_for
+from .memory import ProbeFailed, is_known, peak_in_child, peak_on_cuda, request_for
 from .roofline import Roofline
 
 Record = dict[str, Any]
@@ -62,23 +62,10 @@ def run_cases(
 
 def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
     """The record of one point, see :mod:`.report`."""
-    record: Record = {
-        "case": case.name,
-        "group": case.group,
-        "description": case.description,
-        "axis": case.axis,
-        "at": at,
-        "sizes": {},
-        "modes": {},
-        "bounds": {},
-        "fractions": {},
-        "agreement": {},
-        "memory": {},
-        "absent": {},
-        "errors": {},
-        "notes": [],
-        "seconds": 0.0,
-    }
+    named = {"case": case.name, "group": case.group, "description": case.description}
+    parts = ("sizes", "modes", "bounds", "fractions", "agreement", "memory", "absent", "errors")
+    record: Record = {**named, "axis": case.axis, "at": at, **{part: {} for part in parts}}
+    record |= {"notes": [], "seconds": 0.0}
     torch.manual_seed(plan.context.seed)
     try:
         setup = case.make(plan.context, at)
@@ -96,34 +83,24 @@ def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
                 name: bound["seconds"] / timing["median"]
                 for name, timing in record["modes"][mode].items()
             }
-    measured = [contender for contender in running if contender.name in case.memory]
-    if plan.memory and torch.device(plan.context.device).type == "cuda":
-        for contender in measured:
-            step = contender.steps[_last_mode(contender)]
-            peak = peak_on_cuda(step, plan.context.device)
-            record["memory"][contender.name] = asdict(peak)
+    modes = {one.name: list(one.steps)[-1] for one in running if one.name in case.memory}
+    if modes and plan.memory and not is_known(plan.context.device):
+        record["notes"].append("peak memory is measured on CUDA devices and on Linux")
+    elif plan.memory and torch.device(plan.context.device).type == "cuda":
+        for one in running:
+            if one.name in modes:
+                peak = peak_on_cuda(one.steps[modes[one.name]], plan.context.device)
+                record["memory"][one.name] = asdict(peak)
     elif plan.memory:
-        modes = {contender.name: _last_mode(contender) for contender in measured}
-        del setup, running, measured  # a child sets the case up again, and needs the room
+        del setup, running  # a child sets the case up again, and needs the room
         gc.collect()
-        _memory_in_children(modes, case, at, plan, record)
+        for name, mode in modes.items():  # the last mode, which does most
+            request = request_for(plan.context, plan.threads, case.name, at, mode, name)
+            try:
+                record["memory"][name] = asdict(peak_in_child(request))
+            except ProbeFailed as error:
+                record["errors"][f"memory of {name}"] = str(error)
     return record
-
-
-def _last_mode(contender: Contender) -> str:
-    """The mode whose memory is measured: the last, which does most."""
-    return list(contender.steps)[-1]
-
-
-def _memory_in_children(
-    modes: dict[str, str], case: Case, at: Point, plan: Plan, record: Record
-) -> None:
-    for name, mode in modes.items():
-        request = request_for(plan.context, plan.threads, case.name, at, mode, name)
-        try:
-            record["memory"][name] = asdict(peak_in_child(request))
-        except ProbeFailed as error:
-            record["errors"][f"memory of {name}"] = str(error)
 
 
 def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -> list[Contender]:
@@ -201,13 +178,7 @@ MOST_INNER = 1000
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one step.
-
-    Attributes:
-        median, low, high, least: of the samples; low and high are the quartiles.
-        repeats: number of samples.
-        inner: steps in each sample, over which it is the mean.
-    """
+    """Seconds of one step."""
 
     median: float
     low: float
@@ -219,10 +190,8 @@ class Timing:
 
 def summarise(samples: list[float], inner: int) -> Timing:
     """Median and quartiles of some samples."""
-    low, high = samples[0], samples[0]
-    if len(samples) > 1:
-        low, _, high = quantiles(samples, n=4, method="inclusive")
-    return Timing(median(samples), low, high, min(samples), len(samples), inner)
+    low, middle, high = pd.Series(samples).quantile([0.25, 0.5, 0.75])
+    return Timing(float(middle), float(low), float(high), min(samples), len(samples), inner)
 
 
 def measure(
@@ -236,14 +205,6 @@ def measure(
     """Time some steps in rounds, one sample of each in a round.
 
     Every round begins with another contender, so that none always follows the same one.
-
-    Args:
-        steps: the timed functions, by name.
-        repeats: samples of each.
-        synchronize: waits for the device.
-        inner: steps in a sample; chosen for each contender from one warm-up step if None.
-        clock: tells seconds.
-        ready: functions called with the number of steps before a sample, by name.
     """
     ready = ready or {}
 

@@ -13,25 +13,15 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from ...basis import Basis
 from ...families import Family
-from .case import DGL, FORWARD, PYG_COMPILED, SCATTER, TRAINING, Contender, Context, Setup, Work
+from .case import FORWARD, PYG_COMPILED, SCATTER, TRAINING, Contender, Context, Setup, Work
 from .graphs import random_graph
 from .roofline import convolution
 
 M = TypeVar("M", bound=Module)
 
-_MODULES = {SCATTER: "torch_scatter", DGL: "dgl"}
-
 
 class Sides:
-    """The contenders of a point, ours first, which get the same x and gradient of Y.
-
-    Args:
-        context: of the run.
-        x: (M, P), which requires a gradient from here on.
-        direction: (N, Q) the gradient of Y.
-        edge_index: (2, E), where one graph is all that they work on.
-        absent: the reasons why peers are not run, by name.
-    """
+    """The contenders of a point, ours first, which get the same x and gradient of Y."""
 
     def __init__(
         self,
@@ -39,29 +29,22 @@ class Sides:
         x: Tensor,
         direction: Tensor,
         edge_index: Tensor | None = None,
-        absent: Mapping[str, str] | None = None,
     ) -> None:
         self.context, self.x, self.direction = context, x.requires_grad_(), direction
         self.edge_index = torch.empty(2, 0, dtype=torch.long) if edge_index is None else edge_index
         self.contenders: list[Contender] = []
-        self.absent = dict(absent or {})
+        self.absent: dict[str, str] = {}  # why a peer is not run
 
     @classmethod
     def on_random_graph(
-        cls,
-        context: Context,
-        nodes: int,
-        p: int,
-        q: int,
-        absent: Mapping[str, str] | None = None,
-        degree: int = 12,
+        cls, context: Context, nodes: int, p: int, q: int, degree: int = 12
     ) -> Sides:
         """On a graph of so many nodes at full scale, with ``degree`` edges into each on average."""
         generator = context.generator()
         nodes = context.size(nodes, at_least=8)
         edge_index = random_graph(nodes, degree * nodes, generator).to(context.device)
         x, direction = (context.randn(nodes, width, generator=generator) for width in (p, q))
-        return cls(context, x, direction, edge_index, absent)
+        return cls(context, x, direction, edge_index)
 
     # What they work on --------------------------------------------------------------------------
 
@@ -126,13 +109,14 @@ class Sides:
         fused = torch.compile(step)
         self.add(PYG_COMPILED, lambda: fused(*given), of)
 
-    def library(self, name: str) -> Any:
-        """The module of a peer; None, with the reason in ``absent``, if it cannot be imported."""
+    def torch_scatter(self) -> Any:
+        """The module; None, with the reason in ``absent``, if it cannot be imported."""
         try:
-            return importlib.import_module(_MODULES[name])
+            return importlib.import_module("torch_scatter")
         except Exception as error:  # an extension built for another torch fails in its own ways
-            missing = isinstance(error, ModuleNotFoundError) and error.name == _MODULES[name]
-            self.absent[name] = "not installed" if missing else f"{type(error).__name__}: {error}"
+            missing = isinstance(error, ModuleNotFoundError) and error.name == "torch_scatter"
+            reason = "not installed" if missing else f"{type(error).__name__}: {error}"
+            self.absent[SCATTER] = reason
             return None
 
     # The point ----------------------------------------------------------------------------------

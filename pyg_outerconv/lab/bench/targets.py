@@ -1,4 +1,4 @@
-"""Targets of cases: a text each, and a function that judges the records of one case.
+"""Targets of cases: a text each, and a function that judges the points of one case.
 
 Sweeps are judged here too: how time grows along them, and at which density dense becomes faster
 than sparse.
@@ -14,7 +14,6 @@ from typing import Any
 
 from .case import DENSE_FORMS, FORWARD, OURS, PREPARATION, SPARSE, TRAINING
 
-# The records of one case, one for each point, as report.py describes them.
 Record = dict[str, Any]
 Records = Sequence[Record]
 # What was measured, whether it reaches the target, and a note.
@@ -26,61 +25,62 @@ class NotMeasured(Exception):  # noqa: N818 - as Interrupted
 
 
 @dataclass(frozen=True)
-class Target:
-    """What the results of a case must reach.
+class Point:
+    """A record, as ``report.py`` describes it, asked for its numbers."""
 
-    Attributes:
-        what: the quantity; ``{axis}`` in it is that of a sweep.
-        asked: the value to reach.
-        measure: what the records of the case say; it raises :class:`NotMeasured`.
-    """
+    record: Record
+
+    def seconds(self, mode: str, who: str = OURS) -> float:
+        """What a contender took."""
+        found = self.record["modes"].get(mode, {}).get(who)
+        if found is None:
+            raise self._missing(who)
+        return float(found["median"])
+
+    def has(self, mode: str, who: str) -> bool:
+        """Whether a contender was timed."""
+        return who in self.record["modes"].get(mode, {})
+
+    def peak(self, who: str = OURS) -> int:
+        """Bytes of a step."""
+        if who not in self.record["memory"]:
+            raise self._missing(who)
+        return int(self.record["memory"][who]["step"])
+
+    def ratios(self, mode: str, peer: str) -> list[float]:
+        """The time of a peer over ours: one number, or one for each of several processes."""
+        ratio = self.seconds(mode, peer) / self.seconds(mode)
+        return self.record.get("ratios", {}).get(mode, {}).get(peer) or [ratio]
+
+    def _missing(self, who: str) -> NotMeasured:
+        for place in ("errors", "absent"):
+            if who in self.record[place]:
+                return NotMeasured(f"{who}: {self.record[place][who]}")
+        return NotMeasured("not measured")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the results of a case must reach."""
 
     what: str
     asked: str
-    measure: Callable[[Records], Measured]
+    measure: Callable[[list[Point]], Measured]
 
-    def judge(self, points: Records) -> dict[str, Any]:
+    def judge(self, records: Records) -> dict[str, Any]:
         """The target with its measured value; None of it, and why, where a part is missing."""
         verdict: tuple[str | None, bool | None, str]
         try:
-            verdict = self.measure(points)
+            verdict = self.measure([Point(record) for record in records])
         except NotMeasured as reason:
             verdict = None, None, str(reason)
         found = dict(zip(("measured", "reached", "note"), verdict, strict=True))
-        return {"what": self.what.format(**points[0]), "asked": self.asked, **found}
+        return {"what": self.what.format(**records[0]), "asked": self.asked, **found}
 
 
-def _median(record: Record, mode: str, contender: str) -> float | None:
-    """Seconds that a contender took, None where it was not measured."""
-    found = record["modes"].get(mode, {}).get(contender)
-    return None if found is None else float(found["median"])
-
-
-def _seconds(record: Record, mode: str, contender: str) -> float:
-    found = _median(record, mode, contender)
-    if found is None:
-        raise _missing(record, contender)
-    return found
-
-
-def _peak(record: Record, contender: str) -> int:
-    """Bytes of a step."""
-    if contender not in record["memory"]:
-        raise _missing(record, contender)
-    return int(record["memory"][contender]["step"])
-
-
-def _missing(record: Record, contender: str) -> NotMeasured:
-    for place in ("errors", "absent"):
-        if contender in record[place]:
-            return NotMeasured(f"{contender}: {record[place][contender]}")
-    return NotMeasured("not measured")
-
-
-def _sweep(points: Records, mode: str, contender: str = OURS) -> list[tuple[Record, float]]:
-    """The points where a contender was measured, and its seconds."""
-    found = [(record, _median(record, mode, contender)) for record in points]
-    return [(record, seconds) for record, seconds in found if seconds is not None]
+def of_point(what: str, asked: str, measure: Callable[[Point], Measured]) -> Target:
+    """A target of a case that has a single point."""
+    return Target(what, asked, lambda points: measure(points[0]))
 
 
 def _mib(count: float) -> str:
@@ -90,93 +90,89 @@ def _mib(count: float) -> str:
 # Of single points ---------------------------------------------------------------------------------
 
 
-def ratios_of(record: Record, mode: str, peer: str) -> list[float]:
-    """The time of a peer over ours: one number, or one for each of several processes."""
-    found: list[float] | None = record.get("ratios", {}).get(mode, {}).get(peer)
-    return found or [_seconds(record, mode, peer) / _seconds(record, mode, OURS)]
-
-
-def faster(peer: str, ratio: float, mode: str = TRAINING, floor: str | None = None) -> Target:
+def faster(peer: str, ratio: float, mode: str = TRAINING, floor: str = "") -> Target:
     """Ours takes at most 1/``ratio`` of the time of ``peer``.
 
     ``floor`` names a contender that does only what nobody can leave out; where it forbids the
     ratio, the note says what it allows. Over several processes it is the median of their ratios.
     """
 
-    def measure(points: Records) -> Measured:
-        (record,) = points
-        ours, theirs = (_seconds(record, mode, who) for who in (OURS, peer))
-        ratios, note = ratios_of(record, mode, peer), ""
-        least = None if floor is None else _median(record, mode, floor)
-        if least is not None:
-            note = f"{floor} allow {theirs / least:.2f}×, ours takes {ours / least:.2f} of it"
+    def measure(one: Point) -> Measured:
+        ratios, note = one.ratios(mode, peer), ""
+        if one.has(mode, floor):
+            least = one.seconds(mode, floor)
+            ours, theirs = (one.seconds(mode, who) / least for who in (OURS, peer))
+            note = f"{floor} allow {theirs:.2f}×, ours takes {ours:.2f} of it"
         said = f"{statistics.median(ratios):.2f}×"
         if len(ratios) > 1:
             said += f" ({min(ratios):.2f}–{max(ratios):.2f})"
         return said, statistics.median(ratios) >= ratio, note
 
-    return Target(f"{mode}, time of {peer}", f"{ratio:g}×", measure)
+    return of_point(f"{mode}, time of {peer}", f"{ratio:g}×", measure)
 
 
 def smaller(peer: str, ratio: float) -> Target:
     """The peak memory of our step is at most 1/``ratio`` of that of ``peer``."""
 
-    def measure(points: Records) -> Measured:
-        (record,) = points
-        ours, theirs = (_peak(record, who) for who in (OURS, peer))
-        measured = theirs / max(ours, 1)
-        return f"{measured:.2f}×", measured >= ratio, f"{_mib(ours)} against {_mib(theirs)}"
+    def measure(one: Point) -> Measured:
+        ours, theirs = one.peak(), one.peak(peer)
+        times = theirs / max(ours, 1)
+        return f"{times:.2f}×", times >= ratio, f"{_mib(ours)} against {_mib(theirs)}"
 
-    return Target(f"peak memory of {peer}", f"{ratio:g}×", measure)
+    return of_point(f"peak memory of {peer}", f"{ratio:g}×", measure)
 
 
 def within(seconds: float, mode: str = PREPARATION, mebibytes: float | None = None) -> Target:
     """Ours takes less than some seconds, and at a step less than some mebibytes, where given."""
 
-    def measure(points: Records) -> Measured:
-        (record,) = points
-        taken = _seconds(record, mode, OURS)
+    def measure(one: Point) -> Measured:
+        taken = one.seconds(mode)
+        said, reached = f"{1e3 * taken:.3g} ms", taken < seconds
         if mebibytes is None:
-            return f"{1e3 * taken:.3g} ms", taken < seconds, ""
-        memory = _peak(record, OURS)
-        reached = taken < seconds and memory < mebibytes * 2**20
-        return f"{1e3 * taken:.3g} ms and {_mib(memory)}", reached, ""
+            return said, reached, ""
+        return f"{said} and {_mib(one.peak())}", reached and one.peak() < mebibytes * 2**20, ""
 
     memory = "" if mebibytes is None else f" and {mebibytes:g} MiB"
-    return Target(mode, f"under {1e3 * seconds:g} ms{memory}", measure)
+    return of_point(mode, f"under {1e3 * seconds:g} ms{memory}", measure)
 
 
 def pays_within(peer: str, steps: float) -> Target:
     """Preparation takes no longer than what ``steps`` training steps save against ``peer``."""
 
-    def measure(points: Records) -> Measured:
-        (record,) = points
-        spent = _seconds(record, PREPARATION, OURS)
-        saved = _seconds(record, TRAINING, peer) - _seconds(record, TRAINING, OURS)
+    def measure(one: Point) -> Measured:
+        saved = one.seconds(TRAINING, peer) - one.seconds(TRAINING)
         if saved <= 0:
             return "never", False, "a step is not faster"
-        return f"{spent / saved:.2f}", spent / saved <= steps, ""
+        needed = one.seconds(PREPARATION) / saved
+        return f"{needed:.2f}", needed <= steps, ""
 
     what = f"preparation, in steps of what is saved against {peer}"
-    return Target(what, f"within {steps:g}", measure)
+    return of_point(what, f"within {steps:g}", measure)
 
 
 # Of sweeps ----------------------------------------------------------------------------------------
 
 
+def _sweep(
+    points: list[Point], mode: str, who: str = OURS, size: str = ""
+) -> list[tuple[float, float]]:
+    """The place, or a size, of each point where a contender was timed, and its seconds."""
+    return [
+        (float(one.record["sizes"][size] if size else one.record["at"]), one.seconds(mode, who))
+        for one in points
+        if one.has(mode, who)
+    ]
+
+
 def ahead_up_to(peer: str, highest: float, mode: str = TRAINING) -> Target:
     """Ours is faster than ``peer`` at every point of a sweep up to ``highest``."""
 
-    def measure(points: Records) -> Measured:
-        theirs = {record["at"]: seconds for record, seconds in _sweep(points, mode, peer)}
-        found = [
-            (theirs[record["at"]] / ours, float(record["at"]))
-            for record, ours in _sweep(points, mode)
-            if record["at"] in theirs and float(record["at"]) <= highest
-        ]
-        if not found:
+    def measure(points: list[Point]) -> Measured:
+        theirs = dict(_sweep(points, mode, peer))
+        ours = [(at, time) for at, time in _sweep(points, mode) if at in theirs and at <= highest]
+        if not ours:
             raise NotMeasured("no such point")
-        least, at = min(found)
+        least, at = min((theirs[at] / time, at) for at, time in ours)
         return f"{least:.2f}×", least > 1, f"least at {at:g}"
 
     return Target(f"{mode}, time of {peer} up to {highest:g}", "more than 1×", measure)
@@ -185,13 +181,12 @@ def ahead_up_to(peer: str, highest: float, mode: str = TRAINING) -> Target:
 def flat(size: str, ratio: float, mode: str = FORWARD) -> Target:
     """The time for each unit of ``size`` grows at most ``ratio``-fold along a sweep."""
 
-    def measure(points: Records) -> Measured:
-        sizes = {float(record["sizes"][size]): time for record, time in _sweep(points, mode)}
-        costs = {count: time / count for count, time in sizes.items()}
+    def measure(points: list[Point]) -> Measured:
+        costs = {count: time / count for count, time in _sweep(points, mode, size=size)}
         if len(costs) < 2:
             raise NotMeasured("needs two points")
         first, last = min(costs), max(costs)
-        worst = max(cost / costs[first] for cost in costs.values())
+        worst = max(costs.values()) / costs[first]
         ends = (f"{1e9 * costs[count]:.2f} ns at {count:.3g}" for count in (first, last))
         return f"{worst:.2f}×", worst <= ratio, ", ".join(ends)
 
@@ -201,11 +196,11 @@ def flat(size: str, ratio: float, mode: str = FORWARD) -> Target:
 def under(gibibytes: float) -> Target:
     """The whole process, preparation included, stays under some gibibytes at every point."""
 
-    def measure(points: Records) -> Measured:
-        used = [record["memory"][OURS]["process"] for record in points if OURS in record["memory"]]
-        if not used:
+    def measure(points: list[Point]) -> Measured:
+        memory = [one.record["memory"][OURS] for one in points if OURS in one.record["memory"]]
+        if not memory:
             raise NotMeasured("not measured")
-        most = max(used) / 2**30
+        most = max(peak["process"] for peak in memory) / 2**30
         return f"{most:.2f} GiB", most < gibibytes, ""
 
     return Target("peak memory of the process", f"under {gibibytes:g} GiB", measure)
@@ -214,23 +209,20 @@ def under(gibibytes: float) -> Target:
 def good_choice(share: float, slack: float, mode: str = TRAINING) -> Target:
     """In a share of the points the order that was chosen is within ``slack`` of the best one."""
 
-    def measure(points: Records) -> Measured:
-        good, seen, misses = 0, 0, []
-        for record in points:
-            timings = record["modes"].get(mode, {})
-            times = {name: timing["median"] for name, timing in timings.items()}
-            chosen = record["sizes"].get(chosen_key(mode))
-            if chosen not in times:
+    def measure(points: list[Point]) -> Measured:
+        seen, misses = 0, []
+        for one in points:
+            chosen = one.record["sizes"].get(chosen_key(mode), "")
+            if not one.has(mode, chosen):
                 continue
             seen += 1
+            times = {name: one.seconds(mode, name) for name in one.record["modes"][mode]}
             best = min(times, key=lambda name: times[name])
-            if times[chosen] <= (1 + slack) * times[best]:
-                good += 1
-            else:
-                ratio = times[chosen] / times[best]
-                misses.append(f"{record['at']}: {chosen} takes {ratio:.2f} of {best}")
+            if (ratio := times[chosen] / times[best]) > 1 + slack:
+                misses.append(f"{one.record['at']}: {chosen} takes {ratio:.2f} of {best}")
         if not seen:
             raise NotMeasured("not measured")
+        good = seen - len(misses)
         said = f"{100 * good / seen:.0f} % ({good} of {seen})"
         return said, good >= share * seen, "; ".join(misses)
 
@@ -252,8 +244,8 @@ def exponent(
     reached where the fitted exponent is at most ``slack`` above the predicted one.
     """
 
-    def measure(points: Records) -> Measured:
-        found = [(float(one["at"]), time) for one, time in _sweep(points, mode, contender)]
+    def measure(points: list[Point]) -> Measured:
+        found = _sweep(points, mode, contender)
         if len(found) < 2:
             raise NotMeasured("needs two points")
         fitted = fitted_exponent(*zip(*found, strict=True))
@@ -278,15 +270,10 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 def crossover(
     densities: Sequence[float], sparse: Sequence[float], dense: Sequence[float]
 ) -> float | None:
-    """Where two curves over density meet, both straight between points on logarithmic scales.
+    """Where two curves over ascending densities meet, straight on logarithmic scales between them.
 
-    Args:
-        densities: ascending.
-        sparse, dense: seconds at each density.
-
-    Returns:
-        the lowest density from which on dense is faster at the next measured point; the lowest
-        density itself if dense is faster there, None if it never is.
+    It is the lowest density from which on dense is faster at the next measured point; the lowest
+    density itself if dense is faster there, None if it never is.
     """
     gaps = [math.log(a / b) for a, b in zip(sparse, dense, strict=True)]
     if gaps and gaps[0] >= 0:
@@ -302,32 +289,24 @@ def crossover(
 def find_crossovers(records: Records) -> list[dict[str, Any]]:
     """For each sweep over density and each mode: from where on the best dense form is faster."""
     found = []
-    for name in dict.fromkeys(r["case"] for r in records if r["axis"] == "density"):
-        mine = [r for r in records if r["case"] == name and r["axis"] == "density"]
-        points = sorted(mine, key=lambda r: float(r["at"]))
-        modes = dict.fromkeys(mode for record in points for mode in record["modes"])
-        for mode in modes:
+    swept = [record for record in records if record["axis"] == "density"]
+    for name in dict.fromkeys(record["case"] for record in swept):
+        points = [Point(record) for record in swept if record["case"] == name]
+        points.sort(key=lambda one: float(one.record["at"]))
+        for mode in dict.fromkeys(mode for one in points for mode in one.record["modes"]):
             # Some cases have no layer that would not be sparse by itself.
-            asked = any(SPARSE in r["modes"].get(mode, {}) for r in points)
-            ours = SPARSE if asked else OURS
+            ours = SPARSE if any(one.has(mode, SPARSE) for one in points) else OURS
             rows = [
-                (float(r["at"]), times[ours]["median"], min(dense))
-                for r in points
-                if ours in (times := r["modes"].get(mode, {}))
-                and (dense := [times[form]["median"] for form in DENSE_FORMS if form in times])
+                (float(one.record["at"]), one.seconds(mode, ours), min(dense))
+                for one in points
+                if (dense := [one.seconds(mode, who) for who in DENSE_FORMS if one.has(mode, who)])
+                and one.has(mode, ours)
             ]
-            if not rows:
-                continue
-            densities, sparse, best = zip(*rows, strict=True)
-            found.append(
-                {
-                    "case": name,
-                    "mode": mode,
-                    "density": crossover(densities, sparse, best),
-                    "lowest": densities[0],
-                    "highest": densities[-1],
-                }
-            )
+            if rows:
+                densities, sparse, best = zip(*rows, strict=True)
+                ends = {"lowest": densities[0], "highest": densities[-1]}
+                density = crossover(densities, sparse, best)
+                found.append({"case": name, "mode": mode, "density": density, **ends})
     return found
 
 

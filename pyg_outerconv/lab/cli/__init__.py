@@ -127,7 +127,7 @@ def _usage(error: click.UsageError) -> str:
     message = error.format_message().rstrip(".")
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return message
-    if "family" not in (parameter.name for parameter in error.ctx.command.params):
+    if "--family" not in (flag for one in error.ctx.command.params for flag in one.opts):
         return message
     return f'{message}; options of a family are written in its text: --family "walk(length=3)"'
 

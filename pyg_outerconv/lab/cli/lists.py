@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from ...errors import RefusedValue
 from ...files import data_root
-from ..train.settings import Settings, flag_of
-from .options import IMPORTS, ROOT
+from ..fields import flag_of, setting
+from ..settings import Settings
+from .options import Imports, Place, command
 
 if TYPE_CHECKING:
     from ..data import Entry
 
 
-@click.command()
-@click.argument("name", required=False)
-@ROOT
-@click.option("--verify", is_flag=True, help="Compare the files with their checksums.")
-def datasets(name: str | None, root: str | None, verify: bool) -> int:
+@dataclass(frozen=True)
+class Listed:
+    """What is listed: one by its name, or all."""
+
+    name: str | None = setting(None, argument=True)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether files are compared."""
+
+    verify: bool = setting(False, "Compare the files with their checksums", said="")
+
+
+@command(Listed, Place, Verified)
+def datasets(listed: Listed, place: Place, verified: Verified) -> int:
     """List the datasets that can be read, and where they are. With NAME, print the source, licence
     and files of one, and the options that outerconv train uses for it by default.
     """
     from .. import data
 
-    folder = data_root(root)
+    name, folder = listed.name, data_root(place.root)
     known = list(data.registry()) if name is None else [data.entry(name).name]
-    if verify:
+    if verified.verify:
         return _verify(folder, known)
     if name is not None:
         print(_columns(_facts(data.entry(name), folder)))
@@ -107,9 +117,8 @@ def _verify(root: Path, names: Sequence[str]) -> int:
     return 0
 
 
-@click.command()
-@click.argument("name", required=False)
-def explain(name: str | None) -> int:
+@command(Listed)
+def explain(listed: Listed) -> int:
     """List PyG's convolutions with their equations, or explain one as Y = Σ_k A_kᵀ X Θ_k.
 
     With NAME, such as GATv2Conv: its matrices A_k and Θ_k by the names that PyG gives to its
@@ -118,24 +127,22 @@ def explain(name: str | None) -> int:
     from ...pyg import explain as explained
     from ...pyg.table import entries, example
 
-    if name is None:
+    if listed.name is None:
         print(_columns([(entry.name, entry.kind, entry.text) for entry in entries()]))
     else:
-        print(explained(example(name)))
+        print(explained(example(listed.name)))
     return 0
 
 
-@click.command()
-@click.argument("name", required=False)
-@IMPORTS
-def families(name: str | None) -> int:
+@command(Listed, Imports)
+def families(listed: Listed) -> int:
     """List the families with their equations, or describe one.
 
     With NAME: its equation, its options with types, defaults and meaning, and an example.
     """
-    from ..train.family_options import describe_family, list_families
+    from ..family_options import describe_family, list_families
 
-    if name is None:
+    if listed.name is None:
         print(_columns(list_families()))
         print(
             "\nOptions are written as in Python: --family \"walk(3, norm='sym')\". Families stand "
@@ -143,11 +150,11 @@ def families(name: str | None) -> int:
             "outerconv families walk"
         )
     else:
-        print(describe_family(name))
+        print(describe_family(listed.name))
     return 0
 
 
-@click.command()
+@command()
 def backends() -> int:
     """List the backends that compute here, and why the others do not."""
     from ...kernels.dispatch import backends as table

@@ -1,28 +1,162 @@
-"""Options of commands: those made from settings, those that several commands have, help in parts.
+"""Commands, made from dataclasses of settings: arguments, options, and help in sections.
 
 Nothing here imports torch: commands import what they run when they run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
 import click
 
 from ...files import ROOT_VARIABLE
-from ..train.settings import Settings, explained, flag_of
+from ..fields import explained, flag_of, setting
 
-Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
-OF_A_GRAPH, OF_A_RUN = "A graph of your own", "Run"
+RUN = "Run"
+"""The section of options that name none."""
+
+
+@dataclass(frozen=True)
+class Some:
+    """Settings that a command takes, of which it gets a dictionary of those that were given.
+
+    Attributes:
+        kind: a dataclass, whose fields :func:`~..fields.setting` made.
+        names: of some of its fields, in this order; if empty, all that have help.
+        apart: the names of those that are not taken then.
+    """
+
+    kind: type
+    names: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+
+    @property
+    def taken(self) -> list[Field[Any]]:
+        """The fields that are taken."""
+        known = {one.name: one for one in fields(self.kind) if _is_told(one)}
+        return [known[name] for name in self.names or known if name not in self.apart]
+
+    def key(self, one: Field[Any]) -> str:
+        """The name of a parameter: fields of several kinds may have one name."""
+        return f"{self.kind.__name__}_{one.name}".lower()
+
+    def of(self, values: dict[str, Any]) -> Any:
+        """Those of some values that were given."""
+        return {name: value for name, value in values.items() if value not in (None, ())}
+
+
+@dataclass(frozen=True)
+class All(Some):
+    """Settings that a command takes as one object, with defaults for those that were not given."""
+
+    def of(self, values: dict[str, Any]) -> Any:
+        return self.kind(**super().of(values))
+
+
+@dataclass(frozen=True)
+class Imports:
+    """Modules of one's own, which are imported as the option is read."""
+
+    imports: tuple[str, ...] = setting(
+        (),
+        "A module, or a file .py, whose families and scores then have names in text",
+        option="import",
+        metavar="MODULE",
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the data is."""
+
+    root: str | None = setting(
+        None, "Folder of the data", said=f"{ROOT_VARIABLE}, else a cache folder"
+    )
+
+
+def command(*kinds: type | Some) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a command of a function, whose docstring is its help.
+
+    The function is called with a value for each kind but ``Imports``: of a :class:`Some` a
+    dictionary, of a dataclass an object.
+    """
+    taken = [kind if isinstance(kind, Some) else All(kind) for kind in kinds]
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        def run(**values: Any) -> int:
+            given = (
+                some.of({one.name: values[some.key(one)] for one in some.taken})
+                for some in taken
+                if some.kind is not Imports
+            )
+            return function(*given)
+
+        parameters = []
+        for some in taken:
+            sections = _sections(some.kind)
+            for one in some.taken:
+                parameters.append(_parameter(one, some.key(one), sections[one.name]))
+        help = inspect.getdoc(function)
+        return Sectioned(function.__name__, callback=run, params=parameters, help=help)
+
+    return decorate
+
+
+def _sections(kind: type) -> dict[str, str]:
+    """The section of each field, which begins with one that names it."""
+    section, found = RUN, {}
+    for one in fields(kind):
+        section = one.metadata.get("section") or section
+        found[one.name] = section
+    return found
+
+
+def _is_told(one: Field[Any]) -> bool:
+    return bool(one.metadata.get("help") or one.metadata.get("argument"))
+
+
+def _parameter(one: Field[Any], key: str, section: str) -> click.Parameter:
+    """The argument or the option for a field; it is None, or empty, where it is not given."""
+    told, kind = one.metadata, str(one.type)
+    is_list = kind.startswith("tuple")
+    if told["argument"]:
+        required = one.default is MISSING
+        metavar = told["metavar"] or one.name.upper()
+        metavar += "..." if is_list else ""
+        metavar = metavar if required else f"[{metavar}]"
+        return click.Argument([key], required=required, nargs=-1 if is_list else 1, metavar=metavar)
+    details: dict[str, Any] = {"help": explained(one), "default": None}
+    flag = flag_of(one)
+    if kind == "bool" and told["said"] is None:  # a default that can be undone
+        flag += f"/--no-{flag[2:]}"
+    elif kind == "bool":
+        details["is_flag"] = True
+    else:
+        first = kind.replace("tuple[", "").split()[0].rstrip(",")
+        details["type"] = {"int": int, "float": float}.get(first, str)
+        details["metavar"] = told["metavar"]
+    if is_list:
+        details["multiple"] = True
+        details["help"] = f"{details['help'][:-1]}; may be repeated."
+    if one.name == "imports":
+        details |= {"is_eager": True, "expose_value": False, "callback": _import}
+    return Option([flag, key], section=section, **details)
+
+
+def _import(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+    if names:
+        from ..own_code import import_own
+
+        import_own(names)
 
 
 class Option(click.Option):
     """An option that stands in a section of the help."""
 
-    def __init__(self, *flags: Any, section: str = OF_A_RUN, **options: Any) -> None:
+    def __init__(self, *flags: Any, section: str, **options: Any) -> None:
         super().__init__(*flags, **options)
         self.section = section
 
@@ -36,108 +170,7 @@ class Sectioned(click.Command):
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if row is not None:
-                section = getattr(parameter, "section", OF_A_RUN)
-                sections.setdefault(section, []).append(row)
+                sections.setdefault(getattr(parameter, "section", RUN), []).append(row)
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
-
-
-def together(*options: Decorator) -> Decorator:
-    """Several options as one decorator, in their order."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def option(*flags: str, **details: Any) -> Decorator:
-    """An :class:`Option`."""
-    return click.option(*flags, cls=Option, **details)
-
-
-def settings_of(kind: type, names: Sequence[str] = ()) -> Decorator:
-    """The options for the fields of a dataclass of settings; each is None where it is not given.
-
-    Args:
-        kind: the dataclass, whose fields :func:`~..train.settings.setting` made.
-        names: of some of its fields, in this order; if empty, all that have help, and are not of
-            ``OWN_GRAPH``.
-    """
-    made, section = {}, OF_A_RUN
-    for one in fields(kind):
-        if one.metadata.get("help") and (names or one.metadata["section"] != OF_A_GRAPH):
-            section = one.metadata["section"] or section
-            flag = flag_of(one)
-            details: dict[str, Any] = {"help": explained(one), "section": section}
-            if one.type == "bool" and one.metadata["said"] is None:  # a default that can be undone
-                flag += f"/--no-{flag[2:]}"
-            elif one.type == "bool":
-                details["is_flag"] = True
-            else:
-                words = str(one.type).replace("tuple[", "").split()
-                details["type"] = {"int": int, "float": float}.get(words[0].rstrip(","), str)
-                details["metavar"] = one.metadata["metavar"]
-            if str(one.type).startswith("tuple"):
-                details["multiple"] = True
-                details["help"] = f"{details['help'][:-1]}; may be repeated."
-            made[one.name] = option(flag, one.name, default=None, **details)
-    return together(*(made[name] for name in names or made))
-
-
-# Options of several commands ----------------------------------------------------------------------
-
-ROOT = option("--root", help=f"Folder of the data; default {ROOT_VARIABLE}, else a cache folder.")
-
-
-def _import(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
-    if names:
-        from ..own_code import import_own
-
-        import_own(names)
-
-
-IMPORTS = option(
-    "--import",
-    multiple=True,
-    metavar="MODULE",
-    callback=_import,
-    expose_value=False,
-    is_eager=True,
-    help="A module, or a file .py, whose families and scores then have names in text; may be "
-    "repeated.",
-)
-"""Modules of one's own, imported as the option is read."""
-
-
-def _of_a_graph(*flags: str, help: str, metavar: str | None = "FILE") -> Decorator:
-    return option(*flags, section=OF_A_GRAPH, metavar=metavar, help=help)
-
-
-OWN_GRAPH = together(
-    _of_a_graph(
-        "--edges",
-        help="Edges of your own graph: CSV, TSV, text, Parquet, npz, MatrixMarket or GraphML.",
-    ),
-    _of_a_graph(
-        "--features",
-        "features_file",
-        help="Features of its nodes, a row for each; without this option, nodes have none.",
-    ),
-    _of_a_graph("--labels", help="Classes of its nodes, and their split."),
-    _of_a_graph(
-        "--data",
-        metavar="FILE.pt|FOLDER|MODULE:FUNCTION",
-        help="Instead of files: a saved PyG Data; a folder of mapped files, such as outerconv "
-        "generate writes; or a function that returns a Data.",
-    ),
-    settings_of(Settings, ["undirected"]),
-    _of_a_graph(
-        "--edge-weight", metavar="COLUMN", help="The column of edge weights; default weight."
-    ),
-    _of_a_graph("--edge-type", metavar="COLUMN", help="The column of edge types; default type."),
-)
-"""A graph of one's own, which ``data.source_of`` reads."""

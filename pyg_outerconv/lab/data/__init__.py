@@ -6,11 +6,11 @@ folder, so that a read-only root serves too.
 """
 
 from ...files import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
+from ..source import Source, source_from, source_of
 from .dataset import DEFAULT, EMBEDDED, Dataset, load
 from .own import load_own
 from .raw import verify
 from .registry import DataUnavailable, Entry, entry, is_here, registry
-from .source import Source, source_from, source_of
 
 __all__ = [
     "CACHE_VARIABLE",

@@ -30,10 +30,10 @@ from ...files import (
     temporary_name,
 )
 from ...scale.mapped import MappedGraph
+from ..source import Source
 from .graph import MASKS, fingerprint, make_undirected
 from .raw import download, read_one, read_raw
 from .registry import DataUnavailable, Entry, entry, shipped
-from .source import Source
 
 DEFAULT = "Cora"  # what is trained on where no dataset is named
 EMBEDDED = "KarateClub"  # what is drawn where no dataset is named
@@ -95,11 +95,7 @@ class Dataset:
         return "the package" if self.root is None else str(self.root)
 
     def require_memory(self, what: str, instead: str) -> None:
-        """Refuse a graph in mapped files, for what reads a whole graph into memory.
-
-        Raises:
-            ValueError: naming what was to be done, and what works instead.
-        """
+        """Refuse a graph in mapped files, for what reads a whole graph into memory."""
         if self.mapped is not None:
             raise RefusedValue(f"{what} reads a whole graph into memory", instead, self.place)
 
@@ -108,11 +104,7 @@ class Dataset:
         return self.nodes[node] if self.nodes else str(node)
 
     def node_number(self, name: str) -> int:
-        """The number of the node of a name.
-
-        Raises:
-            IndexError: the graph has no such node.
-        """
+        """The number of the node of a name."""
         if self.nodes:
             if name in self.nodes:
                 return self.nodes.index(name)

@@ -33,10 +33,10 @@ from ...errors import RefusedType, RefusedValue
 from ...files import UNPACKED_LIMIT, open_archive
 from ...scale.mapped import PARTS as MAPPED_PARTS
 from ...scale.mapped import open_mapped
+from ..source import Source
 from .dataset import Dataset
 from .graph import MASKS, PARTS, check_graph, check_own, fingerprint, group_of, make_undirected
 from .registry import Entry
-from .source import Source
 from .tables import (
     GRAPHML,
     Table,

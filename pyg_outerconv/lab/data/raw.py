@@ -52,13 +52,7 @@ TEXT_LIMIT = 2**34  # bytes of one text file, unpacked
 
 
 def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> bytes:
-    """The content of a raw file of a dataset, if it may be read.
-
-    Args:
-        known, root: the dataset, and where it is.
-        name: the file's, below :meth:`Entry.home`.
-        home: where it is in the place of that, before it is put there.
-    """
+    """The content of a raw file of a dataset, if it may be read."""
     path, expected = (home or known.home(root)) / name, known.files[name]
     first = recorded(known, root)
     try:
@@ -86,12 +80,7 @@ def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> b
 
 
 def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
-    """Compare the raw files of a dataset, those of all its protocols, with their checksums.
-
-    Returns:
-        for each file ``'matches'``, ``'differs'``, ``'missing'``, ``'cannot be read'`` or ``'no
-        checksum known'``.
-    """
+    """Compare the raw files of a dataset, those of all its protocols, with their checksums."""
     known, folder = entry(name), data_root(root)
     first, states = recorded(known, folder), {}
     for reading in map(known.for_split, known.splits):

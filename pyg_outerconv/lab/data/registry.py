@@ -74,11 +74,7 @@ class Entry:
         return root / self.folder if self.folder else root
 
     def missing(self, root: Path) -> list[Path]:
-        """The raw files that are not below ``root``; an empty file counts as missing.
-
-        Raises:
-            DataUnavailable: the folder may not be read.
-        """
+        """The raw files that are not below ``root``; an empty file counts as missing."""
         return [path for name in self.files if _is_absent(path := self.home(root) / name)]
 
 

@@ -1,67 +1,110 @@
-"""Pages from templates: HTML that loads nothing from outside, with its figures; and Markdown."""
+"""Pages from templates, in HTML that loads nothing from outside and in Markdown; text in tables."""
 
 from __future__ import annotations
 
-import io
+import html
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+HERE = Path(__file__).parent
 
 
-def render_page(template: Path, filters: dict[str, Any] | None = None, **values: Any) -> str:
-    """The page of a template, which may use ``macros.html`` and ``page.css`` of this folder.
+def render_page(
+    template: Path, form: str = "markdown", filters: dict[str, Any] | None = None, **values: Any
+) -> str:
+    """The page of a template, in Markdown or in HTML.
 
-    In HTML text is escaped; in Markdown it is not, but by ``plain`` of ``lab.train.results``.
+    A template is written once for both: it takes ``page``, ``heading``, ``text``, ``items``,
+    ``table`` and ``figures`` from ``form``, which is ``markdown.jinja`` or ``html.jinja`` of this
+    folder. In HTML all text is escaped; in Markdown what these macros write is, and what the filter
+    ``plain`` gives.
     """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=template.suffix == ".html",
+        loader=FileSystemLoader(HERE),
+        autoescape=form == "html",
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= filters or {}
+    tables = {"table": markdown_table, "line": markdown_row}
+    numbers = {"percent": percent, "points": points, "share": share}
+    environment.filters |= {"plain": plain, "code": code, **tables, **numbers, **(filters or {})}
     source = template.read_text(encoding="utf-8")
-    return environment.from_string(source).render(**values).strip() + "\n"
+    page = environment.from_string(source).render(form=f"{form}.jinja", **values)
+    return re.sub(r"\n{3,}", "\n\n", page.strip()) + "\n"
 
 
-# Drawn in this colour, and then left to the page, so that it reads in light and in dark.
-INK = "#010203"
-COLOURS = ("#3b7dd8", "#d9822b", "#4c9f70", "#b5567a", "#8a6fc1", "#7a7a7a", "#b59f3b", "#4aa3b5")
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+# Text ---------------------------------------------------------------------------------------------
 
 
-def svg_style(salt: str) -> Any:
-    """Settings of matplotlib for a figure of a page; equal salts give equal files."""
-    return {**_STYLE, "svg.hashsalt": salt}
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in columns, the first to the left, the others to the right, a rule below the head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
 
 
-def as_svg(figure: Figure) -> str:
-    """The figure as an ``svg`` element that needs nothing from outside the page."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
+def plain(value: Any) -> Any:
+    """Text that is no HTML, on one line; of lists and dictionaries all that is in them.
 
-    FigureCanvasSVG(figure)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    # In HTML the elements of an svg are known by their names alone.
-    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
-    return text.strip()
+    >>> plain({"name": "<b>", "values": [1, "a & b"]})
+    {'name': '&lt;b&gt;', 'values': [1, 'a &amp; b']}
+    """
+    if isinstance(value, str):
+        return " ".join(html.escape(value, quote=False).split())
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def code(text: str) -> str:
+    """Text in a span of code, in which nothing is escaped.
+
+    >>> code("gcn"), code("a`b")
+    ('`gcn`', '`` a`b ``')
+    """
+    line = " ".join(text.split())
+    runs = re.findall("`+", line)
+    fence = "`" * (max(map(len, runs)) + 1) if runs else "`"
+    return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
+
+
+def markdown_table(
+    rows: Sequence[Sequence[str]], head: Sequence[str] = (), others: str = "---:"
+) -> str:
+    """A table below its head, or its first row; other columns than the first to the right."""
+    head, rows = (head, rows) if head else (rows[0], rows[1:])
+    ruler = ["---", *[others] * (len(head) - 1)]
+    return "\n".join(markdown_row(row) for row in (head, ruler, *rows))
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def percent(mean: float, std: float | None = None) -> str:
+    """A share as a percentage, with its deviation if there is one."""
+    return f"{100 * mean:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")
+
+
+def points(value: float, error: float | None = None) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    said = f"{100 * value:+.2f}".replace("-0.00", "+0.00").replace("+0.00", "0.00")
+    return said + ("" if error is None else f" ± {100 * error:.2f}")
+
+
+def share(value: float | None) -> str:
+    """A number between 0 and 1, or a dash."""
+    return "–" if value is None else f"{value:.3f}"

@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from math import sqrt
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import pandas as pd
+
 from ...errors import RefusedValue, unknown
 from ...files import as_path
-from ..pages import render_page
+from ..pages import percent, points, render_page, text_table
 from ..train.folder import RunFolder, write_files
-from ..train.results import (
-    by_seed,
-    can_draw,
-    markdown_table,
-    paired,
-    percent,
-    plain,
-    points,
-    spread,
-    text_table,
-)
+from ..train.results import can_draw, paired
 
 NAME = "compare"
 AGAINST = ("first", "best")
@@ -104,38 +95,33 @@ def _group(common: dict[str, str], runs: list[dict[str, Any]], against: str) -> 
     models = [_model(run, key, names) for run in runs for key in run["names"]]
     reference = 0
     if against == "best":
-        means = [mean(model["validation"]) for model in models]
-        reference = means.index(max(means))
+        reference = int(pd.Series([mean(model["validation"]) for model in models]).idxmax())
     for place, model in enumerate(models):
         if place != reference:
             model["difference"] = paired(model["test"], models[reference]["test"])
-    by_split = {record["seed"]: record["majority"] for run in runs for record in run["records"]}
-    return {
-        **common,
-        "models": models,
-        "reference": reference,
-        "majority": mean(by_split.values()),
-    }
+    records = pd.DataFrame([record for run in runs for record in run["records"]])
+    majority = float(records.groupby("seed")["majority"].last().mean())
+    return {**common, "models": models, "reference": reference, "majority": majority}
 
 
 def _model(run: dict[str, Any], key: str, names: list[str]) -> Model:
     """A model of a run, compared with nothing yet."""
-    own = [record for record in run["records"] if record["model"] == key]
-    test = {str(seed): value for seed, value in by_seed(own, key).items()}
-    std = spread(list(test.values()))
+    own = pd.DataFrame([record for record in run["records"] if record["model"] == key])
+    test = own["test_metric"]
+    std, error = (None if len(own) < 2 else float(one) for one in (test.std(), test.sem()))
     return {
         "run": run["run"],
         "key": key,
         "name": run["names"][key],
         "differing": {name: run["settings"][name] for name in names},
         "wanted": run["settings"]["seeds"],
-        "test": test,
-        "validation": [record["val_metric"] for record in own],
-        "seconds": [record["seconds"] for record in own],
+        "test": dict(zip(map(str, own["seed"]), test.tolist(), strict=True)),
+        "validation": own["val_metric"].tolist(),
+        "seconds": own["seconds"].tolist(),
         "difference": None,
-        "mean": mean(test.values()),
+        "mean": float(test.mean()),
         "std": std,
-        "standard_error": None if std is None else std / sqrt(len(test)),
+        "standard_error": error,
     }
 
 
@@ -164,14 +150,12 @@ def _apart(groups: list[Group]) -> list[str]:
 def compare_runs(runs: Sequence[str], out: str | None = None, against: str = "first") -> int:
     """Run ``outerconv compare``: print the tables, write files, and return the exit code.
 
-    Args:
-        runs: run folders.
-        out: the folder of ``compare.md``, ``compare.json`` and ``compare.png``; None to print only.
-        against: see :func:`.compare`.
+    ``out`` is the folder of ``compare.md``, ``compare.json`` and ``compare.png``; None to print.
     """
     found = compare(runs, against)
-    tables = [(_title(group), *_table(group)) for group in found["groups"]]
-    said = [f"{title}\n{text_table([head, *rows])}\n{end}" for title, head, rows, end in tables]
+    said = [
+        f"{_title(group)}\n{text_table(_rows(group))}\n{_end(group)}" for group in found["groups"]
+    ]
     print("\n\n".join([*said, *(["\n".join(found["notes"])] if found["notes"] else [])]))
     if out is None:
         return 0
@@ -191,9 +175,9 @@ def compare_runs(runs: Sequence[str], out: str | None = None, against: str = "fi
 
 def markdown(found: dict[str, Any], has_picture: bool) -> str:
     """The tables in Markdown, with the picture ``compare.png`` above if there is one."""
-    tables = [(_title(group), *_table(group)) for group in found["groups"]]
-    values = {"tables": plain(tables), "notes": plain(found["notes"]), "has_picture": has_picture}
-    return render_page(Path(__file__).with_suffix(".md.jinja"), {"table": markdown_table}, **values)
+    tables = [(_title(group), _rows(group), _end(group)) for group in found["groups"]]
+    values = {"tables": tables, "notes": found["notes"], "has_picture": has_picture}
+    return render_page(Path(__file__).with_suffix(".jinja"), **values)
 
 
 def draw(found: dict[str, Any]) -> bytes:
@@ -217,10 +201,10 @@ def draw(found: dict[str, Any]) -> bytes:
     return rendered(intervals(panels))
 
 
-def _table(group: Group) -> tuple[list[str], list[list[str]], str]:
-    """The head and the rows of a group, and the line below; a last column where settings differ."""
+def _rows(group: Group) -> list[list[str]]:
+    """The table of a group below its head; a last column where settings differ."""
     head = ["run", "model", "seeds", f"test {group['metric']} %", "difference", "validation %"]
-    rows = []
+    rows = [[*head, "s/seed", "settings that differ"]]
     for place, model in enumerate(group["models"]):
         seeds, wanted = len(model["test"]), model["wanted"]
         own = {name: value for name, value in model["differing"].items() if name != "family"}
@@ -236,10 +220,11 @@ def _table(group: Group) -> tuple[list[str], list[list[str]], str]:
                 ", ".join(f"{name}={value}" for name, value in own.items()),
             ]
         )
-    columns = 8 if any(row[-1] for row in rows) else 7
-    head = [*head, "s/seed", "settings that differ"][:columns]
-    end = f"majority class: {percent(group['majority'])} %"
-    return head, [row[:columns] for row in rows], end
+    return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
+
+
+def _end(group: Group) -> str:
+    return f"majority class: {percent(group['majority'])} %"
 
 
 def _difference(model: Model) -> str:

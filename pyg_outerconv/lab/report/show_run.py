@@ -21,20 +21,11 @@ from ...nn import LabelTerms, OuterConv
 from ...nn.models import evaluating
 from ...plot import check_matplotlib
 from ..data import Source
-from ..pages import render_page
+from ..pages import plain, render_page
 from ..train import Trained, load_trained
 from ..train.folder import CONFIG, write_files
 from ..train.model import on_backend
-from ..train.results import (
-    METRICS,
-    code,
-    draw_curves,
-    markdown_table,
-    percent,
-    plain,
-    points,
-    share,
-)
+from ..train.results import METRICS, draw_curves
 from ..train.trained import watching
 
 FOLDER = "show"  # below the run folder
@@ -49,42 +40,21 @@ class Look:
     pictures: dict[str, bytes] = field(default_factory=dict)
 
 
-def show_run(
-    run: str,
-    *,
-    out: str | None = None,
-    root: str | None = None,
-    nodes: Sequence[str] = (),
-    labels: Sequence[int] = (),
-    layout: str | None = None,
-    seed: int | None = None,
-    data: str | None = None,
-) -> int:
+def show_run(asked: Any) -> int:
     """Run ``outerconv show RUN``: write pictures, numbers and a page, and return the exit code.
 
-    Args:
-        run: the run folder.
-        out: the folder for the files; None for ``RUN/show``.
-        root: folder of the data; None for the folder that the run used.
-        nodes: those whose neighbourhoods are drawn, by the names that predict writes; none for a
-            test node with few neighbours.
-        labels: of the picture of the basis; none for all.
-        layout, seed: of that picture.
-        data: where a graph of one's own is now; None for where the run found it.
-
-    Raises:
-        ValueError, DataUnavailable: there is no run, its checkpoint or its data cannot be read, an
-            option is refused, or files cannot be written. Nothing is written before all is drawn.
-        IndexError: there is no such node or label.
+    ``asked`` are its options, a ``Picture`` of ``cli/commands.py``; without a node a test node with
+    few neighbours is looked at.
     """
+    run = asked.run or ""
     check_matplotlib()
-    folder = as_path(out, "--out") if out else as_path(run, "a run folder") / FOLDER
+    folder = as_path(asked.out, "--out") if asked.out else as_path(run, "a run folder") / FOLDER
     if (folder / CONFIG).exists():  # its curves.png would be replaced
         raise RefusedValue("--out is a folder for pictures", "no run folder", folder)
-    trained = load_trained(run, root, source=Source(data=data) if data else None)
+    trained = load_trained(run, asked.root, source=Source(data=asked.data) if asked.data else None)
     instead = "curves.png of the run, outerconv compare or predict"
     trained.dataset.require_memory("a page of a run", instead)
-    look = look_at(trained, nodes, labels, layout or "spring", seed or 0)
+    look = look_at(trained, asked.node, asked.label, asked.layout or "spring", asked.seed or 0)
     text = page(look.facts, list(look.pictures))
     files: dict[str, Any] = {**look.pictures, "show.json": look.facts}
     files["README.md"] = text.encode()
@@ -101,12 +71,7 @@ def look_at(
     layout: str = "spring",
     seed: int = 0,
 ) -> Look:
-    """Measure and draw all that is shown of a run; see :func:`show_run`.
-
-    Raises:
-        ValueError: matplotlib is not installed, or an option is refused.
-        IndexError: there is no such node or label.
-    """
+    """Measure and draw all that is shown of a run; see :func:`show_run`."""
     check_matplotlib()
     asked = [trained.dataset.node_number(name) for name in names]
     nodes = list(dict.fromkeys(asked)) or [_default_node(trained)]
@@ -262,18 +227,12 @@ def _add_neighbourhoods(
 
 
 def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
-    """The page of what :func:`look_at` found.
-
-    Args:
-        facts: as ``show.json`` has them.
-        pictures: the names of the files beside the page.
-    """
+    """The page of what :func:`look_at` found."""
     facts, family = plain(facts), facts["settings"]["family"]
-    filters: dict[str, Any] = {"code": code, "percent": percent, "points": points, "share": share}
-    filters |= {"number": "{:.3f}".format, "table": markdown_table}
     layers = list(dict.fromkeys(one["layer"] for one in facts["contributions"]))
     values = {"facts": facts, "family": family, "layers": layers, "pictures": pictures}
-    return render_page(Path(__file__).with_suffix(".md.jinja"), filters, **values)
+    filters = {"number": "{:.3f}".format}
+    return render_page(Path(__file__).with_suffix(".md.jinja"), filters=filters, **values)
 
 
 # What is measured ---------------------------------------------------------------------------------
@@ -310,12 +269,7 @@ def column(basis: Basis, target: int) -> tuple[NDArray[np.float64], NDArray[np.b
 
 
 def confusion(predicted: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
-    """The number of nodes of each true class (rows) that get each class (columns): (C, C).
-
-    Args:
-        predicted, wanted: (N,) classes.
-        num_classes: C.
-    """
+    """The number of nodes of each true class (rows) that get each class (columns): (C, C)."""
     pairs = wanted * num_classes + predicted
     return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
 

@@ -13,12 +13,11 @@ import torch
 
 from ...errors import RefusedValue, unknown
 from ...files import STOPPED, as_path, load_json
-from ..pages import render_page
+from ..pages import markdown_row, plain, render_page, text_table
+from ..settings import Settings, settings_from
 from ..train.experiment import Experiment, Interrupted
 from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
 from ..train.model import OURS, PEER, check_device
-from ..train.results import code, markdown_row, plain, text_table
-from ..train.settings import Settings, settings_from
 from .table import Cell, Table, find_table, read_table, shipped_tables
 
 KIND, FORMAT = "pyg_outerconv.reproduce", 2
@@ -94,7 +93,7 @@ def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any])
     sources = [row.published[name].source for row in table.rows for name in row.published]
     return render_page(
         Path(__file__).with_suffix(".md.jinja"),
-        {"plain": plain, "code": code, "line": _line, "figure": _figure, "short": _shortfalls},
+        filters={"line": _line, "figure": _figure, "short": _shortfalls},
         table=table,
         facts=facts,
         by_data={name: [one for one in found if one["dataset"] == name] for name in table.data},

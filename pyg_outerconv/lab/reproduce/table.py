@@ -9,16 +9,9 @@ from typing import Any
 
 from ...errors import Refused, RefusedValue, unknown
 from ..data import entry
-from ..train.family_options import make_family
-from ..train.settings import (
-    Settings,
-    check_settings,
-    read_toml,
-    read_values,
-    resolve,
-    setting,
-)
-from ..train.splits import check_protocol
+from ..fields import check_settings, read_toml, read_values, setting
+from ..settings import Settings
+from ..train.model import new_settings
 
 
 @dataclass(frozen=True)
@@ -93,9 +86,6 @@ class Table:
     def cells(self, device: str = "cpu") -> Iterator[Cell]:
         """The runs of the table, data set by data set. A row that is ``on`` some data sets and has
         no settings otherwise runs on these alone.
-
-        Raises:
-            ValueError: settings that training refuses.
         """
         for dataset in self.data:
             for row in self.rows:
@@ -109,14 +99,8 @@ class Table:
 
     def _settings(self, row: Row, dataset: str, device: str) -> Settings:
         asked = self.defaults | self.data[dataset] | row.settings | row.on.get(dataset, {})
-        known = entry(dataset)
-        split = check_protocol(known, asked.get("split", known.splits[0]))
-        text = asked.get("family", "gcn")
-        family = make_family(text, False, known.counts["relations"] or 1)
-        named = {"dataset": known.name, "family": repr(family), "split": split, "peer": row.peer}
-        return resolve(
-            known.for_split(split), {"seeds": self.seeds, "device": device} | asked | named
-        )
+        of_table = {"seeds": self.seeds, "device": device, "family": "gcn"}
+        return new_settings(entry(dataset), of_table | asked | {"peer": row.peer})
 
 
 def find_table(name: str) -> Path:
@@ -145,12 +129,7 @@ _PUBLISHED = {one.name: one for one in fields(Published)}
 
 
 def read_table(path: Path) -> Table:
-    """The table of a TOML file.
-
-    Raises:
-        ValueError: it is no TOML, has keys that no table has, or names a data set that is unknown.
-        TypeError: a value is of another type.
-    """
+    """The table of a TOML file."""
     content = read_toml(path)
     found = content.pop("row", None)
     read_values(_TABLE, content, f"{path}", ("title", "seeds", "data"))

@@ -102,19 +102,20 @@ PEERS = {
 }
 
 
-def contestants(peers: list[str]) -> list[Contestant]:
-    """Our basis, then the named peers."""
-    for name in peers:
+def contestants(peers: str) -> list[Contestant]:
+    """Our basis, then the peers that a text names, with commas; or ``'none'``."""
+    names = [] if peers == "none" else [name.strip() for name in peers.split(",")]
+    for name in names:
         if name not in PEERS:
             raise RefusedValue(unknown("peer", name, PEERS))
-    if len(set(peers)) < len(peers):
-        raise RefusedValue("a peer is named once", "different peers", ", ".join(peers))
-    return [Contestant(), *(PEERS[name] for name in peers)]
+    if len(set(names)) < len(names):
+        raise RefusedValue("a peer is named once", "different peers", peers)
+    return [Contestant(), *(PEERS[name] for name in names)]
 
 
-def default_peers(is_directed: bool) -> list[str]:
+def default_peers(is_directed: bool) -> str:
     """PyG's layers that are tuned beside ours unless others are named."""
-    return ["mlp", "gcn", "gat", *(["dir-gcn"] if is_directed else [])]
+    return "mlp,gcn,gat" + (",dir-gcn" if is_directed else "")
 
 
 # What a search may see of the labels --------------------------------------------------------------
@@ -144,12 +145,7 @@ class Unlabelled:
 
 @dataclass(frozen=True)
 class Labels:
-    """What a seed may see.
-
-    Attributes:
-        y: (N,) classes of the training and validation nodes, −1 at all others.
-        split: training, validation and test nodes.
-    """
+    """What a seed may see."""
 
     y: Tensor
     split: Split

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ...errors import RefusedValue
-from ..train.settings import Settings, check_settings, setting, settings_from
+from ..fields import check_settings, setting
+from ..settings import Settings, settings_from
 
 SHARED = (
     *("epochs", "patience", "metric", "select", "class_weights"),
@@ -21,18 +22,19 @@ class Plan:
 
     Attributes:
         base: the settings that all trials share; what a trial draws takes the place of others.
-        peers: names of PyG's layers that are tuned beside, see :mod:`.contestants`.
-        terms: families that may be in a basis beside what is drawn, as text, see :mod:`.space`.
     """
 
     base: Settings
-    peers: tuple[str, ...] = ()
-    trials: int = setting(
-        40,
-        "Trials of each contestant, 0 where --budget is given",
-        at_least=0,
-        at_most=100_000,
+    peers: str = setting(
+        "none",
+        "PyG's layers that are tuned with the same budget, with commas: mlp, gcn, gat, sage, "
+        "dir-gcn; or none",
+        said="mlp,gcn,gat, and dir-gcn on a directed graph",
+        metavar="NAMES",
         section="Search",
+    )
+    trials: int = setting(
+        40, "Trials of each contestant, 0 where --budget is given", at_least=0, at_most=100_000
     )
     budget: float = setting(
         0.0,
@@ -73,8 +75,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as ``config.json`` holds them."""
-        lists = {"peers": list(self.peers), "terms": list(self.terms)}
-        return {**asdict(self), **lists, "base": self.base.as_dict()}
+        return {**asdict(self), "terms": list(self.terms)}
 
 
 def plan_from(values: Any, origin: str) -> Plan:
@@ -83,5 +84,4 @@ def plan_from(values: Any, origin: str) -> Plan:
     if not isinstance(values, dict) or set(values) != known:
         raise RefusedValue(f"{origin} must hold the plan of a search", sorted(known), values)
     base = settings_from(values["base"], origin)
-    tuples = {name: tuple(values[name]) for name in ("peers", "terms")}
-    return Plan(**{**values, **tuples, "base": base})
+    return Plan(**{**values, "base": base, "terms": tuple(values["terms"])})

@@ -1,4 +1,4 @@
-"""A search: trials of each contestant in turn, the finals, the test, and what is written."""
+"""A search in its folder: trials of each contestant in turn, the finals, the test, the page."""
 
 from __future__ import annotations
 
@@ -13,21 +13,46 @@ from optuna import TrialPruned
 
 from ...errors import RefusedValue
 from ..data import Dataset, load
+from ..fields import write_toml
 from ..own_code import require_imported
 from ..train import Interrupted
 from ..train.experiment import StopOnInterrupt
-from ..train.folder import alone_in
-from ..train.settings import write_toml
+from ..train.folder import CONFIG, LOCK, Folder, alone_in
 from ..train.splits import check_classes
 from .contestants import OURS, Contestant, contestants, visible_labels, without_labels
-from .finals import PAGE, TABLE, TRIALS, WINNER, Finals, SearchFolder
-from .page import make_page
-from .plan import Plan
-from .report import Report, markdown
+from .finals import Finals
+from .plan import Plan, plan_from
+from .report import Report, make_page
 from .space import Bounds, check_terms, neighbours_for, terms_text
-from .trials import Bench, Diverged, Stopped, Studies, run_trial, writing
+from .studies import Record, Studies, writing
+from .trials import Bench, Diverged, Stopped, run_trial
 
-Record = dict[str, Any]
+STORAGE, WINNER, TABLE, PAGE = "study.db", "winner.toml", "search.md", "search.html"
+
+
+class SearchFolder(Folder):
+    """Reads and writes one search.
+
+    - ``config.json``: plan, data, versions
+    - ``study.db``: Optuna's storage, an SQLite file, with all numbers
+    - ``winner.toml``: for ``outerconv train --config``
+    - ``search.md``, ``search.html``: the tables, and the page
+    - ``lock``: empty, locked by the process that works here
+    """
+
+    of, called, key = "a search", "the folder of a search", "plan"
+    names = (CONFIG, STORAGE, WINNER, TABLE, PAGE, LOCK)
+    begun = (STORAGE, f"{STORAGE}-journal")
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the search began with."""
+        return plan_from(self.read_config()["plan"], str(self.config))
+
+    def studies(self, plan: Plan, names: list[str], begun: dict[str, Any] | None = None) -> Studies:
+        """What was found here; ``begun`` is the configuration of a search that begins."""
+        of = self.identity_of(begun or self.read_config())
+        return Studies(self.path / STORAGE, names, plan.seed, of, begun is not None)
 
 
 class Search:
@@ -54,15 +79,32 @@ class Search:
         if plan is None:
             plan, root = self.folder.plan, root or self.folder.root()
             require_imported(plan.base.imports)
-        self.plan = plan
-        self.dataset = dataset or load(
-            plan.base.dataset, root, plan.base.split, log, plan.base.undirected
-        )
+        self.plan, base = plan, plan.base
+        self.dataset = dataset or load(base.dataset, root, base.split, log, base.undirected)
         self.dataset.require_memory("a search", "a graph in other files, or outerconv train")
-        self.contestants = contestants(list(plan.peers))
-        seeds = range(plan.test_seeds)
-        graph = without_labels(self.dataset)
-        labels = visible_labels(self.dataset, plan.base.split, seeds)
+        self.contestants = contestants(plan.peers)
+        self._prepare()
+        names = [contestant.name for contestant in self.contestants]
+        begin = (lambda: None) if resume else self.folder.make
+        with ExitStack() as held:  # which lets go of the folder if it is refused
+            held.enter_context(alone_in(self.folder.path, begin=begin))
+            if resume:
+                self.folder.check_data(self.dataset)
+                self.studies = self.folder.studies(plan, names)
+            else:  # a folder with a configuration has a storage
+                begun = self.folder.configuration(plan.as_dict(), self.dataset)
+                self.studies = self.folder.studies(plan, names, begun)
+                self.folder.begin(begun)
+            self.folder.sweep()
+            self.studies.drop_unfinished()
+            self.trials = {name: self.studies.finished(name) for name in names}
+            self.finals = Finals(self.studies, plan, self.bench, log)
+            self._held = held.pop_all()
+
+    def _prepare(self) -> None:
+        """What trials are trained on, and what they draw from."""
+        plan, graph = self.plan, without_labels(self.dataset)
+        labels = visible_labels(self.dataset, plan.base.split, range(plan.test_seeds))
         for seen in labels.values():
             check_classes(self.dataset.data.y, seen.split, plan.base.metric)
         self.bench = Bench(graph, labels)
@@ -77,20 +119,6 @@ class Search:
             plan.terms,
         )
         check_terms(plan.terms, self.bounds, graph)
-        begin = (lambda: None) if resume else self.folder.make
-        with ExitStack() as held:  # which lets go of the folder if it is refused
-            held.enter_context(alone_in(self.folder.path, begin=begin))
-            if not resume:
-                self.folder.begin(plan.as_dict(), self.dataset)
-            self.folder.check_data(self.dataset)
-            self.folder.sweep()
-            names = [contestant.name for contestant in self.contestants]
-            self.studies = Studies(self.folder.storage, names, plan.seed)
-            self.trials = {name: self.studies.finished(name) for name in names}
-            self._check_kept()
-            self.studies.drop_unfinished()
-            self.finals = Finals(self.folder, plan, self.bench, log)
-            self._held = held.pop_all()
 
     def close(self) -> None:
         """Let other processes go on with the search."""
@@ -98,8 +126,7 @@ class Search:
 
     def run(self) -> Report:
         """Search, validate the finalists, test the winners once, and write all files."""
-        self._keep()  # with a trial that finished when the process was killed
-        with StopOnInterrupt() as stop, writing(self.folder.storage):
+        with StopOnInterrupt() as stop, writing(self.studies.path):
             self.bench.stop = stop
             try:
                 while (contestant := self._next()) is not None:
@@ -116,7 +143,7 @@ class Search:
     def _next(self) -> Contestant | None:
         """The contestant that has used the smallest share of its budget; None when all is used."""
         plan = self.plan
-        if self.finals.found["winners"]:
+        if self.studies.kept(OURS, "winner", None) is not None:
             return None  # the search was over
 
         def used(contestant: Contestant) -> float:
@@ -133,24 +160,19 @@ class Search:
         name = contestant.name
         trial = self.studies.begin(name, contestant.starts(self.bounds))
         candidate = contestant.draw(trial, self.bounds)
-        self.studies.note(trial, candidate)
-        seeds, began = range(self.plan.seeds), time.perf_counter()
-        facts: dict[str, Any] = {}
+        facts: dict[str, Any] = {"settings": candidate.settings.as_dict(), "heads": candidate.heads}
         results: list[Record] | None = None
+        began = time.perf_counter()
         try:
+            seeds = range(self.plan.seeds)
             results = run_trial(trial, self.bench, contestant, candidate, seeds)
         except TrialPruned:
             pass
         except Diverged as error:
             facts["diverged"] = str(error)
-        facts["wall"] = time.perf_counter() - began
-        self.studies.end(name, trial, results, **facts)
+        self.studies.end(name, trial, results, **facts, wall=time.perf_counter() - began)
         self.trials[name] = self.studies.finished(name)
-        self._keep()
         self._say(contestant)
-
-    def _keep(self) -> None:
-        self.folder.write(TRIALS, {"trials": self.trials})
 
     def _say(self, contestant: Contestant) -> None:
         """A line on the latest trial of a contestant."""
@@ -169,7 +191,7 @@ class Search:
         winners = {}
         for contestant in self.contestants:
             trials = self.trials[contestant.name]
-            if not any(trial["state"] == "complete" for trial in trials):
+            if not any(trial["value"] is not None for trial in trials):
                 raise RefusedValue(
                     f"a search ends with a finished trial of {contestant.name}",
                     "more --trials, a larger --budget, or another learning rate",
@@ -183,30 +205,11 @@ class Search:
         return winners
 
     def _write(self, winners: dict[str, Record]) -> Report:
-        report = Report(
-            self.plan,
-            {contestant.name: contestant.shown for contestant in self.contestants},
-            self.trials,
-            winners,
-            self.finals.found,
-            self.folder.read_config(),
-        )
-        settings = report.winner_settings()
-        winner = write_toml(settings, report.winner_remark())
-        for name, text in ((WINNER, winner), (TABLE, markdown(report)), (PAGE, make_page(report))):
+        shown = {contestant.name: contestant.shown for contestant in self.contestants}
+        found, facts = self.finals.found(list(shown)), self.folder.read_config()["data"]
+        report = Report(self.plan, shown, self.trials, winners, found, facts)
+        winner = write_toml(report.winner_settings(), report.winner_remark())
+        pages = {WINNER: winner, TABLE: make_page(report, "markdown"), PAGE: make_page(report)}
+        for name, text in pages.items():
             self.folder.put(name, text.encode())
         return report
-
-    # The folder ---------------------------------------------------------------------------------
-
-    def _check_kept(self) -> None:
-        """Refuse a storage that lacks trials which ``trials.json`` lists, or has others."""
-        kept = (self.folder.read(TRIALS) or {}).get("trials", {})
-        for name, listed in kept.items():
-            found = self.trials.get(name, [])
-            if found[: len(listed)] != listed:
-                raise RefusedValue(
-                    f"{self.folder.storage} must hold the trials of {name} that {TRIALS} lists",
-                    f"these {len(listed)}",
-                    f"others ({len(found)} are finished there)",
-                )

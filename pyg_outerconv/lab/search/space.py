@@ -12,8 +12,9 @@ from optuna import Trial
 from ...errors import RefusedValue
 from ...families import Stack, parse_family
 from ..data import Dataset
+from ..family_options import make_family, short_name
+from ..fields import check_settings, setting
 from ..train import Settings
-from ..train.family_options import make_family, short_name
 from ..train.model import backends_used, ours
 
 if TYPE_CHECKING:
@@ -72,25 +73,17 @@ class Mix:
         own: terms that the user gave, as text, each as it is written whatever the direction.
     """
 
-    neighbours: str = NONE
-    steps: int = 1
-    direction: str = FORWARD
-    high_pass: bool = False
-    heads: int = 0
-    identity: bool = True
-    num_relations: int = 1
+    neighbours: str = setting(NONE, words=(NONE, RELATION, *NEIGHBOURS))
+    steps: int = setting(1, at_least=1, at_most=MOST_STEPS)
+    direction: str = setting(FORWARD, words=DIRECTIONS)
+    high_pass: bool = setting(False)
+    heads: int = setting(0)
+    identity: bool = setting(True)
+    num_relations: int = setting(1)
     own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = (NONE, RELATION, *NEIGHBOURS)
-        if self.neighbours not in known:
-            raise RefusedValue("neighbours of a mix", f"one of {', '.join(known)}", self.neighbours)
-        if self.direction not in DIRECTIONS:
-            wanted = f"one of {', '.join(DIRECTIONS)}"
-            raise RefusedValue("direction of a mix", wanted, self.direction)
-        if not 1 <= self.steps <= MOST_STEPS:
-            raise RefusedValue("steps of a mix", f"1 to {MOST_STEPS}", self.steps)
-
+        check_settings(self)
         if self.heads not in HEADS:
             raise RefusedValue("heads of a mix", f"one of {HEADS}", self.heads)
 
@@ -156,18 +149,7 @@ OWN = "term "
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the search space, and facts of the graph that shape it.
-
-    Attributes:
-        fixed: settings that every trial shares, by name: the dataset, its split, the epochs, ….
-        neighbours: see :func:`.space.neighbours_for`.
-        has_features: whether nodes have features, which attention reads.
-        is_directed: whether the edges and the reversed edges differ.
-        num_relations: number of edge types.
-        max_depth: of convolutions.
-        max_hidden: of channels between them; widths are 16, 32, 64, … up to it.
-        terms: that the user gave, as text, see :mod:`.space`.
-    """
+    """Bounds of the search space, and facts of the graph that shape it."""
 
     fixed: dict[str, Any]
     neighbours: tuple[str, ...]

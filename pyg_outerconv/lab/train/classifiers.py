@@ -17,8 +17,8 @@ from ...errors import RefusedValue
 from ...nn import OuterConv, dropout_features
 from ...scale import Scratch, convolve
 from ...scale.chunks import MOST_EDGES, rows_of
+from ..settings import Settings
 from .inputs import OfGraphs
-from .settings import Settings
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -108,11 +108,6 @@ def _after(settings: Settings) -> Module:
 class NodeClassifier(Convolutions):
     """Hidden layers; one more convolution gives the logits, or a linear layer if layers are
     concatenated.
-
-    Args:
-        in_channels, make_layer, settings: see :class:`Convolutions`.
-        num_classes: number of outputs.
-        make_last: makes the convolution that gives the logits, if it is of another kind.
     """
 
     def __init__(
@@ -145,12 +140,6 @@ class NodeClassifier(Convolutions):
 class GraphClassifier(Convolutions):
     """Hidden layers, a readout of the last one, or of all if layers are concatenated, and a linear
     layer.
-
-    Args:
-        in_channels, make_layer, settings: see :class:`Convolutions`.
-        num_classes: number of outputs.
-        readout: called with the outputs (N, H) and with whatever says which nodes are in which
-            graph; it returns (G, H).
     """
 
     def __init__(

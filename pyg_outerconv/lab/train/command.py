@@ -15,14 +15,13 @@ from ...files import STOPPED, as_path, write_out
 from ...kernels import get_backend
 from ...scale.processes import Processes, WorkerLost, processes
 from .. import data
+from ..family_options import make_family
 from ..own_code import flags_for, require_imported
+from ..settings import Settings, read_settings
 from .experiment import Console, Experiment, Interrupted
-from .family_options import make_family
 from .folder import CONFIG, RunFolder, alone_in, next_folder
-from .model import check_device
+from .model import check_device, new_settings
 from .results import table
-from .settings import Settings, read_settings, resolve
-from .splits import check_protocol
 from .trained import load_trained
 
 LOST = 1
@@ -32,29 +31,27 @@ _say, _complain = _console.say, _console.complain
 
 
 def train(
+    own: dict[str, Any],
+    asked: dict[str, Any],
+    *,
     dataset: str | None,
-    family: str | None,
-    directed: bool,
-    root: str | None,
     out: str | None,
     resume: bool,
-    tensorboard: bool = False,
-    config: str | None = None,
-    **settings: Any,
+    root: str | None,
+    directed: bool,
+    tensorboard: bool,
+    config: str | None,
 ) -> int:
-    """Run ``outerconv train`` and return its exit code."""
-    source = data.source_of(settings)
+    """Run ``outerconv train`` on a graph of one's ``own``, and return its exit code."""
+    source = data.source_of(own, {"undirected": asked.pop("undirected", False)} if own else {})
     if dataset and source:
         rule = "a graph is named, or is one's own"
         raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
-    asked = {name: value for name, value in settings.items() if value is not None}
     if config is not None:
         asked = read_settings(config) | asked
         dataset = dataset or asked.pop("dataset", None)
-        family = asked.pop("family", None) if family is None else family
         require_imported(str(asked.get("imports", "")))  # a run notes all that is imported
-        apart = ("dataset", "family", "imports")
-        asked = {name: value for name, value in asked.items() if name not in apart}
+        asked = {name: value for name, value in asked.items() if name not in ("dataset", "imports")}
     if source and asked.pop("undirected", False):  # of the file of settings
         source = replace(source, undirected=True)
     if asked.get("device"):
@@ -67,13 +64,13 @@ def train(
                 "--resume needs a run to go on with: expected --out RUN_DIR, got none"
             )
         folder = as_path(out, "--out")
-        graph = RunFolder(folder).own_graph(source, _say)
-        chosen = _resumed(asked, dataset, family, directed, RunFolder(folder), graph)
-        root = root or RunFolder(folder).root()
+        home = RunFolder(folder)
+        graph = home.own_graph(source, _say)
+        chosen, root = _resumed(asked, dataset, directed, home, graph), root or home.root()
     else:
         graph = data.load_own(source, _say) if source else None
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
-        chosen = _new_settings(asked, entry, family, directed)
+        chosen = new_settings(entry, asked, directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
         folder = Path("runs", stem) if out is None else as_path(out, "--out")
     together = processes(chosen.device)
@@ -131,22 +128,9 @@ def _run(
     return 0
 
 
-def _new_settings(
-    asked: dict[str, Any], entry: data.Entry, family: str | None, directed: bool
-) -> Settings:
-    """The settings of a new run."""
-    split = check_protocol(entry, asked.get("split") or entry.splits[0])
-    entry = entry.for_split(split)
-    text = entry.defaults.get("family", "gcn") if family is None else family
-    made = make_family(text, directed, entry.counts["relations"] or 1)
-    named = {"dataset": entry.name, "family": repr(made), "split": split}
-    return resolve(entry, {"device": check_device("auto"), **asked, **named})
-
-
 def _resumed(
     asked: dict[str, Any],
     dataset: str | None,
-    family: str | None,
     directed: bool,
     folder: RunFolder,
     graph: data.Dataset | None,
@@ -155,12 +139,10 @@ def _resumed(
     began = folder.settings()
     if dataset:
         asked["dataset"] = data.entry(dataset).name
-    if family is not None or directed:
+    if "family" in asked or directed:
         entry = graph.entry if graph else data.entry(asked.get("dataset", began.dataset))
         relations = entry.counts["relations"] or 1
-        asked["family"] = repr(
-            make_family(began.family if family is None else family, directed, relations)
-        )
+        asked["family"] = repr(make_family(asked.get("family", began.family), directed, relations))
     if asked.get("features") == "auto":  # it was replaced when the run began
         del asked["features"]
     settings = Settings(**(began.as_dict() | asked))
@@ -189,11 +171,16 @@ def _announce(experiment: Experiment) -> None:
 
 
 def write_predictions(
-    run_dir: str, out: str | None, root: str | None, device: str | None, **own: Any
+    own: dict[str, Any],
+    both_ways: dict[str, Any],
+    run_dir: str,
+    out: str | None,
+    root: str | None,
+    device: str | None,
 ) -> int:
     """Run ``outerconv predict`` and return its exit code."""
-    path, source = _where_to_write(run_dir, out), data.source_of(own)
-    if own:
+    path, source = _where_to_write(run_dir, out), data.source_of(own, both_ways)
+    if both_ways and not own:
         rule = "a run knows whether its edges go both ways"
         raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
     trained = load_trained(run_dir, root, device, source)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -20,6 +20,7 @@ from ...errors import RefusedValue
 from ...files import STOPPED, silence
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
+from ..settings import Settings
 from .folder import PICTURE, RunFolder, dataset_of, is_history
 from .inputs import choose_features, settle_features
 from .loop import SeedRun, Stopped, rank, train
@@ -27,7 +28,6 @@ from .model import OURS, PEER, Contender, backends_used, check_device, on_backen
 from .peers import peer
 from .results import can_draw, draw_curves, summarise
 from .sampled import check_mapped, prepare
-from .settings import Settings
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
 
 SNAPSHOT_SECONDS = 20.0
@@ -78,7 +78,7 @@ class Experiment:
         board: bool = False,
     ) -> None:
         self.processes, leads = processes, processes.leads
-        self.log = log = log if leads else _silent
+        self.log = log = log if leads else (lambda line: None)
         self.folder = RunFolder(folder)
         writes = board and leads
         self.board = curves_into(self.folder.path / "tensorboard") if writes else None
@@ -302,17 +302,9 @@ class Experiment:
         self.folder.put(PICTURE, draw_curves(self.runs, title, self.settings))
 
 
-def _silent(line: str) -> None:
-    """Of all processes but the first."""
-
-
 def contenders(dataset: Dataset, settings: Settings) -> list[Contender]:
     """Our model, and PyG's beside it if asked for."""
     return [ours(dataset, settings), *([peer(dataset, settings)] if settings.peer else [])]
-
-
-if TYPE_CHECKING:
-    from .loop import SeedRun
 
 
 # What a command says, and how it is asked to stop -------------------------------------------------
@@ -375,10 +367,6 @@ class StopOnInterrupt:
 
     So the state that is kept is that of a whole epoch. Outside the main thread, where signals do
     not arrive, it does nothing.
-
-    Args:
-        patient: further signals do not stop at once, because ``torchrun`` passes on what a terminal
-            has sent to its processes already. It kills those that do not stop within half a minute.
 
     Attributes:
         number: of the signal that asked, 0 for none.

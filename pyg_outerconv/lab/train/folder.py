@@ -31,15 +31,17 @@ from ...files import (
     sweep,
 )
 from ..data import Dataset, Source, entry, load, load_own, source_from
+from ..settings import Settings, settings_from
 from .loop import CURVES
 from .model import OURS, PEER
-from .settings import Settings, settings_from
 from .splits import check_protocol
 
 CONFIG = "config.json"
 LOCK = "lock"
 """The file of a folder that a process locks for as long as it works there, and lives."""
 METRICS, PICTURE, FINAL, PARTIAL = "metrics.json", "curves.png", "checkpoint.pt", "partial.pt"
+FORMAT = 3
+"""The version of the folders of runs and of searches."""
 Value = TypeVar("Value")
 
 
@@ -54,15 +56,14 @@ class Folder:
         of: what it is the folder of, as messages say it.
         called: what it is called itself.
         key: what its configuration has besides data and versions.
-        format: the version of its files.
-        names: of its files.
+        names: of its files; ``begun`` of those that are there before a configuration is.
     """
 
     of: ClassVar[str]
     called: ClassVar[str]
     key: ClassVar[str]
-    format: ClassVar[int]
     names: ClassVar[tuple[str, ...]]
+    begun: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path(path, self.called)
@@ -73,21 +74,26 @@ class Folder:
     def make(self) -> None:
         """Make a new folder; a lock, and what a killed process left there, do not count."""
         self.act(lambda: self.path.mkdir(parents=True, exist_ok=True))
-        own = {self.path / LOCK, *self.act(lambda: leftovers(self.path, self.names))}
-        if self.act(lambda: set(self.path.iterdir())) - own:
+        own = {self.path / name for name in (LOCK, *self.begun)}
+        own.update(self.act(lambda: leftovers(self.path, self.names)))
+        there = self.act(lambda: set(self.path.iterdir()))
+        if there - own:
             raise RefusedValue(
                 f"{self.of} needs a folder of its own",
                 "a new or empty folder, or --resume",
                 f"{self.path}, which has files",
             )
 
-    def begin(self, begun: dict[str, Any], dataset: Dataset) -> None:
+    def configuration(self, begun: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
+        """What a folder begins with: settings or a plan, the data, the versions."""
+        facts = {"data": facts_of(dataset), "versions": versions()}
+        return {"format": FORMAT, self.key: begun, **facts}
+
+    def begin(self, configuration: dict[str, Any]) -> None:
         """Write the configuration into a new or empty folder."""
         self.make()
         self.sweep()
-        facts = {"data": facts_of(dataset), "versions": versions()}
-        content = {"format": self.format, self.key: begun, **facts}
-        self.act(lambda: save_json(self.config, content))
+        self.act(lambda: save_json(self.config, configuration))
 
     def check_data(self, dataset: Dataset) -> None:
         """Refuse to go on with other data."""
@@ -115,10 +121,10 @@ class Folder:
             and isinstance(data.get("fingerprint"), str)
             and isinstance(data.get("root", 0), str | None)
         )
-        if found != self.format or self.key not in config or not known:
+        if found != FORMAT or self.key not in config or not known:
             rule = f"{self.config} must be the configuration of {self.of} of this version"
-            expected = f"format {self.format} with {self.key} and data, its root and fingerprint"
-            if isinstance(found, int) and found < self.format:
+            expected = f"format {FORMAT} with {self.key} and data, its root and fingerprint"
+            if isinstance(found, int) and found < FORMAT:
                 said = config.get("versions", {}).get("pyg_outerconv", "that wrote it")
                 rule += f" (begin anew in another folder, or use pyg_outerconv {said})"
             raise RefusedValue(rule, expected, f"format {found}, {sorted(config)}")
@@ -156,7 +162,12 @@ class Folder:
     @cached_property
     def identity(self) -> str:
         """The checksum of the configuration, which other files contain."""
-        return checksum(self.read_config())
+        return self.identity_of(self.read_config())
+
+    @staticmethod
+    def identity_of(configuration: dict[str, Any]) -> str:
+        """The checksum of a configuration."""
+        return checksum(configuration)
 
     # Files --------------------------------------------------------------------------------------
 
@@ -229,7 +240,7 @@ class RunFolder(Folder):
     - ``lock``: empty, locked by the process that works here
     """
 
-    of, called, key, format = "a run", "a run folder", "settings", 3
+    of, called, key = "a run", "a run folder", "settings"
     names = (CONFIG, METRICS, PICTURE, FINAL, PARTIAL, LOCK)
 
     def __init__(self, path: str | Path) -> None:
@@ -241,7 +252,7 @@ class RunFolder(Folder):
 
     def create(self, settings: Settings, dataset: Dataset) -> None:
         """Begin a run in a new or empty folder."""
-        self.begin(settings.as_dict(), dataset)
+        self.begin(self.configuration(settings.as_dict(), dataset))
 
     def take_up(self, settings: Settings, dataset: Dataset) -> None:
         """Go on with a run; what a killed process left is removed."""
@@ -267,7 +278,7 @@ class RunFolder(Folder):
 
     def write_metrics(self, runs: list[dict[str, Any]], summary: dict[str, Any]) -> None:
         """Replace the metrics."""
-        self.write(METRICS, {"format": self.format, "runs": runs, "summary": summary})
+        self.write(METRICS, {"format": FORMAT, "runs": runs, "summary": summary})
 
     def read_runs(self) -> list[dict[str, Any]]:
         """The record of every finished seed; none where no seed is finished yet."""
@@ -304,7 +315,7 @@ class RunFolder(Folder):
 
     def save_checkpoint(self, content: dict[str, Any]) -> None:
         """Keep the best model so far."""
-        self.act(lambda: save_tensors(self.checkpoint, {"format": self.format, **content}))
+        self.act(lambda: save_tensors(self.checkpoint, {"format": FORMAT, **content}))
 
     def load_checkpoint(self) -> dict[str, Any]:
         """The best model so far."""
@@ -313,10 +324,10 @@ class RunFolder(Folder):
             rule = f"the run in {self.path} must have its {FINAL}"
             raise RefusedValue(rule, "a finished seed, and its files", "no such file")
         whole = has_parts(checkpoint, CHECKPOINT) and checkpoint["seed"] in range(settings.seeds)
-        if not whole or checkpoint["format"] != self.format:
+        if not whole or checkpoint["format"] != FORMAT:
             raise RefusedValue(
                 f"{self.checkpoint} must be written by outerconv train",
-                f"format {self.format}",
+                f"format {FORMAT}",
                 f"another, with {sorted(checkpoint)}",
             )
         other = settings_from(checkpoint["settings"], str(self.checkpoint))
@@ -368,40 +379,14 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-CHECKPOINT = {
-    "format": int,
-    "settings": dict,
-    "seed": int,
-    "parameters": dict,
-    "in_channels": int,
-    "num_classes": int,
-    "fingerprint": str,
-    "test_metric": float,
-    "best_epoch": int,
-}
-STATE = {
-    "model": str,
-    "seed": int,
-    "epoch": int,
-    "seconds": float,
-    "parameters": dict,
-    "optimizer": dict,
-    "history": dict,
-    "best": dict,
-    "random": dict,
-}
-_RECORD = {
-    "model": str,
-    "seed": int,
-    "test_metric": float,
-    "majority": float,
-    "val_metric": float,
-    "val_loss": float,
-    "best_epoch": int,
-    "epochs": int,
-    "seconds": float,
-    "history": dict,
-}
+_NUMBERS = dict.fromkeys(("test_metric", "majority", "val_metric", "val_loss", "seconds"), float)
+_COUNTS = dict.fromkeys(("seed", "best_epoch", "epochs"), int)
+_RECORD = {"model": str, **_COUNTS, **_NUMBERS, "history": dict}
+STATE = {"model": str, "seed": int, "epoch": int, "seconds": float} | dict.fromkeys(
+    ("parameters", "optimizer", "history", "best", "random"), dict
+)
+CHECKPOINT = {"settings": dict, "parameters": dict, "fingerprint": str, "test_metric": float}
+CHECKPOINT |= dict.fromkeys(("format", "seed", "in_channels", "num_classes", "best_epoch"), int)
 
 
 def has_parts(content: Any, parts: dict[str, type]) -> bool:
@@ -538,14 +523,6 @@ def next_folder(base: Path, stem: str, until: ExitStack | None = None) -> Path:
     """The first of ``stem-001``, ``stem-002``, … that is absent, and is made by this call.
 
     Processes that begin together get one each.
-
-    Args:
-        base: the folder that has them.
-        stem: their name.
-        until: at whose end the folder goes again if nothing was put in.
-
-    Raises:
-        ValueError: it cannot be made.
     """
     above = _absent_to(base)
     for number in count(1):

@@ -24,7 +24,7 @@ from ...nn import predicted_share, sparse_pays
 from ...nn.models import evaluating
 from ...scale.chunks import rows_of
 from ..data import Dataset, Entry
-from .settings import Settings
+from ..settings import Settings
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,6 @@ class Share:
 
     An update adds up the gradients of ``together`` batches, which all processes have in equal
     parts, in turns.
-
-    Attributes:
-        together: number of batches of an update, a multiple of ``size``.
-        rank: the process.
-        size: number of processes.
     """
 
     together: int = 1
@@ -112,12 +107,7 @@ class Inputs(ABC):
 
 @dataclass(frozen=True)
 class WholeGraph(Inputs):
-    """All of the graph at every call: one batch an epoch.
-
-    Attributes:
-        x: (N, P) features, dense or sparse; None where the graph has none.
-        structure: the argument of the layers beside the features.
-    """
+    """All of the graph at every call: one batch an epoch."""
 
     x: Tensor | None
     structure: Any

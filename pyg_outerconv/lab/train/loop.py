@@ -19,10 +19,10 @@ from torch_geometric.seed import seed_everything
 from ...errors import RefusedValue
 from ...scale.processes import ALONE, Processes, noticing_loss
 from ...scale.samples import stream
+from ..settings import Settings
 from .inputs import Batch, Share
 from .model import Contender
 from .results import METRICS, majority
-from .settings import Settings
 from .splits import Split
 
 CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
@@ -46,16 +46,6 @@ class SeedRun:
     validation nodes. The classes of all other nodes are removed before training begins;
     :meth:`test` is given those of the test nodes when it has ended, and evaluates the parameters of
     the best epoch.
-
-    Args:
-        contender: the layer, and what it is called with.
-        y: (N,) classes.
-        num_classes: C.
-        split: training, validation and test nodes.
-        settings: the configuration of the run.
-        seed: of Python's, numpy's and torch's random states.
-        processes: those that train it together.
-        stop: whether this process was asked to stop.
     """
 
     def __init__(

@@ -23,8 +23,10 @@ from ...kernels import record, use_backend
 from ...nn import OuterConv
 from ...nn.models import evaluating
 from ...nn.recipes import layer_of, structure_of
-from ..data import Dataset
+from ..data import Dataset, Entry
+from ..family_options import make_family, short_name
 from ..own_code import require_imported
+from ..settings import Settings, resolve
 from .classifiers import (
     NORMS,
     BlockClassifier,
@@ -35,10 +37,9 @@ from .classifiers import (
     Propagated,
     Structures,
 )
-from .family_options import short_name
 from .inputs import Graphs, Inputs, WholeGraph, check_task, kept_features, some_graphs
 from .sampled import check_mapped, mapped_inputs, sampled
-from .settings import Settings
+from .splits import check_protocol
 
 OURS = "outerconv"
 PEER = "peer"
@@ -46,25 +47,13 @@ PEER = "peer"
 
 @dataclass(frozen=True)
 class Contender:
-    """A kind of layer and the structure it works on, made once for all seeds.
-
-    Attributes:
-        key: ``'outerconv'`` or ``'peer'``, as ``metrics.json`` has it.
-        name: its name in tables.
-        make_layer: makes a layer of given input and output channels.
-        inputs: what its models are called with.
-        in_channels: P, or N where the graph has no features.
-        note: a remark on the comparison, or empty.
-        make_last: makes the layer that gives the logits; None for ``make_layer``.
-        make_propagation: makes what propagates logits, if the settings say that they are.
-        make_readout: makes the readout of a classifier of graphs from the number of its channels.
-    """
+    """A kind of layer and the structure it works on, made once for all seeds."""
 
     key: str
     name: str
     make_layer: MakeLayer
     inputs: Inputs
-    in_channels: int
+    in_channels: int  # or the number of nodes, where they have no features
     note: str = ""
     make_last: MakeLayer | None = None
     make_propagation: Callable[[], Module] | None = None
@@ -206,6 +195,17 @@ def backends_used(contender: Contender, num_classes: int, settings: Settings) ->
     with evaluating(model), on_backend(settings), record() as calls:
         contender.inputs.try_out(model)
     return sorted({call.backend for call in calls})
+
+
+def new_settings(entry: Entry, asked: dict[str, Any], directed: bool = False) -> Settings:
+    """The settings of a new run on a dataset: its split and family by default, and its device."""
+    split = check_protocol(entry, asked.get("split") or entry.splits[0])
+    entry = entry.for_split(split)
+    text = asked.get("family", entry.defaults.get("family", "gcn"))
+    family = make_family(text, directed, entry.counts["relations"] or 1)
+    device = check_device(asked.get("device", "auto"))
+    named = {"dataset": entry.name, "family": repr(family), "split": split, "device": device}
+    return resolve(entry, asked | named)
 
 
 def check_device(name: str) -> str:

@@ -45,10 +45,10 @@ from ...pyg.convert import as_ours
 from ...pyg.layer import OURS
 from ...pyg.tie import Source, linear
 from ..data import Dataset
+from ..settings import Settings
 from .classifiers import Structures
 from .inputs import Graphs, Inputs, WholeGraph, check_task, induced, kept_features
 from .model import PEER, Contender, check_out_heads
-from .settings import Settings
 
 HEADS = (GAT, GATv2, Transformer)
 # Of which families PyG has a layer, with which options.
@@ -361,13 +361,7 @@ def no_peer(expected: str, got: str) -> RefusedValue:
 
 
 class PeerLayer(Module):
-    """A PyG layer called as ours is: features, then a structure shared by all layers.
-
-    Args:
-        conv: the layer.
-        instead: (N, N) what stands for features that the graph has not; None for layers that can do
-            without.
-    """
+    """A PyG layer called as ours is: features, then a structure shared by all layers."""
 
     def __init__(self, conv: Module, instead: Tensor | None = None) -> None:
         super().__init__()

@@ -1,11 +1,9 @@
-"""Metrics, their means and paired differences over seeds, learning curves; numbers in text."""
+"""Metrics, their means and paired differences over seeds, learning curves."""
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import math
-import re
 from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 from typing import Any
@@ -15,8 +13,9 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from ...errors import RefusedValue
+from ..pages import percent, text_table
+from ..settings import Settings
 from .model import OURS, PEER
-from .settings import Settings
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -102,20 +101,6 @@ def table(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in columns, the first to the left, the others to the right, a rule below the head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(lines)
-
-
 def _difference(found: dict[str, Any]) -> str:
     """A paired difference in percentage points."""
     points = f"{100 * found['mean']:.2f}".replace("-0.00", "0.00")
@@ -123,64 +108,6 @@ def _difference(found: dict[str, Any]) -> str:
         return f"ours − PyG: {points} points, 1 seed"
     error = f"{100 * found['standard_error']:.2f}"
     return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"
-
-
-# Markdown -----------------------------------------------------------------------------------------
-
-
-def plain(value: Any) -> Any:
-    """Text that is no HTML, on one line; of lists and dictionaries all that is in them.
-
-    >>> plain({"name": "<b>", "values": [1, "a & b"]})
-    {'name': '&lt;b&gt;', 'values': [1, 'a &amp; b']}
-    """
-    if isinstance(value, str):
-        return " ".join(html.escape(value, quote=False).split())
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def code(text: str) -> str:
-    """Text in a span of code, in which nothing is escaped.
-
-    >>> code("gcn"), code("a`b")
-    ('`gcn`', '`` a`b ``')
-    """
-    line = " ".join(text.split())
-    runs = re.findall("`+", line)
-    fence = "`" * (max(map(len, runs)) + 1) if runs else "`"
-    return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
-
-
-def markdown_table(
-    rows: Sequence[Sequence[str]], head: Sequence[str] = (), others: str = "---:"
-) -> str:
-    """A table below its head, or its first row; other columns than the first to the right."""
-    head, rows = (head, rows) if head else (rows[0], rows[1:])
-    ruler = ["---", *[others] * (len(head) - 1)]
-    return "\n".join(markdown_row(row) for row in (head, ruler, *rows))
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def percent(mean: float, std: float | None = None) -> str:
-    """A share as a percentage, with its deviation if there is one."""
-    return f"{100 * mean:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")
-
-
-def points(value: float, error: float | None = None) -> str:
-    """A difference of shares in percentage points, with its sign."""
-    said = f"{100 * value:+.2f}".replace("-0.00", "+0.00").replace("+0.00", "0.00")
-    return said + ("" if error is None else f" ± {100 * error:.2f}")
-
-
-def share(value: float | None) -> str:
-    """A number between 0 and 1, or a dash."""
-    return "–" if value is None else f"{value:.3f}"
 
 
 # Learning curves ----------------------------------------------------------------------------------

@@ -33,23 +33,14 @@ from ...scale import (
 from ...scale.chunks import MOST_EDGES, rows_of
 from ...scale.mapped import MappedGraph
 from ..data import Dataset
+from ..settings import Settings, fan_outs_of
 from .classifiers import Classifier, logits_by_layers
 from .inputs import WHOLE, Batch, Inputs, Share
-from .settings import Settings, fan_outs_of
 
 
 @dataclass(frozen=True)
 class Sampled(Inputs):
-    """A sample at every call in training, the whole graph layer by layer in evaluation.
-
-    Attributes:
-        x: (N, P) features, dense or CSR, in memory or mapped to a file.
-        basis: of the whole graph.
-        sampler: splits an epoch into samples.
-        device: where batches are needed.
-        most_edges: the bound on a chunk of targets in evaluation.
-        scratch: allocates what is between the layers in evaluation; in memory by default.
-    """
+    """A sample at every call in training, the whole graph layer by layer in evaluation."""
 
     x: Tensor
     basis: Basis

@@ -19,11 +19,11 @@ from ...errors import RefusedValue, refusal
 from ...nn import LabelTerms, OuterConv, label_terms
 from ...nn.models import evaluating
 from ..data import Dataset, Source
+from ..settings import Settings
 from .folder import RunFolder, dataset_of
 from .inputs import WholeGraph
 from .model import Classifier, Contender, check_device, on_backend, ours
 from .results import METRICS, accuracy
-from .settings import Settings
 from .splits import Split, make_split
 
 _ROWS = 2**16  # of predictions that are made, or written, at once
@@ -57,11 +57,7 @@ class Trained:
         return make_split(self.dataset.data, self.settings.split, self.seed)
 
     def whole_graph(self) -> tuple[Tensor | None, Any]:
-        """The features (N, P), or None, and the structure of all of the graph.
-
-        Raises:
-            ValueError: the graph is in mapped files.
-        """
+        """The features (N, P), or None, and the structure of all of the graph."""
         self.dataset.require_memory("a call on the whole graph", "predict, which goes by layers")
         inputs = self.contender.inputs
         if not isinstance(inputs, WholeGraph):  # sampled in training: the same layers, all at once
@@ -80,9 +76,6 @@ class Trained:
     def probabilities(self) -> Tensor:
         """(N, C) the probability of each class for every node, on the CPU; of a graph in mapped
         files they are in a file, too.
-
-        Raises:
-            ValueError: there is NaN among them.
         """
         with on_backend(self.settings):
             shares = self.contender.inputs.predicted(self.model)

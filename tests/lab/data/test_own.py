@@ -788,7 +788,7 @@ def test_a_source_is_plain_and_absolute(tmp_path):
         ({"edges": 3}, "edges has a type"),
         ({"edges": "e.csv", "undirected": "yes"}, "undirected has a type"),
         ({"edges": "e.csv", "colour": "red"}, "colour"),
-        ([], "list"),
+        ([], "names with values"),
     ],
 )
 def test_a_source_that_says_nothing_is_refused(values, words):

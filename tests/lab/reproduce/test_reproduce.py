@@ -7,11 +7,11 @@ import pytest
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.reproduce import find_table, read_table
 from pyg_outerconv.lab.reproduce.run import page, record
 from pyg_outerconv.lab.reproduce.table import shipped_tables
 from pyg_outerconv.lab.train.experiment import Experiment, Interrupted
-from pyg_outerconv.lab.train.settings import read_toml
 
 TABLE = """
 title = "Karate"

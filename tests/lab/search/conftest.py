@@ -10,7 +10,7 @@ pytest.importorskip("optuna")
 @pytest.fixture(scope="session", autouse=True)
 def _soon():
     """The sampler models what was found, and trials are compared, after two of them."""
-    from pyg_outerconv.lab.search import trials as studies
+    from pyg_outerconv.lab.search import studies
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "RANDOM_TRIALS", 2)
@@ -30,4 +30,5 @@ def _no_figures(monkeypatch):
     """Figures take seconds; searches of a whole module, and those of the guide, have theirs."""
     from pyg_outerconv.lab.search import search
 
-    monkeypatch.setattr(search, "make_page", lambda report: "<!doctype html>")
+    write = search.make_page
+    monkeypatch.setattr(search, "make_page", lambda report, form="": write(report, "markdown"))

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from own_modules import CODE, forget, nothing_stays
-from short_search import LINE, numbers, plan, searched
+from short_search import LINE, found_in, numbers, plan, searched
 
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.own_code import import_own
-from pyg_outerconv.lab.search import trials as studies
+from pyg_outerconv.lab.search import studies
 from pyg_outerconv.lab.search.contestants import contestants
-from pyg_outerconv.lab.search.page import make_page
-from pyg_outerconv.lab.search.report import markdown
+from pyg_outerconv.lab.search.report import make_page
 from pyg_outerconv.lab.search.search import Search
 from pyg_outerconv.lab.search.space import (
     DIRECTIONS,
@@ -26,9 +26,8 @@ from pyg_outerconv.lab.search.space import (
     terms_of,
     terms_text,
 )
-from pyg_outerconv.lab.search.trials import Studies
+from pyg_outerconv.lab.search.studies import Studies
 from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.settings import read_toml
 
 TERMS = ("into_hubs(threshold=2)", "diffusion(alpha=0.1, length=10)")
 KNOWN = {"neighbours", "high_pass", "heads", "steps", "identity", "direction", "depth", "hidden"}
@@ -53,11 +52,11 @@ def drawn(folder, bounds, trials):
     """The parameters of the first trials, and what family each is; all reach alike."""
     folder.mkdir()
     found = Studies(folder / "study.db", ["outerconv"], 0)
-    (ours,) = contestants([])
+    (ours,) = contestants("none")
     for _ in range(trials):
         trial = found.begin("outerconv", ours.starts(bounds))
-        found.note(trial, ours.draw(trial, bounds))
-        found.end("outerconv", trial, [{"val_metric": 0.5}], wall=1.0)
+        drawn = ours.draw(trial, bounds).settings.as_dict()
+        found.end("outerconv", trial, [{"val_metric": 0.5}], wall=1.0, settings=drawn)
     return [
         (trial["parameters"], terms_text(trial["settings"]["family"]))
         for trial in found.finished("outerconv")
@@ -152,7 +151,7 @@ def test_a_search_with_own_code_is_told_trained_and_gone_on_with(tmp_path, capsy
     said = capsys.readouterr().out
     assert f"train it: outerconv train --config {run / 'winner.toml'} --import mine_hubs.py" in said
     assert re.search(r"outerconv trial \d, finalist 1 of 2: [\d.]+ % on 2 seeds", said)
-    trials = files.load_json(run / "trials.json")["trials"]["outerconv"]
+    trials = found_in(run)[0]["outerconv"]
     families = [terms_text(trial["settings"]["family"]) for trial in trials]
     assert families[1:4:2] == [f"stack(identity, {term})" for term in TERMS]
     table = (run / "search.md").read_text()
@@ -174,7 +173,7 @@ def test_a_search_with_own_code_is_told_trained_and_gone_on_with(tmp_path, capsy
     assert "expected --import mine_hubs.py" in capsys.readouterr().err
     assert not again.exists()
     assert main([*train, "--import", str(tmp_path / "mine_hubs.py")]) == 0
-    tests = files.load_json(run / "finals.json")["tests"]["outerconv"]
+    tests = found_in(run)[1]["tests"]["outerconv"]
     for result in files.load_json(again / "metrics.json")["runs"]:
         assert tests[str(result["seed"])]["test_metric"] == result["test_metric"]
     settings = files.load_json(again / "config.json")["settings"]
@@ -186,7 +185,7 @@ def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
     """With two trials: the identity alone, and the term beside it; the second reaches more."""
     import_own(["mine_hubs.py"])
     run = tmp_path / "run"
-    found = searched(run, plan(trials=2, peers=(), terms=TERMS[:1]))
+    found = searched(run, plan(trials=2, peers="none", terms=TERMS[:1]))
     winner = read_toml(run / "winner.toml")
     assert winner["family"] == f"stack(identity, {TERMS[0]})"
     assert winner["imports"] == "mine_hubs.py"
@@ -194,7 +193,7 @@ def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
     (_, *rows) = report.term_rows()
     assert [row[0] for row in rows] == ["identity", TERMS[0]]
     assert any("edges into hubs" in row[0] for row in report.label_rows())
-    assert "without one of its terms" in markdown(report)
+    assert "without one of its terms" in make_page(report, "markdown")
     page = make_page(report)
     for shown in (TERMS[0], "edges into hubs", "mine_hubs.py"):
         assert shown in page
@@ -202,16 +201,16 @@ def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
 
 @pytest.mark.slow(cases=1)
 def test_of_a_winner_of_one_term_no_table_without_rows_is_announced(tmp_path):
-    report = searched(tmp_path / "run", plan(trials=1, peers=())).run()
+    report = searched(tmp_path / "run", plan(trials=1, peers="none")).run()
     assert len(report.term_rows()) == 1
-    _, told = markdown(report).split("## The winner's terms\n\n")
+    _, told = make_page(report, "markdown").split("## The winner's terms\n\n")
     assert told.startswith("Each label of each layer: ")
 
 
 @pytest.mark.slow(cases=1)
 def test_a_search_with_terms_that_was_stopped_finds_the_same(tmp_path):
     import_own(["mine_hubs.py"])
-    chosen = plan(trials=4, peers=(), terms=TERMS)
+    chosen = plan(trials=4, peers="none", terms=TERMS)
     searched(tmp_path / "whole", chosen)
     found = Search(chosen, tmp_path / "run", log=lambda line: None)
     try:

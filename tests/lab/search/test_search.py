@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from short_search import LINE, numbers, plan, searched, timeless
+from short_search import LINE, found_in, numbers, plan, searched, timeless
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.search import search as search_module
 from pyg_outerconv.lab.search.contestants import (
     PEERS,
@@ -20,12 +21,10 @@ from pyg_outerconv.lab.search.contestants import (
     visible_labels,
     without_labels,
 )
-from pyg_outerconv.lab.search.finals import PAGE, TABLE, WINNER, SearchFolder
-from pyg_outerconv.lab.search.search import Search
+from pyg_outerconv.lab.search.search import PAGE, TABLE, WINNER, Search, SearchFolder
 from pyg_outerconv.lab.search.trials import Bench
 from pyg_outerconv.lab.train import Interrupted, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
-from pyg_outerconv.lab.train.settings import read_toml
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def test_labels_of_test_nodes_are_withheld():
 @pytest.mark.slow(cases=1)
 def test_other_test_labels_change_nothing_but_the_test(whole, tmp_path, monkeypatch):
     """With one split, whose test nodes get labels of each other."""
-    chosen = plan(trials=4, test_seeds=1, peers=())
+    chosen = plan(trials=4, test_seeds=1, peers="none")
     fixed = make_split(data.load("KarateClub").data, "public", 0)
     load = search_module.load
 
@@ -87,10 +86,10 @@ def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
     test = SeedRun.test
 
     def watched(run, y, mask):
-        kept = files.load_json(tmp_path / "run" / "finals.json")
+        trials, finals = found_in(tmp_path / "run")
         read.append((run.contender.name, run.seed))
-        assert set(kept["winners"]) == {"outerconv", "mlp"}
-        assert len(files.load_json(tmp_path / "run" / "trials.json")["trials"]["mlp"]) == 5
+        assert None not in finals["winner"].values()
+        assert len(trials["mlp"]) == 5
         return test(run, y, mask)
 
     monkeypatch.setattr(SeedRun, "test", watched)
@@ -108,7 +107,7 @@ def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
 
 def test_the_folder_of_a_search(whole):
     assert {path.name for path in whole.iterdir()} == set(SearchFolder.names)
-    trials = files.load_json(whole / "trials.json")["trials"]
+    trials, _ = found_in(whole)
     assert {name: len(found) for name, found in trials.items()} == {"outerconv": 5, "mlp": 5}
     page, table = (whole / PAGE).read_text(), (whole / TABLE).read_text()
     assert "<svg" in page
@@ -150,7 +149,7 @@ def test_a_budget_says_how_many_trials_each_contestant_had(tmp_path):
 def test_train_takes_the_winner_and_finds_its_numbers(whole, tmp_path):
     run = tmp_path / "run"
     assert main(["train", "--config", str(whole / WINNER), "--out", str(run)]) == 0
-    tests = files.load_json(whole / "finals.json")["tests"]["outerconv"]
+    tests = found_in(whole)[1]["tests"]["outerconv"]
     for result in files.load_json(run / "metrics.json")["runs"]:
         found = tests[str(result["seed"])]
         assert found["test_metric"] == result["test_metric"]
@@ -250,7 +249,7 @@ def test_peers_train(name, depth):
     karate = data.load("KarateClub")
     bench = Bench(without_labels(karate), visible_labels(karate, "public", range(1)))
     base = replace(plan().base, depth=depth, hidden=16, family=name, skip="concat")
-    (peer,) = contestants([name])[1:]
+    (peer,) = contestants(name)[1:]
     candidate = Candidate(base, heads=4)
     run = bench.train(bench.contender(peer, candidate), candidate, 0)
     assert run.epoch == 6
@@ -259,9 +258,9 @@ def test_peers_train(name, depth):
 
 def test_unknown_peers_are_refused():
     with pytest.raises(RefusedValue, match="did you mean 'gcn'"):
-        contestants(["gcnn"])
+        contestants("gcnn")
     with pytest.raises(RefusedValue, match="named once"):
-        contestants(["gcn", "gcn"])
+        contestants("gcn,gcn")
 
 
 # The command line ---------------------------------------------------------------------------------
@@ -304,7 +303,7 @@ def test_a_graph_of_ones_own(tmp_path):
     assert main(["search", "--resume", "--out", run]) == 0
     winner = str(tmp_path / "run" / WINNER)
     assert main(["train", *own, "--config", winner, "--out", str(tmp_path / "again")]) == 0
-    tests = files.load_json(tmp_path / "run" / "finals.json")["tests"]["outerconv"]
+    tests = found_in(tmp_path / "run")[1]["tests"]["outerconv"]
     again = files.load_json(tmp_path / "again" / "metrics.json")["runs"]
     assert [tests[str(seed)]["test_metric"] for seed in range(2)] == [
         result["test_metric"] for result in again

@@ -1,25 +1,24 @@
 """The storage: damage is named, and what does not fit on a disk leaves what was there."""
 
-import json
 import shutil
 import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
-from short_search import plan, searched
+from short_search import LINE, found_in, numbers, plan, searched
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.search.search import Search
-from pyg_outerconv.lab.search.trials import open_storage
+from pyg_outerconv.lab.search.search import Search, SearchFolder
+from pyg_outerconv.lab.search.studies import Studies, open_storage
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search") / "whole"
-    searched(folder, plan(trials=2, peers=(), test_seeds=1, finalists=1))
+    searched(folder, plan(trials=2, peers="none", test_seeds=1, finalists=1))
     return folder
 
 
@@ -57,7 +56,9 @@ def test_a_storage_cut_between_its_pages_is_refused(pages, copied, capsys):
 
 def test_a_storage_that_is_gone_is_refused(copied, capsys):
     (copied / "study.db").unlink()
-    assert "must hold the trials of outerconv" in refused(copied, capsys)
+    said = refused(copied, capsys)
+    assert "must hold the trials of the search" in said
+    assert "begin anew in another folder" in said
 
 
 def test_a_storage_of_something_else_is_refused(copied, capsys):
@@ -65,25 +66,43 @@ def test_a_storage_of_something_else_is_refused(copied, capsys):
     assert "study.db must be a whole database" in refused(copied, capsys)
 
 
-@pytest.mark.parametrize("name", ["config.json", "trials.json", "finals.json"])
-def test_a_file_that_is_cut_is_refused(name, copied, capsys):
-    path = copied / name
+def test_a_configuration_that_is_cut_is_refused(copied, capsys):
+    path = copied / "config.json"
     path.write_bytes(path.read_bytes()[:-20])
-    assert name in refused(copied, capsys)
+    assert "config.json" in refused(copied, capsys)
 
 
-def test_a_file_of_another_search_is_refused(copied, tmp_path, capsys):
-    other = json.loads((copied / "trials.json").read_text())
-    del other["checksum"]
-    files.save_json(copied / "trials.json", {**other, "config": "0" * 64})
-    assert "must be of the search" in refused(copied, capsys)
+def test_the_storage_of_another_search_is_refused(copied, tmp_path, capsys):
+    searched(tmp_path / "other", plan(trials=1, peers="none", test_seeds=1, finalists=1, seed=1))
+    shutil.copy(tmp_path / "other" / "study.db", copied)
+    assert "must be of the search of its folder" in refused(copied, capsys)
 
 
-def test_a_lost_trials_table_is_made_again(copied):
-    before = files.load_json(copied / "trials.json")
-    (copied / "trials.json").unlink()
-    searched(copied)
-    assert files.load_json(copied / "trials.json") == before
+def test_a_folder_of_an_earlier_format_is_refused_with_what_to_do(copied, capsys):
+    content = files.load_json(copied / "config.json")
+    files.save_json(copied / "config.json", {**content, "format": 2})
+    said = refused(copied, capsys)
+    assert "begin anew in another folder, or use pyg_outerconv 0.1.0" in said
+    assert "expected format 3" in said
+
+
+def test_a_search_that_was_killed_before_its_configuration_begins_there(copied):
+    """Its storage is made first, and holds nothing yet."""
+    before = numbers(copied)
+    chosen = SearchFolder(copied).plan
+    for path in copied.iterdir():
+        path.unlink()
+    Studies(copied / "study.db", ["outerconv"], chosen.seed)
+    searched(copied, chosen)
+    assert numbers(copied) == before
+
+
+def test_a_storage_with_trials_is_no_new_folder(copied, capsys):
+    (copied / "config.json").unlink()
+    for name in ("winner.toml", "search.md", "search.html"):
+        (copied / name).unlink()
+    assert main(["search", *LINE, "--out", str(copied)]) == 2
+    assert "a search begins without trials: expected another folder" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
@@ -103,9 +122,10 @@ sys.path.insert(0, sys.argv[1])
 from short_search import plan
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.search.search import Search
-chosen = plan(trials=3, peers=(), test_seeds=1, finalists=1)
+chosen = plan(trials=3, peers="none", test_seeds=1, finalists=1)
 found = Search(chosen, sys.argv[2], log=lambda line: None)
-resource.setrlimit(resource.RLIMIT_FSIZE, (found.folder.storage.stat().st_size // 2,) * 2)
+size = (found.folder.path / "study.db").stat().st_size // 2
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 try:
     found.run()
 except RefusedValue as error:
@@ -123,4 +143,4 @@ def test_a_full_disk_is_named_and_the_search_goes_on_later(tmp_path, fresh):
     assert done.returncode == 0, done.stderr
     assert "space on its disk" in done.stdout
     searched(folder)
-    assert len(files.load_json(folder / "trials.json")["trials"]["outerconv"]) == 3
+    assert len(found_in(folder)[0]["outerconv"]) == 3

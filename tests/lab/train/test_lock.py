@@ -120,11 +120,11 @@ def _table(folder):
 
 
 def _search(folder):
-    from pyg_outerconv.lab.search.finals import FINALS, SearchFolder
+    from pyg_outerconv.lab.search.search import SearchFolder
 
-    home = SearchFolder(folder)
-    found, plan = home.read(FINALS), home.plan
-    assert set(found["tests"]["outerconv"]) == {str(seed) for seed in range(plan.test_seeds)}
+    plan = SearchFolder(folder).plan
+    kept = SearchFolder(folder).studies(plan, ["outerconv"]).kept("outerconv", "tests", {})
+    assert set(kept) == {str(seed) for seed in range(plan.test_seeds)}
 
 
 SEARCH = ["search", "KarateClub", "--trials", "2", "--seeds", "1", "--finalists", "1"]

@@ -23,8 +23,7 @@ from pyg_outerconv.families import (
     parse_family,
 )
 from pyg_outerconv.lab.data import Dataset, entry
-from pyg_outerconv.lab.train import Settings
-from pyg_outerconv.lab.train.family_options import (
+from pyg_outerconv.lab.family_options import (
     any_family,
     defaults,
     describe_family,
@@ -32,6 +31,7 @@ from pyg_outerconv.lab.train.family_options import (
     needs_python,
     short_name,
 )
+from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.peers import begin_as, peer
 from pyg_outerconv.nn.recipes import layer_of

@@ -7,20 +7,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from pyg_outerconv.lab.pages import code, plain
 from pyg_outerconv.lab.report.compare import markdown as page_of_comparison
 from pyg_outerconv.lab.report.show_run import page as page_of_run
 from pyg_outerconv.lab.reproduce.run import page as page_of_table
 from pyg_outerconv.lab.reproduce.table import Published, Row, Table
-from pyg_outerconv.lab.search.report import markdown as page_of_search
+from pyg_outerconv.lab.search.report import make_page as page_of_search
 from pyg_outerconv.lab.train.results import (
     METRICS,
     accuracy,
     auroc,
-    code,
     f1,
     majority,
     paired_difference,
-    plain,
     spread,
     summarise,
     table,
@@ -182,9 +181,10 @@ def of_search(name):
     rows = ("result", "model", "marginal", "term", "label", "best")
     found = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
     base = SimpleNamespace(dataset=name)
-    report = SimpleNamespace(plan=SimpleNamespace(base=base), facts=name, metric="f1", **found)
+    plan = SimpleNamespace(base=base, seeds=1)
+    report = SimpleNamespace(plan=plan, facts=name, metric="f1", **found)
     report.findings = lambda: [name]
-    return page_of_search(report)
+    return page_of_search(report, "markdown")
 
 
 PAGES = {

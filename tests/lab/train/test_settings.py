@@ -3,29 +3,31 @@
 import json
 import math
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 
+import click
 import pytest
 import torch
 from torch_geometric.data import Data
 from write_settings import FILE, table
 
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.cli import main, outerconv
-from pyg_outerconv.lab.data.source import OPTIONS
-from pyg_outerconv.lab.search.plan import SHARED, Plan
-from pyg_outerconv.lab.train import Settings, Split, check_protocol, make_split
-from pyg_outerconv.lab.train.classifiers import ACTIVATION, NORMS
-from pyg_outerconv.lab.train.results import METRICS
-from pyg_outerconv.lab.train.settings import (
+from pyg_outerconv.lab.bench.command import Options
+from pyg_outerconv.lab.cli import commands, lists, main, options, outerconv
+from pyg_outerconv.lab.data import Source
+from pyg_outerconv.lab.fields import (
     TYPES,
     check_value,
     explained,
     flag_of,
-    read_settings,
     read_toml,
     write_toml,
 )
+from pyg_outerconv.lab.search.plan import SHARED, Plan
+from pyg_outerconv.lab.settings import read_settings
+from pyg_outerconv.lab.train import Settings, Split, check_protocol, make_split
+from pyg_outerconv.lab.train.classifiers import ACTIVATION, NORMS
+from pyg_outerconv.lab.train.results import METRICS
 from pyg_outerconv.lab.train.splits import absent_classes, check_classes
 
 FIELDS = {one.name: one for one in fields(Settings)}
@@ -204,21 +206,39 @@ def test_toml_holds_what_was_written(tmp_path):
 # Options, help and guide --------------------------------------------------------------------------
 
 
+def options_of(command):
+    """The arguments and options of a command, by the class and the name of their fields."""
+    return {option.name: option for option in outerconv.commands[command].params}
+
+
 def test_settings_are_the_options_of_train_and_search():
-    taken = {option.name: option for option in outerconv.commands["train"].params}
-    own = {*OPTIONS, "directed", "root", "out", "resume", "config", "tensorboard", "import"}
-    assert set(taken) - (own - {"undirected"}) == set(FIELDS) - {"imports"}
+    taken = options_of("train")
     for name, one in TOLD.items():
-        assert flag_of(one) in taken[name].opts
-        assert taken[name].default is None  # so that a data set, or a file, may have another one
-        assert taken[name].help == explained(one)
-    searched = {option.name for option in outerconv.commands["search"].params}
+        option = taken[f"settings_{name}"]
+        assert flag_of(one) in option.opts
+        assert option.default is None  # so that a data set, or a file, may have another one
+        assert option.help == explained(one)
+    searched = {name for name in options_of("search") if name.startswith(("plan", "settings"))}
     planned = {one.name for one in fields(Plan)} - {"base"}
-    assert searched - {*OPTIONS, "root", "out", "resume", "import"} == {
-        "dataset",
-        *planned,
-        *SHARED,
+    assert searched == {f"settings_{name}" for name in (*SHARED, "undirected")} | {
+        f"plan_{name}" for name in planned
     }
+
+
+@pytest.mark.parametrize("command", outerconv.commands)
+def test_every_option_is_made_from_a_field(command):
+    """Its help is that of the field, and its type."""
+    kinds = {kind.__name__.lower(): kind for kind in (Settings, Plan, Source, Options)}
+    for room in (commands, lists, options):
+        kinds |= {name.lower(): kind for name, kind in vars(room).items() if is_dataclass(kind)}
+    for name, option in options_of(command).items():
+        kind, _, field = name.partition("_")
+        (one,) = (one for one in fields(kinds[kind]) if one.name.lower() == field)
+        if one.metadata["argument"]:
+            assert isinstance(option, click.Argument)
+        else:
+            assert option.help.startswith(explained(one)[:-1])
+            assert flag_of(one) == option.opts[0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ....families import Relation, SlidingWindow
 from ....kernels import attend
 from ....nn.convert import from_torch
 from ....pyg import outer_conv
-from ..case import DGL, OURS, PYG, PYG_CSR, SCATTER, TORCH, Context, Setup, case
+from ..case import OURS, PYG, TORCH, Context, Setup, case
 from ..graphs import random_graph
 from ..roofline import attention
 from ..sides import Sides
@@ -22,7 +22,6 @@ from ..targets import faster, smaller, under
 
 HEADS, CHANNELS = 4, 16
 MASKED = "dense, masked"
-_OF_PYG = "PyG's own softmax and scatter are what torch-scatter offers"
 
 
 @case(
@@ -41,8 +40,7 @@ def attention_on_edges(context: Context, nodes: int = 100_000) -> Setup:
         context.randn(nodes, HEADS, CHANNELS, generator=generator) for _ in range(4)
     )
     key, value = key.requires_grad_(), value.requires_grad_()
-    absent = {PYG_CSR: "TransformerConv takes no torch.sparse matrix", SCATTER: _OF_PYG}
-    sides = Sides(context, query, direction, edge_index, absent)
+    sides = Sides(context, query, direction, edge_index)
     csr = sides.basis(Relation(1, None)).edges().pattern.by_target
     source, target = edge_index
 
@@ -56,37 +54,14 @@ def attention_on_edges(context: Context, nodes: int = 100_000) -> Setup:
     sides.add(OURS, lambda: attend(csr, query, key, value), [key, value])
     sides.add(PYG, by_gathering, [key, value])
     sides.compiled(by_gathering, of=[key, value])
-    _by_dgl(sides, key, value)
     work = attention(nodes, sides.edges, HEADS * CHANNELS, context.item_size)
     return sides.setup({"heads": HEADS, "channels of a head": CHANNELS}, work)
 
 
-def _by_dgl(sides: Sides, key: Tensor, value: Tensor) -> None:
-    """DGL's sampled product, edge softmax and weighted sum, its formats made beforehand."""
-    module = sides.library(DGL)
-    if module is None:
-        return
-    graph = module.graph(tuple(sides.edge_index), num_nodes=sides.nodes)
-    graph.create_formats_()
-
-    def forward() -> Tensor:
-        score = module.ops.u_dot_v(graph, key, sides.x) / math.sqrt(key.size(-1))
-        weight = module.nn.functional.edge_softmax(graph, score)
-        out: Tensor = module.ops.u_mul_e_sum(graph, value, weight)
-        return out
-
-    sides.add(DGL, forward, [key, value])
-
-
 def attention_layer(context: Context, kind: type, nodes: int = 100_000) -> Setup:
     """A layer with all its projections, ours and PyG's."""
-    absent = {
-        PYG_CSR: "layers of attention take no torch.sparse matrix",
-        SCATTER: _OF_PYG,
-        DGL: "its primitives are measured by attention-100k",
-    }
     width = HEADS * CHANNELS
-    sides = Sides.on_random_graph(context, nodes, width, width, absent)
+    sides = Sides.on_random_graph(context, nodes, width, width)
     theirs = sides.placed(kind(width, CHANNELS, heads=HEADS))
     sides.layer(OURS, outer_conv(theirs), sides.edge_index)
     sides.layer(PYG, theirs, sides.edge_index)

@@ -17,19 +17,7 @@ from ....families import GCN
 from ....nn import OuterConv, SparseFeatures, dropout_features
 from ... import data
 from ...train.peers import begin_as
-from ..case import (
-    DGL,
-    EPOCH,
-    OURS,
-    PYG,
-    PYG_COMPILED,
-    PYG_CSR,
-    SCATTER,
-    Contender,
-    Context,
-    Setup,
-    case,
-)
+from ..case import EPOCH, OURS, PYG, Contender, Context, Setup, case
 from ..graphs import random_graph
 from ..targets import faster
 
@@ -209,8 +197,6 @@ def training(context: Context, graph_name: str) -> Setup:
                 begin_as(layer, known)
         structure, weight = (basis, "theta") if mine else (graph.edge_index, "lin")
         contenders.append(_contender(name, model, x, structure, graph, f"layers.0.{weight}.weight"))
-    reason = "measured on single layers; here the dense product with features takes the time"
-    absent = dict.fromkeys((PYG_CSR, PYG_COMPILED, SCATTER, DGL), reason)
     density = sparse.value.numel() / graph.x.numel()
     sizes: dict[str, float | int | str] = {
         "nodes": nodes,
@@ -219,4 +205,4 @@ def training(context: Context, graph_name: str) -> Setup:
         "density": round(density, 5),
         "graph": graph.origin,
     }
-    return Setup(contenders, sizes, absent, inner=2 if context.quick else 20)
+    return Setup(contenders, sizes, inner=2 if context.quick else 20)

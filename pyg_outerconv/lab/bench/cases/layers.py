@@ -17,7 +17,6 @@ from ....nn import OuterConv, compose
 from ...train.peers import begin_as
 from ..case import (
     CHAINED,
-    DGL,
     FORWARD,
     OURS,
     PREPARATION,
@@ -36,8 +35,6 @@ from ..sides import Sides
 from ..targets import faster, pays_within
 
 NODES, CHANNELS = 100_000, 64
-_NO_FORM = "has no layer for this convolution that takes prepared edges"
-_CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
 
 
 @case(
@@ -48,7 +45,7 @@ _CHAIN = "as the chain in PyG, of which the layer alone is in gcn-100k"
     memory=(OURS, PYG),
 )
 def gcn_layer(context: Context) -> Setup:
-    """OuterConv, PyG's GCNConv in three ways, the same by torch-scatter, and DGL's GraphConv."""
+    """OuterConv, PyG's GCNConv in three ways, and the same by torch-scatter."""
     sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
     conv, basis = sides.placed(OuterConv(CHANNELS, CHANNELS, GCN())), sides.basis(GCN())
     kept = sides.placed(GCNConv(CHANNELS, CHANNELS, cached=True))
@@ -62,14 +59,13 @@ def gcn_layer(context: Context) -> Setup:
     sides.layer(PYG_CSR, bare, sides.matrix(edges, weight))
     sides.compiled(bare, sides.x, edges, weight, of=bare.parameters())
     _by_scatter(sides, edges, weight, theta, bias)
-    _by_dgl(sides, edges, weight, theta, bias)
     work = sides.work(CHANNELS**2, basis.edges().num_edges, sides.nodes)
     return sides.setup({"channels": CHANNELS}, work)
 
 
 def _by_scatter(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias: Tensor) -> None:
     """Gather, multiply, and reduce segments of edges that are sorted by target beforehand."""
-    module = sides.library(SCATTER)
+    module = sides.torch_scatter()
     if module is None:
         return
     target, order = edges[1].sort(stable=True)
@@ -85,17 +81,6 @@ def _by_scatter(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias
     sides.add(SCATTER, forward, [theta, bias])
 
 
-def _by_dgl(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias: Tensor) -> None:
-    """DGL's GraphConv on the normalised edges, its formats made beforehand."""
-    module = sides.library(DGL)
-    if module is None:
-        return
-    graph = module.graph((edges[0], edges[1]), num_nodes=sides.nodes)
-    graph.create_formats_()
-    conv = module.nn.GraphConv(*theta.shape, norm="none", weight=False, bias=False)
-    sides.add(DGL, lambda: conv(graph, sides.x @ theta, edge_weight=weight) + bias, [theta, bias])
-
-
 @case(
     "chebyshev-5",
     "polynomial",
@@ -106,8 +91,7 @@ def _by_dgl(sides: Sides, edges: Tensor, weight: Tensor, theta: Tensor, bias: Te
 )
 def chebyshev(context: Context, terms: int) -> Setup:
     """OuterConv and PyG's ChebConv."""
-    absent = {PYG_CSR: "ChebConv takes no sparse matrix", SCATTER: _NO_FORM, DGL: _NO_FORM}
-    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
     family = Chebyshev(terms, lambda_max=2.0)
     conv = sides.placed(OuterConv(CHANNELS, CHANNELS, family))
     theirs = sides.placed(ChebConv(CHANNELS, CHANNELS, K=terms))
@@ -134,8 +118,7 @@ def chebyshev(context: Context, terms: int) -> Setup:
 )
 def walk(context: Context, length: int) -> Setup:
     """OuterConv and two of PyG's TAGConv, one on reversed edges; transition matrices prepared."""
-    absent = {SCATTER: _NO_FORM, DGL: _NO_FORM}
-    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
     family = Walk(length, direction="both")
     conv = sides.placed(OuterConv(CHANNELS, CHANNELS, family))
     steps = [
@@ -189,9 +172,8 @@ def walk(context: Context, length: int) -> Setup:
 )
 def composition(context: Context, channels: tuple[int, int, int]) -> Setup:
     """The composition of two OuterConv, both in a chain, and two of PyG's GCNConv in two ways."""
-    absent = {PYG_COMPILED: _CHAIN, SCATTER: _CHAIN, DGL: _CHAIN}
     p, _, q = channels
-    sides = Sides.on_random_graph(context, NODES, p, q, absent, degree=10)
+    sides = Sides.on_random_graph(context, NODES, p, q, degree=10)
     ends = list(pairwise(channels))
     ours = [sides.placed(OuterConv(*pair, GCN())) for pair in ends]
     theirs = [sides.placed(GCNConv(*pair, normalize=False)) for pair in ends]
@@ -244,8 +226,7 @@ def _sorted(edges: EdgeBasis) -> EdgeBasis:
 )
 def preparing_gcn(context: Context) -> Setup:
     """The basis from raw edges, a step with it, and a step of PyG's GCNConv(cached=True)."""
-    absent = dict.fromkeys((PYG_CSR, PYG_COMPILED, SCATTER, DGL), "measured in gcn-100k")
-    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS, absent)
+    sides = Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
     conv = sides.placed(OuterConv(CHANNELS, CHANNELS, GCN()))
     theirs = sides.placed(GCNConv(CHANNELS, CHANNELS, cached=True))
     begin_as(theirs, conv)

@@ -26,18 +26,7 @@ HOPELESS = 30
 
 @dataclass(frozen=True)
 class Shape:
-    """A problem.
-
-    Attributes:
-        nodes, degree: how many nodes, and edges into each.
-        channels: in and out.
-        make: the basis, and its family.
-        theta: the form of Θ.
-        dtype: of all numbers, if not the run's.
-        aggr: over the inputs of a label.
-        density: of the features, which are sparse if it is not 1.
-        learns: what has gradients beside Θ: 'x', 'values' and x, or 'nothing'.
-    """
+    """A problem."""
 
     nodes: int
     degree: int

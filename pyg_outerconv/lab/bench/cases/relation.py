@@ -13,14 +13,11 @@ from ....nn import OuterConv
 from ...data import data_root
 from ...train.peers import begin_as
 from ..case import (
-    DGL,
     FLOOR,
     FORWARD,
     OURS,
     PYG,
     PYG_COMPILED,
-    PYG_CSR,
-    SCATTER,
     TRAINING,
     Contender,
     Context,
@@ -129,11 +126,7 @@ def _layers(
     edge_index, types, nodes, labels, origin = graph
     generator = context.generator()
     x, direction = (context.randn(nodes, channels, generator=generator) for _ in range(2))
-    absent = {
-        PYG_CSR: "RGCNConv takes no torch.sparse matrix",
-        SCATTER: "a loop over relations with its own scatter is what PyG does",
-    }
-    sides = Sides(context, x, direction, edge_index.to(context.device), absent)
+    sides = Sides(context, x, direction, edge_index.to(context.device))
     types, family = types.to(context.device), Relation(labels, None)
     form = "full" if bases is None else f"basis-decomposed(num_bases={bases})"
     conv = sides.placed(OuterConv(channels, channels, family, theta=form, root_weight=True))
@@ -147,7 +140,6 @@ def _layers(
         sides.absent[PYG_COMPILED] = reason
     else:
         sides.compiled(theirs, sides.x, sides.edge_index, types, of=theirs.parameters())
-    _by_dgl(sides, conv, types)
     rows = relation_rows(basis)
     if bases is None:
         sides.contenders.append(_products_alone(context, rows, nodes, labels, channels))
@@ -180,25 +172,3 @@ def _products_alone(
         return forward(), tall @ wide.transpose(1, 2), transposed @ tall, x @ root.t(), x.t() @ x
 
     return Contender(FLOOR, {FORWARD: forward, TRAINING: training})
-
-
-def _by_dgl(sides: Sides, conv: OuterConv, types: Tensor) -> None:
-    """DGL's RelGraphConv, its edges sorted by type beforehand."""
-    module = sides.library(DGL)
-    if module is None:
-        return
-    ours = dict(conv.named_parameters())
-    bases = ours["theta.comp"].size(1) if "theta.comp" in ours else None
-    order = types.argsort(stable=True)
-    graph = module.graph(tuple(sides.edge_index[:, order]), num_nodes=sides.nodes)
-    graph.create_formats_()
-    ends = sides.x.size(1), sides.direction.size(1)
-    kind = None if bases is None else "basis"
-    layer = sides.placed(module.nn.RelGraphConv(*ends, conv.family.num_bases, kind, bases))
-    with torch.no_grad():
-        layer.linear_r.W.copy_(ours["theta.weight"])
-        if bases is not None:
-            layer.linear_r.coeff.copy_(ours["theta.comp"])
-        layer.loop_weight.copy_(ours["root.weight"][0])
-    sorted_types = types[order]
-    sides.add(DGL, lambda: layer(graph, sides.x, sorted_types, presorted=True), layer.parameters())

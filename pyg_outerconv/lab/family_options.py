@@ -8,10 +8,10 @@ import textwrap
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ...errors import RefusedValue
-from ...families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
-from ...graph import Graph
-from ...signatures import describe
+from ..errors import RefusedValue
+from ..families import FAMILIES, Directed, Family, Relation, Stack, Union, parse_family
+from ..graph import Graph
+from ..signatures import describe
 
 
 def options(family: type[Family]) -> dict[str, Any]:
