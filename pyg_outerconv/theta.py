@@ -75,8 +75,9 @@ class Theta:
     ) -> None:
         self._inner, self.dtype, self.device = inner, inner.dtype, inner.device
         self.shape, self.requires_grad = inner.shape, inner.requires_grad
-        if inner.dim() == 3:
-            self.shape = torch.Size((inner.size(0), 1, *inner.shape[1:]))
+        if len(self.shape) == 3:
+            count, rows, columns = self.shape
+            self.shape = torch.Size((count, 1, rows, columns))
         if coefficient is not None:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
             self.is_tensor = False

@@ -175,11 +175,11 @@ class Pattern:
         Raises:
             ValueError: max(M, N) · K exceeds int64.
         """
-        compiles, most = torch.compiler.is_compiling(), INT32_LIMIT // max(1, num_labels)
-        is_small = not compiles and edge_index.size(1) <= KEEP_UNSORTED
+        compiles, count = torch.compiler.is_compiling(), edge_index.size(1)
+        is_small = not compiles and count <= KEEP_UNSORTED
         dtype = torch.int32
-        if compiles or max(*size, edge_index.size(1)) >= most:
-            dtype = index_type(size, num_labels, edge_index.size(1))
+        if compiles or max(*size, count) >= INT32_LIMIT // max(1, num_labels):
+            dtype = index_type(size, num_labels, count)
         # Copies, because the list may be written to before it is sorted.
         kept = torch.int64 if is_small else dtype  # to index with
         if edge_index.dtype != kept:
@@ -188,9 +188,8 @@ class Pattern:
             edge_index = edge_index.clone()
         pattern = object.__new__(Pattern)
         parts = vars(pattern)
-        parts["size"], parts["num_labels"], parts["index_dtype"] = size, num_labels, dtype
-        parts["num_edges"], parts["device"] = edge_index.size(1), edge_index.device
-        parts["listed"], parts["listed_origin"], parts["is_short"] = edge_index, origin, is_small
+        parts.update(size=size, num_labels=num_labels, num_edges=count, device=edge_index.device)
+        parts.update(listed=edge_index, listed_origin=origin, index_dtype=dtype, is_short=is_small)
         if num_labels == 1:
             parts["listed_rows"] = parts["listed_columns"] = edge_index
         elif label is not None:

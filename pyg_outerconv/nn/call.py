@@ -263,20 +263,30 @@ def check_devices(layer: Module, call: Call) -> None:
     for module in modules:  # faster than parameters(), and every call comes here
         if module is None:
             continue
-        for tensors in module._parameters, module._buffers:
-            for tensor in tensors.values():
-                if tensor is None or (on_cpu and tensor.is_cpu) or tensor.device == device:
-                    continue
-                named = chain(layer.named_parameters(), layer.named_buffers())
-                name = next(name for name, one in named if one is tensor)
-                raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
-        modules += module._modules.values()
+        if module._parameters:
+            for tensor in module._parameters.values():
+                if not (tensor is None or (on_cpu and tensor.is_cpu)):
+                    _check_place(layer, tensor, device)
+        if module._buffers:
+            for tensor in module._buffers.values():
+                if tensor is not None:
+                    _check_place(layer, tensor, device)
+        if module._modules:
+            modules += module._modules.values()
     for name, parts in call.beside.items():
         for part in parts if isinstance(parts, tuple | list) else (parts,):
             if isinstance(part, Tensor) and part.device != device:
                 raise RefusedValue(f"{name} is where the features are", device, part.device)
     if not isinstance(edge_index, Tensor) or edge_index.device != device or device.type == "meta":
         check_given(edge_index, device)
+
+
+def _check_place(layer: Module, tensor: Tensor, device: torch.device) -> None:
+    """Raise ValueError if a parameter or buffer of a layer is not on ``device``."""
+    if tensor.device != device:
+        named = chain(layer.named_parameters(), layer.named_buffers())
+        name = next(name for name, one in named if one is tensor)
+        raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
 
 
 def check_given(given: Any, device: torch.device) -> None:

@@ -23,7 +23,7 @@ from ..graph import Features, SparseMatrix
 from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, add_bias, add_product, as_theta, scaled
+from ..theta import Theta, ThetaValue, add_bias, add_product, scaled
 from . import compiled
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
@@ -38,7 +38,7 @@ from .checks import (
 )
 from .hooks import MessageHooks, Way
 from .messages import FirstOfEqual, convolve_by_messages
-from .theta import ThetaModule, make_theta
+from .theta import FullTheta, ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 
 
@@ -260,8 +260,10 @@ class OuterConv(MessageHooks):
             out = self._at_once(call)
             if out is not None:
                 return out
-        root = self.root
-        is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
+        # Where torch keeps modules, because its __getattr__ takes as long as a small product.
+        theta: Any = self._modules["theta"]
+        root: Any = self._modules.get("root")
+        is_lazy = theta.in_channels < 0 or (root is not None and root.in_channels < 0)
         waiting = self._waiting(call) if is_lazy else []
         if call.mode.compiles and content is None and not is_lazy:
             out = self._compiled(call)
@@ -380,7 +382,7 @@ class OuterConv(MessageHooks):
         ``values`` (M, *batch, H, V): the values of heads, if they are computed already; hooks and
         overrides, which may contract something else, get x alone.
         """
-        bias, root = self.bias, self.root
+        bias, root = self.bias, self._modules.get("root")
         way = self._way()
         if own := way == "contraction":
             here = call.mode
@@ -484,8 +486,9 @@ class OuterConv(MessageHooks):
 
         Labels without edges count, as relations do in PyG's ``HeteroConv``.
         """
-        theta = self.theta.parameter(call.like)
-        return scaled(theta, 1.0 / self.theta.num_labels) if self.label_aggr == "mean" else theta
+        module: Any = self._modules["theta"]
+        theta: ThetaValue = module.parameter(call.like)
+        return scaled(theta, 1.0 / module.num_labels) if self.label_aggr == "mean" else theta
 
     def _materialize(self, waiting: list[tuple[ThetaModule, int]]) -> None:
         for lazy, channels in waiting:
@@ -506,7 +509,7 @@ class OuterConv(MessageHooks):
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
 
 
-def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
+def add_root(out: Tensor, call: Call, root: FullTheta, own: bool) -> Tensor:
     """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
     Args:
@@ -522,7 +525,7 @@ def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
     target = call.target
     if target is None and not call.targets_featureless:
         return out
-    weight = as_theta(root.parameter()).tall()
+    weight = root.matrices().flatten(0, 1)
     rows = weight.size(0)
     if target is None:
         if out.size(-2) != rows:

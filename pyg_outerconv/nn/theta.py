@@ -223,11 +223,15 @@ class FullTheta(ThetaModule):
         self.require_shape()
         return self.weight.unsqueeze(1)
 
-    def parameter(self, like: Tensor | None = None) -> ThetaValue:
-        """Its matrices, without a view for the one block; hooks see a call."""
+    def matrices(self) -> Tensor:
+        """Θ without an axis of blocks, (K, P, Q); hooks see a call."""
         if self.in_channels < 0 or self._forward_pre_hooks or self._forward_hooks:
-            return self()  # type: ignore[no-any-return]
-        return Theta(self.weight)
+            return self().squeeze(1)  # type: ignore[no-any-return]
+        return self.weight
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """Its matrices."""
+        return Theta(self.matrices())
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Draw label by label and transposed, in the layout of PyG's Linear.
