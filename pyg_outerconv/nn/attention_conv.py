@@ -178,7 +178,7 @@ class AttentionConv(OuterConv):
         check_values(self.theta, value_bias=value_bias, edge_features=edge_dim is not None)
         width = value_channels_of(self.theta)
         self.value_bias = Parameter(torch.zeros(heads, width)) if value_bias else None
-        self.added_sources = sources_of(learned_sources, empty_source, score, self.theta)
+        self.added_sources = sources_of(learned_sources, empty_source, family.score, self.theta)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -269,6 +269,9 @@ class AttentionConv(OuterConv):
         if source_mask is not None:  # what absent sources send is cut off, and gradients with it
             call = without_absent(call, source_mask, wholly=True)
             values = None if values is None else values_of_present(values, source_mask)
+        if self.added_sources is not None:
+            sent, theta = self._sent(call, basis, theta)
+            call = call.with_ends(sent, call.target)
         if self._message_forward_hooks:
             with showing_shares(self, basis, edge_index):
                 out = self._convolve(call, basis, theta)
@@ -286,23 +289,21 @@ class AttentionConv(OuterConv):
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
-        basis = self._basis_of_nodes(call, self._content(call) if content is None else content)
-        sources = self.added_sources
-        return basis if sources is None or _has_values(call.edge_index) else sources.beside(basis)
-
-    def _basis_of_nodes(self, call: Call, content: Content) -> Basis:
-        edge_index = call.edge_index
+        content = self._content(call) if content is None else content
+        edge_index, sources = call.edge_index, self.added_sources
         is_basis = type(edge_index) is not Tensor and isinstance(edge_index, Basis)
         if is_basis:
             check_beside_basis(call, content)
         if is_basis and edge_index.dtype is None:
             check_devices(self, call)
             basis = basis_on_support(self.family, call, content)
-            return basis.mean(basis.dtype) if self.folds_mean else basis
+            basis = basis.mean(basis.dtype) if self.folds_mean else basis
+            return basis if sources is None else sources.beside(basis)
         if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
-        return super()._basis(call, content)
+        basis = super()._basis(call, content)
+        return basis if sources is None or is_basis else sources.beside(basis)
 
     def _sent(self, call: Call, basis: Basis, theta: ThetaValue) -> tuple[Features, ThetaValue]:
         """The features and Θ of all sources, added ones first where the basis has them."""
@@ -311,14 +312,6 @@ class AttentionConv(OuterConv):
             return call.source, theta
         assert isinstance(theta, Theta)  # as the constructor checked
         return sources.joined(call.source, theta)
-
-    def _convolve(
-        self, call: Call, basis: Basis, theta: ThetaValue, values: OptTensor = None
-    ) -> Tensor:
-        if self.added_sources is not None:
-            sent, theta = self._sent(call, basis, theta)
-            call = call.with_ends(sent, call.target)
-        return super()._convolve(call, basis, theta, values)
 
     def __repr__(self) -> str:
         family = self.family
@@ -340,10 +333,12 @@ class AttentionConv(OuterConv):
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(call)
         if keys is not None:
-            if self._family.score.uses_theta or _has_values(call.edge_index):
+            given, score = call.edge_index, self._family.score
+            has_values = isinstance(given, Basis) and given.dtype is not None
+            if has_values or score.uses_theta:
                 rule = "keys are what scores read of the sources"
-                got = call.edge_index if _has_values(call.edge_index) else self._family.score
-                raise RefusedValue(rule, "a score of features, and no basis with values", got)
+                expected = "a score of features, and no basis with values"
+                raise RefusedValue(rule, expected, given if has_values else score)
             content = content.but(source=nodes_first(keys))
         values = None
         if content.theta is not None:
@@ -365,11 +360,6 @@ class AttentionConv(OuterConv):
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked
         return theta.but(bias=view_of(self.value_bias))
-
-
-def _has_values(edge_index: Any) -> bool:
-    """Whether it is a basis with values, in the place of the learned one."""
-    return isinstance(edge_index, Basis) and edge_index.dtype is not None
 
 
 def _asked(return_attention_weights: Any) -> bool:
