@@ -143,6 +143,27 @@ def test_they_have_the_values_of_any_way_to_combine_heads(combine):
     assert_same(conv(x, edges), out, [x, *conv.parameters()])
 
 
+def test_they_have_no_edge_features():
+    conv, (x, edges) = layer("edges", edge_dim=2), arguments("edges")
+    edges = edges[:, :-1]  # none is parallel
+    attr = torch.randn(edges.size(1), 2, dtype=torch.float64, requires_grad=True)
+    score, sources, (m, n) = conv.family.score, conv.added_sources, edges
+    of_edges = torch.einsum("ed,hdc->ehc", attr, score.edge.weight)
+    key, query = torch.cat([sources.key, score.key(x)]), score.query(x) * score.scale
+    found = torch.einsum("ahd,nhd->han", key, query).exp()
+    raised = torch.zeros_like(found)
+    raised[:, :2] = found[:, :2]
+    with_attr = found[:, 2 + m, n] * (of_edges * query[n]).sum(-1).exp().t()
+    raised = raised.index_put((torch.arange(HEADS)[:, None], 2 + m, n), with_attr)
+    shares = raised / raised.sum(1, keepdim=True)
+    value = torch.einsum("mp,hpv->mhv", x, conv.theta.value) + conv.value_bias
+    heads = torch.einsum("han,ahv->nhv", shares, torch.cat([sources.value, value]))
+    heads = heads.index_add(0, n, shares[:, 2 + m, n].t().unsqueeze(-1) * of_edges)
+    expected = torch.einsum("nhv,hvq->nq", heads, conv.theta.output) + conv.bias
+    out = conv(x, edges, edge_attr=attr)
+    assert_same(out, expected, [x, attr, *conv.parameters()])
+
+
 def test_their_share_is_in_the_learned_basis_and_in_the_terms_of_labels():
     conv, (x, edges) = layer("edges", bias=False), arguments("edges")
     out, basis = conv(x, edges, return_attention_weights=True)
