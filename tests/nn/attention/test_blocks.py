@@ -45,17 +45,6 @@ def test_encoder_block(dtype, norm_first, activation):
     assert_same(ours, theirs, ours, theirs, [x])
 
 
-@each_way
-def test_encoder_block_with_masks(norm_first):
-    theirs = peer(torch.nn.TransformerEncoderLayer, norm_first=norm_first, bias=False)
-    ours, x = from_torch(theirs, support="causal"), x_of(3, LENGTH)
-    there = torch.ones(3, LENGTH, dtype=torch.bool)
-    there[0, 3:] = False
-    masks = {"src_mask": ~CAUSAL.t(), "src_key_padding_mask": ~there}
-    run = lambda x: ours(x, source_mask=there)  # noqa: E731
-    assert_same(ours, theirs, run, lambda x: theirs(x, **masks), [x])
-
-
 @both_types
 @each_way
 def test_decoder_block(dtype, norm_first):
@@ -65,29 +54,6 @@ def test_decoder_block(dtype, norm_first):
     x, memory = x_of(3, LENGTH, dtype=dtype), x_of(3, 9, dtype=dtype)
     run = lambda x, memory: theirs(x, memory, tgt_mask=~CAUSAL.t())  # noqa: E731
     assert_same(ours, theirs, ours, run, [x, memory])
-
-
-def test_decoder_block_with_masks_of_the_memory():
-    theirs = peer(torch.nn.TransformerDecoderLayer)
-    ours = from_torch(theirs, support="causal", memory_support=Relation(1, None))
-    x, memory, seen = x_of(2, LENGTH), x_of(2, 9), torch.rand(9, LENGTH) < 0.5
-    seen[:2] = True
-    there = torch.ones(2, 9, dtype=torch.bool)
-    there[1, 5:] = False
-    places = torch.ones(2, LENGTH, dtype=torch.bool)
-    places[0, 4:] = False
-    masks = {
-        "tgt_mask": ~CAUSAL.t(),
-        "memory_mask": ~seen.t(),
-        "memory_key_padding_mask": ~there,
-        "tgt_key_padding_mask": ~places,
-    }
-
-    def run(x, memory):
-        edges = seen.nonzero().t()
-        return ours(x, memory, None, edges, source_mask=places, memory_mask=there)
-
-    assert_same(ours, theirs, run, lambda x, memory: theirs(x, memory, **masks), [x, memory])
 
 
 def drawn_options(pick):
