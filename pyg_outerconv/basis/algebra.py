@@ -246,7 +246,7 @@ class Derived(Compound):
         return self.base.num_bases
 
     def plan_key(self) -> tuple[Hashable, ...]:
-        return self.size, *super().plan_key()
+        return self.size, self.dtype, self.learns, *super().plan_key()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base!r})"

@@ -239,6 +239,19 @@ def test_a_new_kind_has_the_whole_algebra():
 
 
 @every_kind
+def test_a_plan_tells_apart_what_learns_and_of_which_dtype(name):
+    basis = kinds()[name]
+    labels, targets = basis.num_bases, basis.size[1]
+    learned = torch.ones(labels, dtype=torch.float64, requires_grad=True)
+    for own in (basis, basis.scale(learned), basis.mix(learned.expand(2, labels))):
+        for made in (own, own.compose(Eye((targets, targets), CPU)), Repeated(own, 2, 2)):
+            if made.learns:
+                assert made.plan_key() != made.detach().plan_key()
+            if made.dtype is not None:
+                assert made.plan_key() != made.float().plan_key()
+
+
+@every_kind
 def test_messages_add_up_to_the_contraction(name):
     basis = kinds()[name]
     x = torch.randn(basis.size[0], 2, dtype=torch.float64)
