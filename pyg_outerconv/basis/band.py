@@ -63,10 +63,6 @@ class Band(DenseRule):
             raise RefusedValue("a band has a positive dilation", "dilation >= 1", self.dilation)
 
     @property
-    def num_bases(self) -> int:
-        return 1
-
-    @property
     def size(self) -> tuple[int, int]:
         return self.num_sources, self.num_targets
 

@@ -167,6 +167,10 @@ class DenseRule(ImplicitEdges):
     """
 
     @property
+    def num_bases(self) -> int:
+        return 1
+
+    @property
     def is_sorted(self) -> bool:
         """Whether the preparation for attention, if any, has been done."""
         return True

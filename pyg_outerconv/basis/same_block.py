@@ -65,10 +65,6 @@ class SameBlock(DenseRule):
         return SameBlock(source, source if same else target_graph.clone())
 
     @property
-    def num_bases(self) -> int:
-        return 1
-
-    @property
     def size(self) -> tuple[int, int]:
         return self.source_block.numel(), self.target_block.numel()
 
