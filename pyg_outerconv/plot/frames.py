@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from math import prod
 from typing import Any
 
@@ -89,41 +88,24 @@ class Frame:
         return int(found[0])
 
 
-@singledispatch
 def grids_of(basis: Basis) -> tuple[Shape, Shape] | None:
     """(input shape, output shape) if its nodes are the cells of full grids; else None."""
-    return None
-
-
-@grids_of.register
-def _(basis: GridShift) -> tuple[Shape, Shape]:
-    return basis.input_shape, basis.output_shape
-
-
-@grids_of.register
-def _(basis: Compound) -> tuple[Shape, Shape] | None:
-    return grids_of(basis.parts[0]) if basis.size == basis.parts[0].size else None
-
-
-@grids_of.register
-def _(basis: Transposed) -> tuple[Shape, Shape] | None:
-    found = grids_of(basis.base)
-    return None if found is None else (found[1], found[0])
-
-
-@grids_of.register
-def _(basis: Restricted) -> None:  # the nodes are not all cells, or have other numbers
-    return None
-
-
-@grids_of.register
-def _(basis: BinaryProduct) -> tuple[Shape, Shape] | None:
-    first, second = grids_of(basis.first), grids_of(basis.second)
-    if first is None or second is None:
+    if isinstance(basis, GridShift):
+        return basis.input_shape, basis.output_shape
+    if isinstance(basis, Transposed):
+        found = grids_of(basis.base)
+        return None if found is None else (found[1], found[0])
+    if isinstance(basis, BinaryProduct):
+        first, second = grids_of(basis.first), grids_of(basis.second)
+        if first is None or second is None:
+            return None
+        if isinstance(basis, Composed):
+            return first[0], second[1]
+        return first[0] + second[0], first[1] + second[1]  # the axes of the first, then others
+    # Restricted nodes are not all cells, or have other numbers.
+    if isinstance(basis, Restricted) or not isinstance(basis, Compound):
         return None
-    if isinstance(basis, Composed):
-        return first[0], second[1]
-    return first[0] + second[0], first[1] + second[1]  # the axes of the first, then the second's
+    return grids_of(basis.parts[0]) if basis.size == basis.parts[0].size else None
 
 
 def frames(basis: Basis, inputs: Any, outputs: Any) -> tuple[Frame, Frame] | None:
