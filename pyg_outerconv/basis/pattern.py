@@ -5,6 +5,7 @@ The paper counts from 1, the code from 0: label k, source m and target n start a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -445,6 +446,11 @@ class Pattern:
     def head_copies(self) -> dict[int, HeadCopies]:
         """The N × M matrix of all edges with copies for some heads, by the number of heads."""
         return {}
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How often its edges were used in some way, where that decides whether to sort them."""
+        return Counter()
 
     @cached_property
     def num_source_pairs(self) -> int:

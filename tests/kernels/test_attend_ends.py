@@ -6,7 +6,7 @@ import pytest
 import torch
 from scores import leaf
 
-from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis import EdgeBasis, Pattern, additive_attention
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.kernels import attend_ends, edge_sums
@@ -71,6 +71,21 @@ def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, wid
     both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
     for one, other in zip(*both, strict=True):
         assert_near(one, other, 5 * tolerance, at_least=0.1)
+
+
+def test_edges_that_come_again_and_again_are_sorted(monkeypatch):
+    monkeypatch.setattr(additive_attention, "MOST_AGAIN", 0)
+    monkeypatch.setattr(additive_attention, "WIDE", 4)
+    given, narrow = drawn(), basis_of(drawn(width=3))
+    basis, times = basis_of(given), additive_attention.OFTEN
+    sums = [basis.sums() for _ in range(times)]
+    assert not basis.over.pattern.head_copies
+    sums.append(basis.sums())
+    assert basis.over.pattern.head_copies
+    for one in sums:
+        assert_near(one, by_definition(*given)[1])
+    assert all(narrow.sums().isfinite().all() for _ in range(times + 1))
+    assert not narrow.over.pattern.head_copies
 
 
 @pytest.mark.parametrize("nodes", [NODES, 0])
