@@ -23,8 +23,12 @@ MOST = 2**22
 With t threads, which the product of sorted edges would use, the limit is divided by t.
 """
 
-HELD = 2**15
-"""The largest number of edges times channels, if the messages of all edges are held."""
+HELD = 160 * 2**10
+"""The largest number of edges times channels, if the messages of all edges are held.
+
+They fit into a cache. Attention in training then takes half the time that it takes on sorted edges
+at 80k numbers, and as long at twice as many as here.
+"""
 
 TINY = 2**14
 """Up to so many edges times channels, sums with gradients hold the messages."""
