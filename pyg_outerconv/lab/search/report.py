@@ -45,7 +45,7 @@ class Report:
     trials: dict[str, list[Record]]
     winners: dict[str, Record]
     finals: dict[str, Any]
-    data: dict[str, Any]
+    config: dict[str, Any]
 
     @property
     def metric(self) -> str:
@@ -55,7 +55,7 @@ class Report:
     @property
     def facts(self) -> str:
         """A line on the data and the plan."""
-        plan, data = self.plan, self.data
+        plan, data = self.plan, self.config["data"]
         base = plan.base
         each = (f"{len(trials)} of {self.shown[name]}" for name, trials in self.trials.items())
         length = f"{plan.budget:g} s of training in all; trials: {', '.join(each)}"
@@ -69,6 +69,11 @@ class Report:
             f"{plan.seeds} seeds of at most {base.epochs} epochs (patience {base.patience}); the "
             f"best {plan.finalists} validated on {plan.test_seeds} seeds; search seed {plan.seed}."
         ) + "".join(f" {title}: {text}." for title, text in said.items() if text)
+
+    @property
+    def software(self) -> str:
+        """The versions that the search began with."""
+        return ", ".join(f"{name} {one}" for name, one in self.config["versions"].items())
 
     # The winner ---------------------------------------------------------------------------------
 

@@ -206,8 +206,8 @@ class Search:
 
     def _write(self, winners: dict[str, Record]) -> Report:
         shown = {contestant.name: contestant.shown for contestant in self.contestants}
-        found, facts = self.finals.found(list(shown)), self.folder.read_config()["data"]
-        report = Report(self.plan, shown, self.trials, winners, found, facts)
+        found, config = self.finals.found(list(shown)), self.folder.read_config()
+        report = Report(self.plan, shown, self.trials, winners, found, config)
         winner = write_toml(report.winner_settings(), report.winner_remark())
         pages = {WINNER: winner, TABLE: make_page(report, "markdown"), PAGE: make_page(report)}
         for name, text in pages.items():

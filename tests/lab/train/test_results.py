@@ -182,7 +182,7 @@ def of_search(name):
     found = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
     base = SimpleNamespace(dataset=name)
     plan = SimpleNamespace(base=base, seeds=1)
-    report = SimpleNamespace(plan=plan, facts=name, metric="f1", **found)
+    report = SimpleNamespace(plan=plan, facts=name, software="", metric="f1", **found)
     report.findings = lambda: [name]
     return page_of_search(report, "markdown")
 
