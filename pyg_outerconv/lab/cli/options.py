@@ -172,5 +172,5 @@ class Sectioned(click.Command):
             if row is not None:
                 sections.setdefault(getattr(parameter, "section", RUN), []).append(row)
         for title, rows in sections.items():
-            with formatter.section(title):
+            with formatter.section(title if len(sections) > 1 else "Options"):
                 formatter.write_dl(rows)

@@ -30,55 +30,41 @@ def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
     difference, ``at_published`` whether it is at or above the published figure, both with one
     digit after the point; None where there is none.
     """
-    ours, peer, gap = summary[OURS], summary.get(PEER), summary.get("difference")
-    published = cell.row.published.get(cell.dataset)
-    mean = 100 * ours["test_metric"]["mean"]
+    gap, published = summary.get("difference"), cell.row.published.get(cell.dataset)
+    ours, peer = _numbers(summary[OURS]), None
+    if PEER in summary:
+        assert gap is not None  # both were trained on the same seeds
+        apart = {"gap": 100 * gap["mean"], "gap_error": _percent(gap["standard_error"])}
+        peer = {"name": summary[PEER]["name"], **_numbers(summary[PEER]), **apart}
     return {
         "dataset": cell.dataset,
         "row": cell.row.name,
-        "model": ours["name"],
+        "model": summary[OURS]["name"],
         "metric": summary["metric"],
         "split": cell.settings.split,
-        "seeds": ours["seeds"],
-        "mean": mean,
-        "std": _percent(ours["test_metric"]["std"]),
-        "seconds": ours["seconds"]["mean"],
+        **ours,
         "majority": 100 * summary["majority"]["mean"],
-        "peer": None if peer is None else _peer(peer, gap),
+        "peer": peer,
         "published": None if published is None else vars(published),
         "at_peer": None if gap is None else gap["mean"] >= -(gap["standard_error"] or 0.0),
-        "at_published": None if published is None else round(mean, 1) >= published.value,
+        "at_published": None if published is None else round(ours["mean"], 1) >= published.value,
         "settings": cell.settings.as_dict(),
     }
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+    """Seeds, mean and deviation in percent, and seconds of a model."""
+    test, seconds = found["test_metric"], found["seconds"]["mean"]
+    spread = {"mean": 100 * test["mean"], "std": _percent(test["std"])}
+    return {"seeds": found["seeds"], **spread, "seconds": seconds}
 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _peer(found: dict[str, Any], gap: dict[str, Any] | None) -> dict[str, Any]:
-    assert gap is not None  # both were trained on the same seeds
-    return {
-        "name": found["name"],
-        "seeds": found["seeds"],
-        "mean": 100 * found["test_metric"]["mean"],
-        "std": _percent(found["test_metric"]["std"]),
-        "seconds": found["seconds"]["mean"],
-        "gap": 100 * gap["mean"],
-        "gap_error": _percent(gap["standard_error"]),
-    }
-
-
-def report(
-    table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]
-) -> dict[str, Any]:
-    """All results, as plain values for JSON."""
-    kind = {"kind": KIND, "format": FORMAT, "table": table.name, "title": table.title}
-    return {**kind, **facts, "records": list(records)}
-
-
 def read_report(path: Path) -> list[dict[str, Any]]:
-    """The results in a file of :func:`report`."""
+    """The results in a file that :func:`reproduce` wrote."""
     content = load_json(path)
     found = content.get("kind"), content.get("format")
     if found != (KIND, FORMAT):
@@ -267,15 +253,14 @@ def _write(
         "command": command,
         "versions": versions(),
         "threads": torch.get_num_threads(),
-        "machine": f"{torch.cuda.get_device_name()}" if torch.cuda.is_available() else _cpu(),
+        "machine": torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else f"a {platform.machine()} CPU",
     }
-    files: dict[str, Any] = {f"{table.name}.json": report(table, records, facts)}
+    kind = {"kind": KIND, "format": FORMAT, "table": table.name, "title": table.title}
+    files: dict[str, Any] = {f"{table.name}.json": {**kind, **facts, "records": records}}
     files[f"{table.name}.md"] = page(table, records, facts).encode()
     write_files(folder, files, f"the folder {folder} must be writable")
-
-
-def _cpu() -> str:
-    return f"a {platform.machine()} CPU"
 
 
 def _said(one: dict[str, Any]) -> str:
