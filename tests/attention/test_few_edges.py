@@ -115,19 +115,6 @@ def test_few_edges_are_not_sorted(few):
     assert "order" not in vars(basis.pattern)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("size", [1.0, 1e4])
-def test_shares_of_scores_of_any_size(size, dtype):
-    entries = Listed(torch.tensor([2, 0, 2, 0, 3]), torch.tensor([0, 1, 1, 0, 2]), (4, 3))
-    score = (size * torch.randn(5, 2, dtype=dtype)).requires_grad_()
-    found = entries.shares(score)
-    for row in range(4):
-        here = entries.row == row
-        assert_near(found[here], score[here].softmax(0))
-    (gradient,) = torch.autograd.grad(found.square().sum(), score)
-    assert gradient.isfinite().all()
-
-
 def test_rows_of_low_scores_alone_and_of_none():
     entries = Listed(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]), (3, 2))
     low = torch.tensor([-1e4, -1e4, -torch.inf, -torch.inf], dtype=torch.float64)

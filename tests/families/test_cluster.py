@@ -17,12 +17,7 @@ from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Cluster, Stack, parse_family
 from pyg_outerconv.graph import Assignment
 from pyg_outerconv.testing import (
-    assert_adjoint,
-    assert_contraction,
-    assert_lazy_equals_explicit,
     assert_near,
-    assert_stack,
-    assert_transpose,
 )
 
 BATCH = torch.tensor([0, 0, 0, 1, 1, 3, 3, 3, 3])  # nobody is in cluster 2
@@ -132,15 +127,6 @@ def test_several_criteria_are_several_labels():
     assert_near(conv(x, [BATCH, other, soft]), expected)
     basis = conv.family.basis([BATCH, other, soft])
     assert_near(basis.to_dense()[1, :, :2], torch.nn.functional.one_hot(other).double())
-
-
-@pytest.mark.parametrize("make", [lambda: BATCH, lambda: torch.rand(NODES, CLUSTERS).double()])
-def test_the_laws_hold(make):
-    basis = Cluster().basis(make(), dtype=torch.float64)
-    for law in (assert_lazy_equals_explicit, assert_transpose, assert_adjoint):
-        law(basis)
-    assert_stack(basis, basis)
-    assert_contraction(basis, features(), torch.randn(1, 1, C, 2, requires_grad=True).double())
 
 
 # Places ---------------------------------------------------------------------------------------

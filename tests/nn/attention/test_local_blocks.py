@@ -6,7 +6,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pyg_outerconv import Cells, flatten_grid
 from pyg_outerconv.basis import Band
-from pyg_outerconv.families import Blocks
 from pyg_outerconv.nn.attention.blocks import long_sequence_block, windowed_block
 from pyg_outerconv.nn.attention.multi_head import set_pooling
 from pyg_outerconv.nn.convert import from_torch
@@ -56,21 +55,6 @@ def test_a_windowed_block_is_attention_within_windows_and_a_table(shift):
     direction = torch.randn_like(out)
     (found,) = torch.autograd.grad(out, table.weight, direction)
     assert_near(found, torch.autograd.grad(expected, table.weight, direction)[0])
-
-
-def test_shifted_windows_are_those_of_a_rolled_image_where_it_is_not_wrapped():
-    """The paper rolls the image and masks what was not side by side."""
-    cells = Cells.of_shape((8, 8))
-    seen = Blocks(4, 2).basis(cells).edges().to_dense()[0].bool()
-    rolled = torch.arange(64).view(8, 8).roll((-2, -2), (0, 1))
-    region = torch.zeros(8, 8, dtype=torch.long)
-    for count, rows in enumerate([slice(0, -4), slice(-4, -2), slice(-2, None)]):
-        for other, columns in enumerate([slice(0, -4), slice(-4, -2), slice(-2, None)]):
-            region[rows, columns] = 3 * count + other
-    window = windows_of((8, 8), 4, 0).view(8, 8)
-    key = torch.empty(64, dtype=torch.long)
-    key[rolled.flatten()] = (window * 10 + region).flatten()
-    assert torch.equal(seen, key[:, None] == key[None, :])
 
 
 def test_turns_of_windows_reach_the_whole_image():
