@@ -74,7 +74,8 @@ class Layer:
         make: the layer, from the number of input channels and further options.
         inputs: arguments by name, from a number of nodes and one of edges.
         but: what it has no part in. ``edges``, ``flow``, ``parameters``, ``channels`` (learned from
-            the first input), ``messages`` (that hooks see), ``pygs`` (calls of PyG's tests),
+            the first input), ``messages`` (that hooks see), ``masks`` (multiply values of
+            edges alone), ``pygs`` (calls of PyG's tests),
             ``ours`` (places, threads and hooks of our own layers), ``basis`` (in the place of
             edges, or a support), ``batch`` (leading dimensions), ``compile`` and ``export`` (from
             edges that no call has sorted), ``trace`` (of another graph), ``fake`` (shapes do not
@@ -159,7 +160,7 @@ LAYERS = {
     ),
     "super-gat": attention(super_gat_conv, but="fake first", concat=False),
     "transformer": attention(
-        transformer_conv, D, "pygs export fake", edge_dim=D, beta=True, concat=False
+        transformer_conv, D, "pygs export fake masks", edge_dim=D, beta=True, concat=False
     ),
     "agnn": Layer(lambda p, **more: agnn_conv(**more), but=frozenset({"channels", "pygs", "fake"})),
     "complete": without_edges("complete"),

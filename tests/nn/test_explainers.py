@@ -11,7 +11,7 @@ from torch_geometric.explain import (
 )
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
-from pyg_outerconv import OuterConv, record
+from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import assert_near
@@ -51,44 +51,6 @@ def masked_basis(family, mask):
     scale = torch.cat([mask, mask.new_ones(1)])  # -1: edges that the family added
     basis = family.basis_on(edges, torch.float32)
     return basis.with_edges(lambda one: one.with_values(one.values() * scale[one.pattern.origin]))
-
-
-@pytest.mark.parametrize("apply_sigmoid", [False, True])
-@of_each_family
-def test_a_mask_multiplies_the_values_of_the_basis(family, apply_sigmoid):
-    conv, x = OuterConv(4, 6, family), torch.randn(8, 4)
-    mask = torch.rand(10, requires_grad=True)
-    expected = conv(x, masked_basis(family, mask.sigmoid() if apply_sigmoid else mask))
-    set_masks(conv, mask, EDGES, apply_sigmoid=apply_sigmoid)
-    found = conv(x, EDGES, edge_type=kinds_of(family))
-    assert_near(found, expected, 1e-5)
-    direction = torch.randn_like(found)
-    (gradient,) = torch.autograd.grad(found, mask, direction)
-    assert_near(gradient, torch.autograd.grad(expected, mask, direction)[0], 5e-5)
-    # A Laplacian has no self-loops; every other edge matters to every family.
-    matters = torch.ones(10, dtype=torch.bool)
-    matters[6] = not isinstance(family, Chebyshev)
-    assert torch.equal(gradient != 0, matters)
-    clear_masks(conv)
-
-
-@of_each_family
-@pytest.mark.parametrize("edge", [0, 5, 6, 7])
-def test_masking_an_edge_removes_its_value(family, edge):
-    conv, x = OuterConv(4, 6, family), torch.randn(8, 4)
-    mask = torch.ones(10)
-    mask[edge] = 0
-    expected = conv(x, masked_basis(family, mask))
-    set_masks(conv, mask, EDGES, apply_sigmoid=False)
-    assert_near(conv(x, EDGES, edge_type=kinds_of(family)), expected, 1e-5)
-    clear_masks(conv)
-    with record() as calls:
-        assert_near(
-            conv(x, EDGES, edge_type=kinds_of(family)),
-            conv(x, masked_basis(family, torch.ones(10))),
-            1e-5,
-        )
-    assert calls, "the fused path is taken again"
 
 
 def influence(model, x, family, node):

@@ -19,10 +19,11 @@ from nn.layers import (
 from torch.utils._pytree import tree_map
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.typing import SparseTensor
 
-from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv import AttentionConv, OuterConv, record
 from pyg_outerconv.families import Relation
 from pyg_outerconv.graph import Graph
 
@@ -72,6 +73,37 @@ def test_compiled_over_what_was_used_it_is_one_graph(name):
     call, times = compiled(module)
     assert_same(results(module, given, run_over(call, inputs)[0]), expected)
     assert len(times) == 1
+
+
+def masked_basis(module, inputs, scale):
+    """A basis whose values are times the number of the edge that each stems from."""
+    given = over_a_basis(module, inputs)
+    if isinstance(module, AttentionConv):
+        _, basis = module(**inputs, return_attention_weights=True)
+        return type(basis)(basis.pattern, basis.value * scale[basis.pattern.origin][:, None])
+    return given["edge_index"].with_edges(
+        lambda one: one.with_values(one.values(scale.dtype) * scale[one.pattern.origin])
+    )
+
+
+@pytest.mark.parametrize("apply_sigmoid", [False, True])
+@of_each_layer("messages", "edges", "ours", "basis", "masks")
+def test_a_mask_of_explainers_multiplies_the_values_of_given_edges(name, apply_sigmoid):
+    module, inputs = made(name)
+    mask = torch.rand(inputs["edge_index"].size(1)).double()
+    mask[[0, 4]] = 0.0
+    mask.requires_grad_()
+    scale = torch.cat([mask.sigmoid() if apply_sigmoid else mask, mask.new_ones(1)])  # of loops
+    expected = module(inputs["x"], masked_basis(module, inputs, scale))
+    set_masks(module, mask, inputs["edge_index"], apply_sigmoid=apply_sigmoid)
+    found = module(**inputs)
+    assert_same(found, expected)
+    above = torch.randn_like(found)
+    assert_same(*(torch.autograd.grad(out, mask, above) for out in (found, expected)))
+    clear_masks(module)
+    with record() as calls:
+        module(**inputs)
+    assert calls, "the fused path is taken again"
 
 
 class StandIn:

@@ -16,7 +16,7 @@ from torch_geometric.nn import (
     to_hetero,
 )
 
-from pyg_outerconv import OuterConv, record
+from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import KeyQuery, LearnedQueries, RelativeBias
 from pyg_outerconv.basis import Basis, EdgeBasis, to_networkx, to_scipy, to_torch_sparse
 from pyg_outerconv.families import GCN, Hops, Relation, Stack
@@ -250,28 +250,6 @@ def test_dir_gnn_conv_switches_loops_off():
 
 
 # Explainers --------------------------------------------------------------------------------------
-
-
-@of_each_kind
-@pytest.mark.parametrize("apply_sigmoid", [False, True])
-def test_a_mask_multiplies_the_shares_of_given_edges(kind, apply_sigmoid):
-    conv, x = LAYERS[kind](), x_of()
-    mask = torch.rand(EDGES.size(1), requires_grad=True)
-    _, basis = conv(x, EDGES, return_attention_weights=True)
-    scale = mask.sigmoid() if apply_sigmoid else mask
-    scale = torch.cat([scale, scale.new_ones(1)])[basis.pattern.origin.long()]
-    masked = type(basis)(basis.pattern, basis.value * scale[:, None])
-    expected = conv(x, masked)
-    set_masks(conv, mask, EDGES, apply_sigmoid=apply_sigmoid)
-    out = conv(x, EDGES)
-    assert_near(out, expected)
-    direction = torch.randn_like(out)
-    (found,) = torch.autograd.grad(out, mask, direction)
-    assert_near(found, torch.autograd.grad(expected, mask, direction)[0], 5e-5)
-    clear_masks(conv)
-    with record() as calls:
-        conv(x, EDGES)
-    assert calls, "the fused path is taken again"
 
 
 @pytest.mark.parametrize("kind", ["gat", "transformer"])
