@@ -115,14 +115,6 @@ def test_a_causal_layer_does_not_see_what_comes_later():
     assert torch.equal(first, conv.bias)  # strict: it sees nothing
 
 
-def test_it_is_permutation_equivariant_unless_causal():
-    x, order = normal(12, P), torch.randperm(12)
-    conv = layer()
-    assert "permutation-equivariant" in conv.family.symmetries
-    assert_near(conv(x[order], None), conv(x, None)[order])
-    assert not layer(causal=True).family.symmetries
-
-
 def test_heads_of_both_kinds_stand_in_one_layer():
     edges, x = torch.randint(10, (2, 30)), normal(10, P)
     stack = Stack(GCN(), LinearAttention(HEADS, D))

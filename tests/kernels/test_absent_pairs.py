@@ -218,15 +218,18 @@ def test_each_way_to_attend_within_torch_func(way, number):
         ):
             found = ~out.isfinite().flatten(2).all(2)
             assert torch.equal(found, wanted) if sure else not (found & ~wanted).any()
-    along = torch.where(is_node, number, torch.zeros_like(given[2]))
-    for ways in (back, lambda tangent: jvp(run, (given[2],), (tangent,))[1]):
-        one_by_one = torch.stack([ways(one) for one in along]).isfinite()
-        assert torch.equal(torch.vmap(ways)(along).isfinite(), one_by_one)
-        seen = visible if ways is back else visible.t()
-        assert torch.equal(~one_by_one.flatten(2).all(2), seen)
-    items = torch.vmap(function)
-    of_value = lambda v: items(*[x.unsqueeze(0) for x in (*given[:2], v)])[0]  # noqa: E731
-    assert_seen_alone(of_value, given[2], visible.t(), number)
+
+    def along(tangent):
+        return jvp(run, (given[2],), (tangent,))[1]
+
+    # Of the values, which run, back and above are of by now: also without vmap, and outside it.
+    for ways, wanted in ((along, visible.t()), (back, visible)):
+        found = torch.vmap(ways)(above).isfinite()
+        assert torch.equal(~found.flatten(2).all(2), wanted)
+        assert torch.equal(ways(above[3]).isfinite(), found[3])
+    leaf = given[2].clone().requires_grad_()
+    (found,) = torch.autograd.grad(torch.vmap(run)(leaf[None]), leaf, above[3:4])
+    assert torch.equal(~found.isfinite().flatten(1).all(1), visible[3])
 
 
 @pytest.mark.parametrize("function", [attend_all, flat], ids=["all", "edges"])

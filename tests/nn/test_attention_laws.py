@@ -160,6 +160,7 @@ def test_so_it_does_with_an_alignment(align, seed):
     linear.score.double()
     score = make_score("key-query", 2, 3, 3).double()
     of_nodes = align is None or isinstance(align, Identity | GCN | Mean)
+    assert not LinearAttention(2, 3, causal=True).symmetries
     for family in (linear, Attention(score, Complete(), Softmax(), align)):
         assert ("permutation-equivariant" in family.laws) == of_nodes
         if of_nodes:
