@@ -146,10 +146,6 @@ class Theta:
             return self._times_factor(product).unsqueeze(1)
         return self.inner
 
-    def tall(self) -> Tensor:
-        """The full matrices Θ_k, one below the other, (K·P, Q)."""
-        return (self._inner if self.is_tensor else self.full()).flatten(0, -2)
-
     def full_bias(self) -> Tensor | None:
         """b_h O_h (H, 1, 1, Q): Θ_h of a channel of X that is 1; None without a bias."""
         if self.bias is None:
@@ -270,7 +266,7 @@ class Theta:
             return out if bias is None else add_bias(out, bias, own=True)
         if num_labels != 1:
             h = by_label(h, num_rows, num_labels).movedim(1, -2).flatten(-2)
-        tall = self.tall()
+        tall = (self._inner if self.is_tensor else self.full()).flatten(0, -2)
         if columns <= NARROW:
             tall = by_column(tall, h)
         if bias is None:

@@ -121,11 +121,11 @@ class _AttendEnds(torch.autograd.Function):
             run = partial(attend_by_primitives, entries=entries, slope=ctx.slope)
             found = iter(gradients_of(run, wanted)(x, value, of_source, of_target, grad))
             return *[next(found) if one else None for one in wanted], None, None
+        read: Any = *saved, grad, ctx.slope
         if isinstance(entries, Listed):
-            ends = of_source, of_target
-            of_product, *of_ends = _backward_listed(entries, *ends, *saved, grad, ctx.slope)
+            of_product, *of_ends = _backward_listed(entries, of_source, of_target, *read)
         else:
-            of_product = backward_sorted(entries, *saved, grad, ctx.slope)
+            of_product = backward_sorted(entries, *read)
         of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None

@@ -268,9 +268,9 @@ def check_devices(layer: Module, call: Call) -> None:
                 if not (tensor is None or (on_cpu and tensor.is_cpu)):
                     _check_place(layer, tensor, device)
         if module._buffers:
-            for tensor in module._buffers.values():
-                if tensor is not None:
-                    _check_place(layer, tensor, device)
+            for buffer in module._buffers.values():
+                if buffer is not None:
+                    _check_place(layer, buffer, device)
         if module._modules:
             modules += module._modules.values()
     for name, parts in call.beside.items():

@@ -38,7 +38,7 @@ from .checks import (
 )
 from .hooks import MessageHooks, Way
 from .messages import FirstOfEqual, convolve_by_messages
-from .theta import FullTheta, ThetaModule, make_theta
+from .theta import ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 
 
@@ -509,7 +509,7 @@ class OuterConv(MessageHooks):
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, {self.family})"
 
 
-def add_root(out: Tensor, call: Call, root: FullTheta, own: bool) -> Tensor:
+def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
     """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
     Args:

@@ -158,6 +158,10 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
         self.require_shape()
         return full(self.parameter())
 
+    def matrices(self) -> Tensor:
+        """Θ of full matrices without its axis of blocks, (K, P, Q)."""
+        return self().squeeze(1)  # type: ignore[no-any-return]
+
     def require_shape(self) -> None:
         """Raises RuntimeError while P is unknown."""
         if self.in_channels < 0:
@@ -224,9 +228,8 @@ class FullTheta(ThetaModule):
         return self.weight.unsqueeze(1)
 
     def matrices(self) -> Tensor:
-        """Θ without an axis of blocks, (K, P, Q); hooks see a call."""
         if self.in_channels < 0 or self._forward_pre_hooks or self._forward_hooks:
-            return self().squeeze(1)  # type: ignore[no-any-return]
+            return super().matrices()
         return self.weight
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
