@@ -124,8 +124,12 @@ def test_repr_is_the_recipe():
     assert repr(T.Compose([GCN()])).count("GCN(norm='sym'") == 1
 
 
-def test_nothing_is_kept_of_tensors_whose_changes_cannot_be_seen():
-    cache = Memo()
+def test_a_memo_knows_objects_and_keeps_nothing_of_those_whose_changes_cannot_be_seen():
+    cache, first, second = Memo(), torch.ones(2), torch.ones(2)
+    kept = cache.get("key", object, first, second)
+    assert cache.get("key", object, first, second) is kept
+    assert cache.get("key", object, first, second.clone()) is not kept
+    del first
     with torch.inference_mode():
         uncounted = torch.ones(2)
     cache.get("key", object, uncounted)

@@ -83,6 +83,7 @@ def test_torchs_weights_are_a_view_of_theta():
 def test_nodes_and_a_shape_are_images():
     conv, x = GridConv(2, 3, 3, padding=1, dim=2).double(), images(2, 2, 4, 5)
     assert_near(conv(nodes(x, 2), (4, 5)), nodes(conv(x), 2))
+    assert conv.basis(nodes(x, 2), (4, 5)).size == conv.basis(x).size == (20, 20)
 
 
 def test_listed_cells_are_where_missing_ones_are_zero():
