@@ -128,7 +128,9 @@ def test_a_memo_knows_objects_and_keeps_nothing_of_those_whose_changes_cannot_be
     cache, first, second = Memo(), torch.ones(2), torch.ones(2)
     kept = cache.get("key", object, first, second)
     assert cache.get("key", object, first, second) is kept
-    assert cache.get("key", object, first, second.clone()) is not kept
+    other = cache.get("key", object, first, second.clone())
+    assert other is not kept
+    assert cache.get("key", object, first, second.clone()) is not other  # at the same address, too
     del first
     with torch.inference_mode():
         uncounted = torch.ones(2)

@@ -23,6 +23,17 @@ def test_an_order_changes_nothing_but_the_path(order):
     assert_near(forced(x, EDGES, edge_type=TYPES), free(x, EDGES, edge_type=TYPES))
 
 
+def test_a_path_tells_the_cost_of_every_order_or_why_there_is_none():
+    conv = OuterConv(4, 3, Relation(3, None))
+    path = conv.contraction_path(
+        torch.randn(9, 4), EDGES, torch.rand(40), edge_type=TYPES, verbose=True
+    )
+    lines = {line.strip("→ ").split()[0]: line for line in str(path).splitlines() if line.strip()}
+    for one in path.steps[0].candidates:
+        assert ("  no: " in lines[one.order.name]) == bool(one.reasons)
+    assert lines["label_by_label"]
+
+
 def test_memory_is_a_bound_on_orders():
     x = torch.randn(9, 4)
     conv = OuterConv(4, 3, Relation(3), max_memory=10**9)
