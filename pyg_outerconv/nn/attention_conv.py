@@ -250,8 +250,8 @@ class AttentionConv(OuterConv):
             keys = checked_keys(keys, call, source_mask)
         if return_attention_weights is not False:
             return_attention_weights = _asked(return_attention_weights)
-        others = source_mask, alignment, keys, self.edge_dim
-        if not return_attention_weights and all(other is None for other in others):
+        is_bare = source_mask is None and alignment is None and keys is None
+        if is_bare and self.edge_dim is None and not return_attention_weights:
             out = self._at_once(call)
             if out is not None:
                 return out

@@ -306,7 +306,8 @@ class OuterConv(MessageHooks):
         sums = self.reduce == self.label_reduce == "sum" and self._way() == "contraction"
         if not (self._adds_ends and free and sums) or not call.is_single or call.edge_index is None:
             return None
-        if self.theta.in_channels < 0:
+        module: Any = self._modules["theta"]
+        if module.in_channels < 0:
             self._materialize(self._waiting(call))
         theta: Any = self._parameter(call)
         family: Any = self._family
