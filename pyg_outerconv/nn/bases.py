@@ -16,6 +16,7 @@ from torch_geometric import EdgeIndex
 from ..basis import Basis, EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
+from ..families.support.support import cached_support
 from ..graph.checks import check_size, holds
 from ..graph.edge_index import is_matrix
 from ..graph.graph import Graph, completed
@@ -203,7 +204,10 @@ def _make_basis(
         structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
     structure = structure if content is None else structure.with_content(content)
     dtype = dtype or torch.get_default_dtype()
-    basis = family.basis_on(structure, dtype)
+    if family is conv._family or type(edge_index) is Tensor:
+        basis = family.basis_on(structure, dtype)
+    else:  # a support, kept for as long as the graph that was given
+        basis = cached_support(family, structure, rules)
     if not kind.targets_are_sources:
         _check_ends(basis, size)
     return basis.mean(dtype) if conv.folds_mean else basis

@@ -5,6 +5,9 @@ import weakref
 import pytest
 import torch
 
+from pyg_outerconv import OuterConv
+from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
+from pyg_outerconv.graph.graph import Graph
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
 from pyg_outerconv.nn.bases import bases
 from pyg_outerconv.testing import assert_near
@@ -66,6 +69,19 @@ def test_what_is_kept_is_gone_with_its_edges():
     assert held() is None  # features are not kept
     del edges
     assert len(bases) == before
+
+
+@pytest.mark.parametrize("make", [gat_conv, lambda p, q, heads: OuterConv(p, q, f"gat({heads})")])
+def test_edges_of_a_graph_are_sorted_once(make, monkeypatch):
+    sums, seen = AdditiveAttentionBasis.sums, []
+    watched = lambda basis: seen.append(basis.over.pattern) or sums(basis)  # noqa: E731
+    monkeypatch.setattr(AdditiveAttentionBasis, "sums", watched)
+    conv, x = make(3, 4, heads=2).double(), torch.randn(5, 3).double()
+    for edges in (Graph.read(EDGES.clone(), size=(5, 5)), EDGES.clone()):
+        seen.clear()
+        assert_near(conv(x, edges), conv(x, edges))
+        assert len(seen) == 2
+        assert seen[0] is seen[1]
 
 
 def test_messages_are_sent_where_something_looks():
