@@ -260,6 +260,11 @@ class Theta:
             out = torch.einsum("nk...p,k->n...p", each, coefficient)
             return out if bias is None else add_bias(out, bias, own=True)
         num_labels, groups, rows, columns = self.shape
+        if self.heads == "concat":  # a head fills its own columns alone
+            each = by_label(h, num_rows, num_labels)
+            out = torch.einsum("nh...p,hpv->n...hv", each, self.value).flatten(-2)
+            out = self._times_factor(out)
+            return out if bias is None else add_bias(out, bias, own=True)
         if groups > 1:
             blocks = by_label(h, num_rows, num_labels).movedim(1, -2).unflatten(-1, (groups, rows))
             out = torch.einsum("n...kgp,kgpq->n...gq", blocks, self.full()).flatten(-2)

@@ -119,3 +119,19 @@ def shared_data():
     if not SHARED_DATA.is_dir():
         pytest.skip("the data sets of ../shared/data are not here")
     return SHARED_DATA
+
+
+@pytest.fixture
+def registries(monkeypatch):
+    """Registries that forget what a test, such as a page of a guide, defines."""
+    from pyg_outerconv import attention, families
+    from pyg_outerconv.contract import order
+    from pyg_outerconv.kernels import BACKENDS
+
+    monkeypatch.setattr(order, "_of_kind", {})
+    registries = families.FAMILIES, attention.SCORES, order.ORDERS, BACKENDS
+    before = [dict(names) for names in registries]
+    yield
+    for names, entries in zip(registries, before, strict=True):
+        names.clear()
+        names.update(entries)

@@ -14,7 +14,6 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from pyg_outerconv import attention, families
 from pyg_outerconv.lab import own_code
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.plot.canvas import LINE
@@ -38,17 +37,6 @@ def commands(text):
     lines = [line for block in blocks for line in block.splitlines() if line]
     assert all(line.startswith("$ outerconv ") for line in lines)
     return [shlex.split(line)[2:] for line in lines]
-
-
-@pytest.fixture
-def registries():
-    """Registries that forget what a page defines."""
-    both = families.FAMILIES, attention.SCORES
-    before = [dict(names) for names in both]
-    yield
-    for names, entries in zip(both, before, strict=True):
-        names.clear()
-        names.update(entries)
 
 
 @pytest.mark.parametrize("name", with_fences("python"))

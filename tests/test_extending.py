@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_outerconv import OuterConv, attention, families
-from pyg_outerconv.contract import order
+from pyg_outerconv import OuterConv
 from pyg_outerconv.families import Relation
-from pyg_outerconv.kernels import BACKENDS, record
+from pyg_outerconv.kernels import record
 from pyg_outerconv.kernels.backend import Backend
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.nn import AttentionConv
@@ -32,21 +31,15 @@ WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, KIND, ORDER, BACKEND = range(8)
 
 
 @pytest.fixture
-def run(monkeypatch):
+def run(registries):
     """Run a block whose names are forgotten afterwards, and return what it defined."""
-    monkeypatch.setattr(order, "_of_kind", {})
-    registries = families.FAMILIES, attention.SCORES, order.ORDERS, BACKENDS
-    before = [dict(names) for names in registries]
 
     def run_block(number):
         namespace = {"__name__": "recipe"}
         exec(compile(BLOCKS[number], "extending.md", "exec"), namespace)
         return namespace
 
-    yield run_block
-    for names, entries in zip(registries, before, strict=True):
-        names.clear()
-        names.update(entries)
+    return run_block
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -483,7 +483,7 @@ class Pattern:
 
     @cached_property
     def shape_class(self) -> tuple[int, ...]:
-        """K; M, N and E up to a factor of two; and densities: see :meth:`.Basis.shape_class`.
+        """K; M, N and E up to a factor of two; and densities, for the key of a plan.
 
         The densities are the edges per (source, label), up to 1, per (target, label), up to
         ``EDGES_PER_ROW``, and per entry of the matrices, in twentieths: the plain rule reads them.
