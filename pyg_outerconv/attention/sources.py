@@ -19,6 +19,7 @@ from ..basis.implicit_edges import ImplicitEdges
 from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..graph import Features
+from ..kernels.lasting import lasting
 from ..memo import Memo
 from ..theta import Theta
 
@@ -129,7 +130,8 @@ def _with_sources(over: Edges, count: int, listed: bool) -> Edges:
     make = partial(_edges_with_sources, over, count)
     if torch.compiler.is_compiling():
         return make()
-    return _extended.setdefault(over, Memo()).get(count, make)  # type: ignore[no-any-return]
+    with lasting(over.edges().pattern.source):
+        return _extended.setdefault(over, Memo()).get(count, make)  # type: ignore[no-any-return]
 
 
 def _edges_with_sources(over: Edges, count: int) -> EdgeBasis:

@@ -302,6 +302,9 @@ class AttentionConv(OuterConv):
         if edge_index is None and not issubclass(NodeSet, reads := self._family.reads):
             wanted = f"{reads.expects}; or a support of nodes alone, such as Complete()"
             raise RefusedType(f"{self._family.support} reads {reads.noun}", wanted, None)
+        if is_basis and sources is not None and edge_index.size[0] != call.num_sources:
+            call = call.with_ends(call.source, call.target)  # a learned basis has these sources
+            call.num_sources = (call.num_sources or 0) + sources.count
         basis = super()._basis(call, content)
         return basis if sources is None or is_basis else sources.beside(basis)
 

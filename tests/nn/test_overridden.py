@@ -5,6 +5,7 @@ import torch
 from torch_geometric.nn.conv import MessagePassing
 
 from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv.basis.multi_head_edges import item
 from pyg_outerconv.families import GCN, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.nn import GridConv, compose
 from pyg_outerconv.testing import assert_near
@@ -122,7 +123,7 @@ def test_own_messages_of_attention_are_called(options, batch):
     x = torch.randn(*batch, N, P, dtype=torch.float64)
     out, basis = conv(x, None if options.get("support") else EDGES, return_attention_weights=True)
     theta = conv.theta()[:, 0]
-    items = [basis.item(at).to_dense() for at in range(2)] if batch else []
+    items = [item(basis, at).to_dense() for at in range(2)] if batch else []
     shares = torch.stack(items) if batch else basis.to_dense()
     sent = torch.einsum("...hmn,...mp,hpq->...hmnq", shares, x, theta).relu()
     assert_near(out, sent.sum((-4, -3)))
