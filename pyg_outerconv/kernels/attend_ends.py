@@ -123,7 +123,7 @@ class _AttendEnds(torch.autograd.Function):
             return *[next(found) if one else None for one in wanted], None, None
         read: Any = *saved, grad, ctx.slope
         if isinstance(entries, Listed):
-            of_product, *of_ends = _backward_listed(entries, of_source, of_target, *read)
+            of_product, *of_ends = _backward_listed(entries, *read)
         else:
             of_product = backward_sorted(entries, *read)
         of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
@@ -163,9 +163,10 @@ def _forward_listed(
     """The result, and what the backward pass reads."""
     row, col, count = entries.row.numpy(), entries.col.numpy(), entries.shape[0]
     of_nodes = values.numpy()
+    # A copy, for what numpy has a view of cannot be resized, as FSDP resizes parameters.
+    vectors = torch.stack((of_source, of_target)).detach()
     with np.errstate(invalid="ignore"):  # infinite scores give NaN, as everywhere
-        at_source = np.add.reduce(of_nodes * of_source.detach().numpy(), -1)
-        at_target = np.add.reduce(of_nodes * of_target.detach().numpy(), -1)
+        at_source, at_target = [np.add.reduce(of_nodes * one, -1) for one in vectors.numpy()]
         sent = of_nodes.take(col, 0)
         score = at_source.take(col, 0) + at_target.take(row, 0)
         share = np.where(score > 0, score, score * slope)
@@ -177,13 +178,13 @@ def _forward_listed(
         np.exp(share, out=share)
         share /= listed_sums(share, row, count).take(row, 0)
         out = listed_sums(sent * share[..., None], row, count)
-    return values, *(torch.from_numpy(one) for one in (sent, score, share)), torch.from_numpy(out)
+    of_edges = [torch.from_numpy(one) for one in (sent, score, share)]
+    return vectors, values, *of_edges, torch.from_numpy(out)
 
 
 def _backward_listed(
     entries: Listed,
-    of_source: Tensor,
-    of_target: Tensor,
+    vectors: Tensor,
     values: Tensor,
     sent: Tensor,
     score: Tensor,
@@ -203,9 +204,9 @@ def _backward_listed(
         above *= shares[..., None]
         of_values = listed_sums(above, col, count)
         of_ends = []
-        for end, vector in ((col, of_source), (row, of_target)):
+        for end, vector in zip((col, row), vectors.numpy(), strict=True):
             at_end = listed_sums(of_score, end, count)[..., None]
-            of_values += at_end * vector.detach().numpy()
+            of_values += at_end * vector
             of_ends.append(torch.from_numpy(np.add.reduce(at_end * of_nodes, 0)))
     return torch.from_numpy(of_values).flatten(1), *of_ends
 
