@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import LearnedPositions
+from pyg_outerconv.basis.multi_head_edges import item
 from pyg_outerconv.nn.attention.blocks import EncoderBlock
 
 LETTERS, SILENCE, MARK = 12, 12, 13
@@ -106,7 +107,7 @@ def draw_basis(net, generator, path):
     block = net.blocks[-1]
     x = block.around_attention.norm(x)
     _, basis = block.attention(x, return_attention_weights=True)
-    basis.item(0).plot("matrices", path, titles=[f"head {h}" for h in range(basis.num_bases)])
+    item(basis, 0).plot("matrices", path, titles=[f"head {h}" for h in range(basis.num_bases)])
 
 
 if __name__ == "__main__":

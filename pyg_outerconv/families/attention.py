@@ -49,6 +49,7 @@ from .content_family import (
     with_graph,
 )
 from .family import Channels, Family
+from .options import check_options
 from .support.support import cached_support
 
 COMBINATIONS = ("concat", "mean", "sum")
@@ -161,9 +162,10 @@ class Attention(Heads):
                 repr(self.terms),
             )
         object.__setattr__(self, "terms", tuple(self.terms))
+        check_options(self)
         self._check_heads()
         self._check_align()
-        super().__post_init__()
+        self._nest()
         self._check_names()
         self._check_factor()
         for term in self.terms:

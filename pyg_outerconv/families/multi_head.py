@@ -8,6 +8,7 @@ from typing import Any
 from ..equations import row
 from .attention import Attention
 from .family import Family
+from .options import check_options
 from .support.neighbours import Hops
 
 
@@ -36,6 +37,7 @@ class _OverEdges(HeadsByName):
     channels: None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_options(self)  # of which score and support are made
         object.__setattr__(self, "score", self.score_text)
         object.__setattr__(self, "support", Hops(add_self_loops=self.add_self_loops or None))
         super().__post_init__()
