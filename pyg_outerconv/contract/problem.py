@@ -249,7 +249,7 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
         ("bias", bias, Tensor | None),
     ):
         check_type("a contraction", name, value, hint)
-    if isinstance(theta, Tensor) and theta.dim() != 4:
+    if len(theta.shape) != 4:
         labels, given = f"({basis.num_bases}, G, P/G, Q/G)", tuple(theta.shape)
         raise RefusedValue("theta needs a matrix for each label", labels, given)
     if bias is not None and bias.shape != (channels := theta.shape[1] * theta.shape[3],):
