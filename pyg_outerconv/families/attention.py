@@ -219,11 +219,8 @@ class Attention(Heads):
         return isinstance(self.normalise, L1) and not self.terms
 
     def _check_align(self) -> None:
-        align = self.align
-        if isinstance(align, Family):
-            check_heads("an alignment", align.num_bases, self.heads)
-        elif align is not None and not isinstance(align, torch.nn.Module):
-            raise RefusedType("an alignment makes queries", "a Family or a module", repr(align))
+        if isinstance(self.align, Family):
+            check_heads("an alignment", self.align.num_bases, self.heads)
 
     @property
     def _has_names(self) -> bool:

@@ -219,7 +219,7 @@ def test_bad_alignments_are_refused():
     parts = KeyQuery(4, 3), Complete(), Softmax()
     with pytest.raises(ValueError, match="an alignment is for all heads or for each"):
         Attention(*parts, align=Stack(Identity(), GCN()))
-    with pytest.raises(TypeError, match="an alignment makes queries"):
+    with pytest.raises(TypeError, match="align has a type: expected a family or Module or none"):
         Attention(*parts, align="identity")
     with pytest.raises(ValueError, match="LearnedQueries needs its num_queries"):
         LearnedQueries(0, 3)
