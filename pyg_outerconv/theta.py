@@ -394,7 +394,7 @@ def by_column(matrix: Tensor, x: Tensor) -> Tensor:
     MKL multiplies many rows with few columns slowly otherwise, forwards and even more for the
     gradient of Θ, for which autograd uses the same layout: 500 to 7 channels take half the time.
     """
-    if matrix.size(1) > NARROW or torch.compiler.is_compiling() or not matrix.is_cpu:
+    if matrix.size(1) > NARROW or not matrix.is_cpu or torch.compiler.is_compiling():
         return matrix  # a compiled graph must not depend on the number of rows
     return matrix if x.numel() < _MANY * matrix.size(0) else matrix.t().contiguous().t()
 

@@ -382,10 +382,12 @@ class ContractionPath:
     """The plan of each leaf of a basis, and the orders that can solve it, with costs; a table.
 
     Times are rough predictions of the forward pass, plus the backward pass if gradients are
-    required. "held" is the memory allocated beside input, output and their gradients.
+    required. "held" is the memory allocated beside input, output and their gradients. ``note`` says
+    where a layer goes another way than the plan.
     """
 
     steps: list[Step]
+    note: str = ""
 
     @property
     def chosen(self) -> list[str]:
@@ -398,7 +400,7 @@ class ContractionPath:
         return sum(step.candidates[0].seconds for step in self.steps)
 
     def __str__(self) -> str:
-        lines = []
+        lines = [self.note] if self.note else []
         for step in self.steps:
             lines += [step.leaf, f"  plan: {step.plan}"]
             lines.append(f"  {'order':<26}{'ms':>10}{'Mflop':>10}{'gathered':>12}{'held':>12}")

@@ -169,6 +169,20 @@ class Family(Named, BaseTransform, registry=FAMILIES):
             dtype: dtype of the values if there are no weights.
         """
 
+    def weighted(self, edges: Graph, dtype: torch.dtype | None = None) -> Graph:
+        """The edges of the basis with its values as weights, of a family that :meth:`lists_edges`.
+
+        Args:
+            edges: the edges of a tiny graph on a CPU, whose numbers can be read.
+            dtype: as for :meth:`basis_on`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lists no edges")
+
+    @classmethod
+    def lists_edges(cls) -> bool:
+        """Whether the class that defines :meth:`basis_on` also defines :meth:`weighted`."""
+        return "weighted" in vars(next(one for one in cls.__mro__ if "basis_on" in vars(one)))
+
     def combinations(self) -> list[tuple[str, int]]:
         """How the labels come together in a layer, as runs of labels with their numbers.
 

@@ -69,5 +69,8 @@ class GCN(Family):
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The normalised edges."""
+        return edge_basis(self.weighted(edges, dtype))
+
+    def weighted(self, edges: Graph, dtype: torch.dtype | None = None) -> Graph:
         loops = self.add_self_loops, self.improved, self.as_pyg
-        return edge_basis(transition(edges, self.norm, dtype, *loops))
+        return transition(edges, self.norm, dtype, *loops)

@@ -74,14 +74,22 @@ class Relation(Family):
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> EdgeBasis:
         """The edges, with their types as labels."""
-        self._check(edges)
         is_mean, counts = self.norm == "mean", edges.edge_weight is None
         if is_mean and counts and self.num_relations == 1 and can_read(edges.edge_index):
-            dtype = dtype or torch.get_default_dtype()
-            share = share_of_degrees(edges.edge_index, edges.size, 0.0, 1.0, dtype)
-            return EdgeBasis.of_checked_list(pattern_of(edges), share)
+            weight = self.weighted(edges, dtype).edge_weight
+            return EdgeBasis.of_checked_list(pattern_of(edges), weight)
+        self._check(edges)
         basis = edge_basis(edges, self.num_relations)
         return basis.mean(dtype) if is_mean else basis
+
+    def weighted(self, edges: Graph, dtype: torch.dtype | None = None) -> Graph:
+        self._check(edges)
+        if self.norm != "mean":
+            return edges
+        size, weight = (edges.size[0], edges.size[1] * self.num_relations), edges.edge_weight
+        dtype = weight.dtype if weight is not None else dtype or torch.get_default_dtype()
+        share = share_of_degrees(edges.with_rows(self.num_relations), size, 0.0, 1.0, dtype)
+        return edges.but(edge_weight=share if weight is None else weight * share)
 
     def _check(self, edges: Graph) -> None:
         if self.norm == "given" and edges.edge_weight is None:

@@ -229,7 +229,7 @@ def holds(condition: Tensor) -> bool:
     return bool(condition)
 
 
-def _all_below(index: Tensor, count: int) -> bool:
+def all_below(index: Tensor, count: int) -> bool:
     """Whether all indices, at least one, are in [0, ``count``)."""
     if index.numel() <= FEW:
         least, most = index.aminmax()
@@ -250,7 +250,7 @@ def infer_size(
     size = size or (None, None)
     if size[0] is not None and size[1] is not None:
         if can_read(edge_index):
-            if size[0] == size[1] and edge_index.numel() and _all_below(edge_index, size[0]):
+            if size[0] == size[1] and edge_index.numel() and all_below(edge_index, size[0]):
                 return size[0], size[0]
         elif not has_numbers(edge_index):  # fake tensors: nothing to check
             return size[0], size[1]

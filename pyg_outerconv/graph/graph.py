@@ -15,6 +15,7 @@ from ..errors import RefusedValue
 from ..signatures import check_type
 from .checks import (
     agreed,
+    all_below,
     check_attributes,
     check_batch,
     check_edge_vector,
@@ -98,6 +99,17 @@ class Graph(Structure):
         if edge_index.dtype not in (torch.int64, torch.int32):
             edge_index = edge_index.long()
         return Graph.of(edge_index, infer_size(edge_index, size, bipartite), bipartite=bipartite)
+
+    @staticmethod
+    def of_few(edge_index: Tensor, num_nodes: int) -> Graph:
+        """The graph of an index (2, E) of int64 that numpy may read, checked as :meth:`read` does.
+
+        Sources and targets are the same nodes.
+        """
+        size = num_nodes, num_nodes
+        if not (edge_index.numel() and all_below(edge_index, num_nodes)):
+            infer_size(edge_index, size, False)  # it refuses what is out of range
+        return Graph.of(edge_index, size)
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
@@ -221,6 +233,13 @@ class Graph(Structure):
         if self.edge_weight is not None:
             return self.edge_weight
         return torch.ones(self.num_edges, dtype=dtype, device=self.device)
+
+    def with_rows(self, num_labels: int) -> Tensor:
+        """(2, E) the source of each edge, and the row of its target and type, target · K + type."""
+        if num_labels == 1:
+            return self.edge_index
+        source, target = self.edge_index
+        return torch.stack([source, target * num_labels + self.edge_type])
 
     def reversed(self) -> Graph:
         """The edge list with sources and targets exchanged: from N sources to M targets."""

@@ -71,11 +71,16 @@ def shares_here(edge_index: Any, mode: Mode) -> bool:
 
 
 def basis_of(
-    conv: OuterConv, call: Call, content: Content | None = None, family: Family | None = None
+    conv: OuterConv,
+    call: Call,
+    content: Content | None = None,
+    family: Family | None = None,
+    keeps: bool = True,
 ) -> Basis:
     """The basis passed as ``edge_index``, or the basis that the family makes, perhaps cached.
 
-    ``family``: a part of the layer's that does not learn, in its place.
+    ``family``: a part of the layer's that does not learn, in its place. ``keeps``: whether to look
+    at a cache, where the layer may.
 
     Raises:
         TypeError, ValueError: the basis does not fit the layer or x; or as :meth:`Family.basis`.
@@ -87,7 +92,7 @@ def basis_of(
     place = (source.dtype, source.device) if has_features else _place(conv, call)  # type: ignore[union-attr]
     memo, learns = None, family is None and conv._learns
     family = conv._family if family is None else family
-    if not learns:
+    if keeps and not learns:
         if conv.cached:
             memo = bases
         elif conv.cached is None and content is None and shares_here(edge_index, call.mode):

@@ -14,7 +14,11 @@ from ..graph import Cells
 from ..graph.checks import check_dense
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix, read_sparse
+from ..kernels.edge_sums import TINY, most
 from ..kernels.mode import mode
+
+LISTED = {"edge_weight", "edge_type"}
+"""What may come beside the edges of a tiny graph."""
 
 Ends = Tensor | tuple[Tensor, Tensor]
 """One tensor for the nodes, or one for the sources and one for the targets."""
@@ -111,6 +115,20 @@ class Call:
     def _set_like(self) -> None:
         values = self.source.value if isinstance(self.source, SparseMatrix) else self.source
         self.like = values if values is not None and values.is_floating_point() else None
+
+    def is_tiny(self, num_labels: int) -> bool:
+        """Whether it is of few edges, as an index that can be read, among nodes of dense x."""
+        x, index = self.source, self.edge_index
+        if type(index) is not Tensor or not isinstance(x, Tensor) or x.dim() != 2:
+            return False
+        if not (self.mode.is_plain and index.is_cpu) or index.layout is not torch.strided:
+            return False  # asked first, for a compiler would guard on the sizes
+        rows = max(index.numel() // 2, x.size(0) * num_labels)
+        if rows * x.size(1) > TINY or most(x, self.mode) < TINY:
+            return False
+        if index.dtype is not torch.int64 or index.dim() != 2 or index.size(0) != 2:
+            return False
+        return self.is_single and self.size is None and not self.beside.keys() - LISTED
 
     @staticmethod
     def without_x(edge_index: Any, *args: Any, **beside: Any) -> Call:

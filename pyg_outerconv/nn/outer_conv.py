@@ -24,7 +24,7 @@ from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, add_product, scaled
-from . import compiled
+from . import compiled, tiny
 from .bases import basis_of
 from .call import Call, check_devices, checked_mask, nodes_first, without_absent
 from .checks import (
@@ -81,9 +81,10 @@ class OuterConv(MessageHooks):
             equal family; see :mod:`pyg_outerconv.memo` for the changes that are noticed. If
             :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so that
             the layers of a model share them (on CUDA, use :func:`~pyg_outerconv.share_bases`);
-            :obj:`False` caches nothing. Under :meth:`torch.compile` this holds on a CPU for GCN and
-            :obj:`Relation` with weights that do not learn. For all others, and under
-            :meth:`torch.export`, the basis is made in the graph at every call, and ranges of
+            :obj:`False` caches nothing. Of a few dozen nodes, whose edges are summed faster than a
+            basis is looked up, only :obj:`True` caches. Under :meth:`torch.compile` this holds on a
+            CPU for GCN and :obj:`Relation` with weights that do not learn. For all others, and
+            under :meth:`torch.export`, the basis is made in the graph at every call, and ranges of
             indices, signs and NaN are not checked; a basis that is passed in is made and checked
             once. (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
@@ -188,6 +189,7 @@ class OuterConv(MessageHooks):
         self._adds_ends = isinstance(family, Attention) and isinstance(family.score, Additive)
         # Of attention, the text is that of its support: scores are the layer's own.
         edges: Any = getattr(family, "support", family)
+        self._lists_edges = family.makes_edges and family.lists_edges()
         self.family_text = compiled.text_of(edges) if edges.makes_edges else None
 
     # Attributes that PyG's wrappers read and set ------------------------------------------------
@@ -264,11 +266,11 @@ class OuterConv(MessageHooks):
         theta: Any = self._modules["theta"]
         root: Any = self._modules.get("root")
         is_lazy = theta.in_channels < 0 or (root is not None and root.in_channels < 0)
-        waiting = self._waiting(call) if is_lazy else []
-        if call.mode.compiles and content is None and not is_lazy:
-            out = self._compiled(call)
+        if content is None and not is_lazy:
+            out = self._without_basis(call)
             if out is not None:
                 return out
+        waiting = self._waiting(call) if is_lazy else []
         basis = self._basis(call, content)
         if is_lazy:
             self._materialize(waiting)
@@ -293,18 +295,21 @@ class OuterConv(MessageHooks):
         if is_basis and (call.beside or call.size is not None):
             return None  # checked where bases are made of all that comes
         check_devices(self, call)
-        over = given if is_basis else basis_of(self, call, family=family.support)
+        few = family.support.is_quick and call.is_tiny(theta.shape[0])
+        keeps = bool(self.cached) or not few
+        over = given if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
         basis = family.at_once(x, theta, over)
+        if few and basis is not None:
+            return self._with_root_and_bias(theta.collect(basis.sums()), call)
         return None if basis is None else self._convolve(call, basis, theta)
 
     def _theta_at_once(self, call: Call) -> Optional[Theta]:
         """Θ, if values, scores and sums of values may be one step for these features.
 
-        Only the sums are needed then, by any order and without observers.
+        Only the sums are needed then.
         """
-        free = self.order is None and self.max_memory is None and not self.folds_mean
-        sums = self.reduce == self.label_reduce == "sum" and self._way() == "contraction"
-        if not (self._adds_ends and free and sums) or not call.is_single or call.edge_index is None:
+        is_read = self._adds_ends and call.is_single and call.edge_index is not None
+        if not (is_read and self._only_sums()):
             return None
         module: Any = self._modules["theta"]
         if module.in_channels < 0:
@@ -319,20 +324,33 @@ class OuterConv(MessageHooks):
         sums = compiled.attention(self, call, family.score, theta)
         if sums is None:
             return None
-        out = theta.collect(sums)
+        return self._with_root_and_bias(theta.collect(sums), call)
+
+    def _with_root_and_bias(self, out: Tensor, call: Call) -> Tensor:
         if self.root is not None:
             out = add_root(out, call, self.root, own=True)
         return out if self.bias is None else add_bias(out, self.bias, own=True)
 
-    def _compiled(self, call: Call) -> Optional[Tensor]:
-        """Y for a compiler, its sums over edges as one operator; None where that cannot be."""
-        if self._learns or self._reads_content or self._way() != "contraction":
+    def _only_sums(self) -> bool:
+        """Whether nothing is asked for but sums, by any order, and nobody observes them."""
+        free = self.order is None and self.max_memory is None and not self.folds_mean
+        sums = self.reduce == self.label_reduce == "sum"
+        return free and sums and self._way() == "contraction"
+
+    def _without_basis(self, call: Call) -> Optional[Tensor]:
+        """Y of a tiny graph, or for a compiler, whose sums are one operator; else None."""
+        module: Any = self._modules["theta"]
+        if call.mode.compiles:
+            if self._learns or self._reads_content or self._way() != "contraction":
+                return None
+            check_devices(self, call)
+            out = compiled.convolution(self, call, self._parameter(call), self.bias)
+        elif self._lists_edges and call.is_tiny(module.num_labels) and self._only_sums():
+            out = tiny.convolution(self, call, self._parameter(call), self._parameters.get("bias"))
+        else:
             return None
-        check_devices(self, call)
-        out = compiled.convolution(self, call, self._parameter(call), self.bias)
-        if out is None or self.root is None:
-            return out
-        return add_root(out, call, self.root, own=True)
+        root: Any = self._modules.get("root")
+        return out if out is None or root is None else add_root(out, call, root, own=True)
 
     def _masked(self, call: Call, source_mask: Tensor) -> tuple[Call, Content]:
         """The call without NaN and inf of absent sources, and the content, which says who is.
@@ -441,7 +459,7 @@ class OuterConv(MessageHooks):
         call = Call(x, edge_index, edge_weight, flow=self.flow, **beside)
         basis = self._basis(call)
         sent, theta = self._sent(call, basis, self._parameter(call))
-        return contraction_path(
+        path = contraction_path(
             basis,
             nodes_first(sent),
             theta,
@@ -451,6 +469,8 @@ class OuterConv(MessageHooks):
             max_memory=self.max_memory,
             verbose=verbose,
         )
+        few = self._lists_edges and call.is_tiny(self.theta.num_labels) and self._only_sums()
+        return replace(path, note=tiny.NOTE) if few else path
 
     def message_and_aggregate(self, edge_index: Basis, x: Features, theta: ThetaValue) -> Tensor:
         """Y by the contraction, which stores no tensor of edges × channels."""
@@ -552,4 +572,6 @@ def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
         )
     if isinstance(target, SparseMatrix):
         return out + target.times(weight)
+    if target.device != weight.device:
+        raise RefusedValue("a root weight is where the features are", target.device, weight.device)
     return add_product(out, target, weight, own)

@@ -230,7 +230,8 @@ class FullTheta(ThetaModule):
     def matrices(self) -> Tensor:
         if self.in_channels < 0 or self._forward_pre_hooks or self._forward_hooks:
             return super().matrices()
-        return self.weight
+        weight = self._parameters.get("weight")  # half the time of an attribute of a module
+        return self.weight if weight is None else weight  # of a parametrisation
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Its matrices."""

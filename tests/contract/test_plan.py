@@ -13,7 +13,7 @@ from pyg_outerconv import OuterConv, clear_caches, use_backend
 from pyg_outerconv.contract.plan import MOST_PLANS, PLANS, plan_key
 from pyg_outerconv.contract.problem import Problem
 
-X, EDGES = torch.randn(34, 16), torch.randint(34, (2, 156))
+X, EDGES = torch.randn(340, 16), torch.randint(340, (2, 1560))  # not a tiny graph, without a plan
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def test_each_surrounding_has_a_plan_of_its_own():
         (lambda: key_of(conv=OuterConv(16, 4, "gcn")), False),
         (lambda: key_of(edges=EDGES[:, :10]), False),
         (lambda: key_of(X.clone(), EDGES.clone()), True),
-        (lambda: key_of(X[:33], EDGES.clamp(max=32)), True),
+        (lambda: key_of(X[:339], EDGES.clamp(max=338)), True),
     ],
     ids=["type", "gradients", "channels", "fewer edges", "another graph", "one node less"],
 )

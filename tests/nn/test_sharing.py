@@ -10,8 +10,10 @@ from pyg_outerconv.kernels.mode import mode
 from pyg_outerconv.nn.bases import recent, shares_here
 from pyg_outerconv.testing import assert_near
 
+EDGES = 5000  # not a tiny graph, of which no basis is made
 
-def graph(seed=0, nodes=9, edges=30):
+
+def graph(seed=0, nodes=9, edges=EDGES):
     pick = torch.Generator().manual_seed(seed)
     return torch.randint(nodes, (2, edges), generator=pick)
 
@@ -47,7 +49,7 @@ def test_cached_false_shares_nothing(made):
 
 
 def test_other_options_sizes_weights_and_types_are_other_bases():
-    x, edge_index = torch.randn(9, 4, dtype=torch.float64), graph()
+    x, edge_index = torch.randn(9, 4, dtype=torch.float64), graph(edges=30)
     weight = torch.rand(30)
     conv = OuterConv(4, 4, GCN()).double()
     plain = conv(x, edge_index)
@@ -80,7 +82,7 @@ def test_a_graph_that_was_written_to_is_another(made):
 
 def test_weights_that_learn_are_not_shared(made):
     conv, x, edge_index = OuterConv(4, 4, GCN()), torch.randn(9, 4), graph()
-    weight = torch.rand(30, requires_grad=True)
+    weight = torch.rand(EDGES, requires_grad=True)
     for _ in range(2):
         conv(x, edge_index, weight).sum().backward()
     assert len(made) == 2
