@@ -6,7 +6,6 @@ from scores import CASES, D_EDGE, HEADS, TRIED, D, leaf, shown, try_score
 
 from pyg_outerconv.attention import EdgeFeatures, KeyQuery, make_score, sums
 from pyg_outerconv.families import GCN, Kernel, Relation
-from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.nn.edge_functions import EdgeNetwork
 from pyg_outerconv.testing import assert_near, assert_same_gradients
@@ -98,47 +97,19 @@ def test_tiles_of_edges_change_nothing(text, monkeypatch):
     assert_near(again[0], gradients[0])
 
 
-@pytest.mark.parametrize("text", WITH_EDGES)
-def test_missing_and_unfit_edge_features_are_refused(text):
-    conv = AttentionConv(P, Q, HEADS, score=text)
-    x = torch.randn(N, P)
-    with pytest.raises(ValueError, match="the score reads edge features"):
-        conv(x, RING)
-    with pytest.raises(ValueError, match="needs the channels that it was made for"):
-        conv(x, RING, edge_attr=torch.randn(RING.size(1), 3))
-    with pytest.raises(TypeError, match="edge features are floating point"):
-        conv(x, RING, edge_attr=torch.ones(RING.size(1), 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="edge features are vectors"):
-        conv(x, RING, edge_attr=torch.randn(RING.size(1), 2, 2))
-    everywhere = AttentionConv(P, Q, HEADS, support=Complete(), score=text)
-    with pytest.raises(ValueError, match="edge features belong to the edges of edge_index"):
-        everywhere(x, RING, edge_attr=torch.randn(RING.size(1), 2))
-
-
-def test_edge_features_and_positions_that_nothing_is_made_of_are_refused():
-    x, attr, pos = torch.randn(N, P), torch.randn(RING.size(1), 2), torch.randn(N, 2)
-    for text in ("key-query", "additive", "gatv2", "bahdanau", "cosine"):
-        conv = AttentionConv(P, Q, HEADS, score=text)
-        with pytest.raises(ValueError, match="does not read edge_attr"):
-            conv(x, RING, edge_attr=attr)
-        with pytest.raises(ValueError, match="does not read pos"):
-            conv(x, RING, pos=pos)
+def test_an_alignment_may_read_edge_features():
+    x, attr = torch.randn(N, P), torch.randn(RING.size(1), 2)
     conv = AttentionConv(P, Q, HEADS, align=Kernel(EdgeNetwork(2, 1, constant=False)))
     assert conv(x, RING, edge_attr=attr).shape == (N, Q)
 
 
-def test_scores_that_are_made_already_must_have_the_edge_features():
+def test_a_score_that_is_made_already_has_the_edge_features():
     score = KeyQuery(HEADS, D, P, edge=D_EDGE)
     conv = AttentionConv(P, Q, HEADS, score=score, edge_dim=D_EDGE)
     assert conv(torch.randn(N, P), RING, edge_attr=torch.randn(RING.size(1), D_EDGE)).shape == (
         N,
         Q,
     )
-    for wrong in (KeyQuery(HEADS, D, P), KeyQuery(HEADS, D + 1, P, edge=D_EDGE)):
-        with pytest.raises(ValueError, match="edge features of values are those of keys"):
-            AttentionConv(P, Q, HEADS, score=wrong, edge_dim=D_EDGE)
-    with pytest.raises(ValueError, match="edge features are added to keys"):
-        KeyQuery(HEADS, D, P, edge=EdgeFeatures(D_EDGE, HEADS, D + 1))
 
 
 def test_one_module_may_serve_keys_and_values_of_several_layers():

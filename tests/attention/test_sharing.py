@@ -100,10 +100,8 @@ def test_scores_of_values_share_the_theta_of_their_own_labels():
     assert OuterConv(P, 3, plain)(torch.randn(5, P), EDGES).shape == (5, 3)
 
 
-def test_queries_of_other_channels_need_a_projection_of_their_own():
+def test_queries_of_other_channels_have_a_projection_of_their_own():
     x = torch.randn(5, P), torch.randn(5, P + 1)
-    with pytest.raises(ValueError, match="have the channels of sources"):
-        AttentionConv(P, 6, HEADS, score="additive")(x, EDGES)
     assert AttentionConv((P, P + 1), 6, HEADS, score="additive")(x, EDGES).shape == (5, 6)
 
 

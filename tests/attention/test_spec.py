@@ -53,13 +53,6 @@ def test_what_is_made_already_is_taken():
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("heads", [0, -1])
-def test_heads_are_positive(name, heads):
-    with pytest.raises(ValueError, match="a score needs its heads"):
-        make_score(name, heads, 3)
-
-
-@pytest.mark.parametrize("name", SCORES)
 def test_the_state_of_a_lazy_score_is_loaded(name):
     known, lazy = make_score(name, 2, 3, (4, 5)), make_score(name, 2, 3)
     if set(known.state_dict()) != set(lazy.state_dict()):  # a pair has a projection of its own

@@ -82,12 +82,6 @@ def test_means_distribute_over_the_algebra():
     testing.assert_near(transposed, dense.transpose(1, 2) / count.clamp(min=1)[:, None])
 
 
-def test_mean_of_a_polynomial_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"a Polynomial does not store.*basis\.edges\(\)"):
-        Walk(2).basis(EDGES).mean()
-    Walk(2).basis(EDGES).edges().mean()
-
-
 def test_mean_of_a_product_is_refused_by_name_and_of_what_is_made_of_one():
     product = Relation(3).basis(EDGES).compose(GCN().basis(EDGES))
     mixing = torch.ones(1, 3, dtype=torch.float64)

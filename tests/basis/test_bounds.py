@@ -56,24 +56,8 @@ def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
     assert basis.receptive_field(25, 1000).tolist() == [25]
 
 
-@pytest.mark.parametrize("beyond", [10_001, 10**9, 10**30])
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda n: Walk(n), "length of Walk"),
-        (lambda n: Walk(n, aggr="max", powers=(n,)), "length of Walk"),
-        (lambda n: Diffusion(length=n), "length of Diffusion"),
-        (lambda n: Chebyshev(n), "num_terms of Chebyshev"),
-    ],
-)
-def test_powers_are_bounded(make, name, beyond):
-    with pytest.raises(ValueError, match=rf"{name} is bounded: expected <= 10000, got {beyond}"):
-        make(beyond)
-    make(10_000)
-
-
 def test_as_many_places_and_axes_as_are_allowed():
     assert Grid(316, dim=2).num_bases == 316**2
     assert Grid(1, dim=64).num_bases == 1
-    with pytest.raises(ValueError, match="axes of Grid are bounded: expected dim <= 64"):
-        Grid(1, dim=10**9)
+    longest = Walk(10_000), Diffusion(length=10_000), Chebyshev(10_000)
+    assert [family.num_bases for family in longest] == [10_001, 1, 10_000]

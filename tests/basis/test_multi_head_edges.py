@@ -7,7 +7,6 @@ import torch
 from attention_bases import (
     FORMS,
     SHARES,
-    Shares,
     attention_basis,
     dense_values,
     heads_of,
@@ -18,7 +17,6 @@ from cases import STRUCTURES
 from contractions import normal
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges, by_head, by_label, item
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
@@ -117,25 +115,6 @@ def test_folding_of_heads_is_undone():
 
 
 # What is refused ----------------------------------------------------------------------------------
-
-
-def test_content_that_does_not_fit_the_support_is_refused():
-    pattern = pattern_of("rectangular", 3)
-    over, query, key = pattern.with_values(None), torch.randn(4, 3, 2), torch.randn(6, 3, 2)
-    AttentionBasis(over, query, key, Shares())
-    for wrong in (
-        (key, query),
-        (query[..., :1], key),
-        (query[:, :2], key),
-        (query[:, 0], key[:, 0]),
-        (query.unsqueeze(1), key),
-    ):
-        with pytest.raises(ValueError, match="queries of targets and keys of sources"):
-            AttentionBasis(over, *wrong, Shares())
-    with pytest.raises(ValueError, match="heads that 3 labels divide"):
-        AttentionBasis(over, query[:, :2], key[:, :2], Shares())
-    with pytest.raises(ValueError, match="edges without weights"):
-        AttentionBasis(pattern.with_values(torch.ones(5)), query, key, Shares())
 
 
 # The algebra --------------------------------------------------------------------------------------

@@ -1,47 +1,19 @@
-"""Parts of a contraction that do not fit are refused, and kinds of features that do are equal."""
+"""Kinds of features that are equal, and what a problem says of its parts."""
 
 import pytest
 import torch
 from contractions import features, normal, parameter, random_edges
 
-from pyg_outerconv.contract import Problem, contract, contraction_path
+from pyg_outerconv.contract import Problem, contract
 from pyg_outerconv.families import GCN, Identity, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
 
 EDGES = awkward_structures()["multi-edge"]
 
 
-@pytest.mark.parametrize(
-    ("x", "theta", "rule"),
-    [
-        (torch.ones(5, 4), torch.ones(2, 1, 4, 3), r"each label: expected \(3, G, P/G, Q/G\)"),
-        (torch.ones(5, 4), torch.ones(3, 4, 3), r"each label: expected \(3, G, P/G, Q/G\)"),
-        (torch.ones(4, 4), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(4, 4\)"),
-        (torch.ones(5, 3), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(5, 3\)"),
-        (torch.ones(5), torch.ones(3, 1, 4, 3), r"expected \(5, 4\), got \(5,\)"),
-        (None, torch.ones(3, 1, 4, 3), "5 in_channels, got 4"),
-        (None, torch.ones(3, 2, 2, 3), "G = 1, got 2"),
-        (torch.tensor([0, 1, 2]), torch.ones(3, 1, 4, 3), r"expected \(5,\), got \(3,\)"),
-        (torch.tensor([0, 1, 2, 3, 4]), torch.ones(3, 1, 4, 3), r"\[0, 4\), got \[0, 4\]"),
-        (torch.tensor([0, 1, 2, 3, -1]), torch.ones(3, 1, 4, 3), r"\[0, 4\), got \[-1, 3\]"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(x, theta, rule):
-    basis = Relation(3).basis(EDGES).float()
-    contract(basis, torch.ones(5, 4), torch.ones(3, 1, 4, 3))  # whose order is known from now on
-    for function in (contract, contraction_path):
-        with pytest.raises(ValueError, match=rule):
-            function(basis, x, theta)
-
-
-def test_types_that_differ_are_refused():
+def test_under_autocast_a_basis_may_be_of_its_type():
     basis = Relation(3).basis(EDGES, dtype=torch.float32).float()
     x, theta = torch.ones(5, 4), torch.ones(3, 1, 4, 3)
-    contract(basis, x, theta)  # whose order is known from now on
-    with pytest.raises(TypeError, match="x must have the dtype of theta"):
-        contract(basis, x.double(), theta)
-    with pytest.raises(TypeError, match=r"the dtype of x; basis.to\(x.dtype\) casts it"):
-        contract(basis.double(), x, theta)
     with torch.autocast("cpu", torch.bfloat16):
         assert contract(basis.to(torch.bfloat16), x, theta).dtype == torch.bfloat16
 

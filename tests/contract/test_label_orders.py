@@ -198,13 +198,3 @@ def test_an_order_holds_what_its_cost_says(values, widths, count, aggr, label_ag
         assert saved <= 1.4 * claimed
         assert claimed <= 3 * (saved + largest.nbytes)
         assert largest.nbytes < count * min(widths) * 4 or count < 10_000, "edges × channels"
-
-
-@pytest.mark.parametrize("aggr", ["median", None, ["sum"]], ids=str)
-def test_what_is_no_reduction_is_refused_whatever_was_chosen_before(aggr):
-    basis = Relation(1).basis(torch.tensor([[0, 1], [1, 0]]))
-    x, theta = torch.ones(2, 3), torch.ones(1, 1, 3, 3)
-    contract(basis, x, theta)
-    for options in ({"aggr": aggr}, {"label_aggr": aggr}):
-        with pytest.raises(ValueError, match="reduction"):
-            contract(basis, x, theta, **options)

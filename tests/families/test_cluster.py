@@ -199,8 +199,6 @@ def test_a_batch_of_graphs_is_pooled_graph_by_graph():
     assert basis.size == (6, 3)
     assert_near(pool()(batch.x, basis), global_add_pool(batch.x, batch.batch))
     assert Cluster().basis_of(graphs[1]).size == (3, 1)
-    with pytest.raises(ValueError, match="whose targets are the nodes"):
-        Cluster()(batch)
 
 
 def test_the_basis_of_a_vector_is_kept_and_that_of_a_learned_matrix_is_not():

@@ -215,32 +215,6 @@ def test_modules_may_make_queries():
     assert_near(conv(x), attention(conv, x, torch.stack([middle, 2 * middle], 1)))
 
 
-def test_bad_alignments_are_refused():
-    parts = KeyQuery(4, 3), Complete(), Softmax()
-    with pytest.raises(ValueError, match="an alignment is for all heads or for each"):
-        Attention(*parts, align=Stack(Identity(), GCN()))
-    with pytest.raises(TypeError, match="align has a type: expected a family or Module or none"):
-        Attention(*parts, align="identity")
-    with pytest.raises(ValueError, match="LearnedQueries needs its num_queries"):
-        LearnedQueries(0, 3)
-    with pytest.raises(ValueError, match="queries of each head.*expected 1 or 2, got 3"):
-        layer(align=LearnedQueries(4, P, heads=3))(features(N, P))
-    with pytest.raises(ValueError, match="an alignment reads what comes as alignment="):
-        layer()(features(N, P), alignment=torch.zeros(N).long())
-    conv = layer(support=Relation(1, None), align=LearnedQueries(4, P))
-    with pytest.raises(ValueError, match="has a fixed number of targets"):
-        conv(features(N, P), EDGES)
-    conv = layer(align=Mean(Cluster()))
-    with pytest.raises(ValueError, match="each query belongs to one of several graphs"):
-        conv(
-            features(N, P),
-            batch=torch.tensor([0, 0, 0, 1, 1, 1]),
-            alignment=torch.tensor([0, 0, 0, 1, 1, 1]),
-        )
-    with pytest.raises(TypeError, match=r"reads assignments: expected alignment=... at the call"):
-        conv(features(N, P))
-
-
 HEADS_OF = Attention(KeyQuery(HEADS, 3, P), Hops(), Softmax())
 
 

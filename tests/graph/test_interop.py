@@ -147,30 +147,6 @@ def test_edge_list_out_is_the_basis_again():
     assert_near(again.to_dense(), basis.to_dense())
 
 
-def test_partial_weights_are_refused():
-    graph = nx.Graph([(0, 1), (1, 2)])
-    graph[0][1]["weight"] = 2.0
-    with pytest.raises(ValueError, match="every edge or none must have the attribute 'weight'"):
-        from_networkx(graph)
-    with pytest.raises(TypeError, match="got ndarray"):
-        from_scipy(DENSE.numpy())
-
-
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128, np.longdouble])
-@pytest.mark.parametrize("several", [False, True])
-def test_values_of_a_matrix_that_are_no_real_numbers_are_refused(dtype, several):
-    matrix = sp.csr_array(np.eye(3)).astype(dtype)
-    with pytest.raises(TypeError, match="edge weights are real numbers: expected float64"):
-        from_scipy([matrix.real.astype(float), matrix] if several else matrix)
-
-
-@pytest.mark.parametrize("weight", [1 + 2j, np.complex64(1), "heavy", torch.tensor(2j)], ids=str)
-def test_weights_of_a_graph_that_are_no_real_numbers_are_refused(weight):
-    graph = nx.DiGraph([(0, 1, {"weight": 1.0}), (1, 2, {"weight": weight})])
-    with pytest.raises(TypeError, match="edge weights are real numbers: expected float64"):
-        from_networkx(graph)
-
-
 @pytest.mark.parametrize("count", [3, 2**24, 2**40, True])
 def test_integers_are_weights_as_they_are(count):
     for edges in (

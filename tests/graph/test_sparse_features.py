@@ -180,24 +180,6 @@ def test_values_are_replaced_in_their_layout(layout):
     assert_near(out.to_dense(), 2 * DENSE)
 
 
-@pytest.mark.parametrize(
-    ("pointers", "columns", "message"),
-    [
-        ([0, 1, 2, 2], [0, 4], r"every entry of the columns .* expected \[0, 4\), got \[0, 4\]"),
-        ([0, 1, 2, 2], [-1, 0], r"every entry of the columns .* expected \[0, 4\), got \[-1, 0\]"),
-        ([0, 2, 1, 2], [0, 1], "pointers .* must ascend"),
-        ([0, 1, 1, 1], [0, 1], "pointers .* expected from 0 to 2"),
-        ([1, 1, 2, 2], [0, 1], "pointers .* must ascend"),
-    ],
-)
-def test_a_broken_matrix_is_refused(pointers, columns, message):
-    x = torch.sparse_csr_tensor(
-        torch.tensor(pointers), torch.tensor(columns), torch.ones(2), (3, 4), check_invariants=False
-    )
-    with pytest.raises(ValueError, match=message):
-        SparseFeatures.of(x)
-
-
 def test_density_pays_where_it_is_low_and_x_is_large():
     assert predicted_share(0, (10, 10)) == 0.0
     assert predicted_share(10, (10, 10)) < predicted_share(20, (10, 10))

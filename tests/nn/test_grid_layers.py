@@ -136,34 +136,6 @@ def test_means_root_weights_and_messages_go_the_long_way():
     assert_near(rest, torch.einsum("bchw,cd->bdhw", x, rooted.root()[0, 0]), at_least=1.0)
 
 
-def test_bad_options_are_refused():
-    for options, reason in (
-        ({"groups": 4}, "must divide"),
-        ({"groups": 2, "theta": "full"}, "one of them, got both"),
-        ({"padding_mode": "mirror"}, "padding_mode"),
-        ({"stride": 0}, "stride"),
-        ({"dim": 1, "dilation": (1, 1)}, "dilation"),
-    ):
-        with pytest.raises(ValueError) as caught:
-            GridConv(6, 6, 3, **{"dim": 2, **options})
-        assert reason in str(caught.value)
-
-
-def test_bad_images_are_refused():
-    conv = GridConv(2, 3, 3, dim=2)
-    for x, error, reason in (
-        (torch.zeros(5, 5), ValueError, "images have channels and axes"),
-        (torch.zeros(2, 5, 5, dtype=torch.long), TypeError, "floating point"),
-        (torch.zeros(4, 5, 5), ValueError, "channels of the layer before their axes"),
-        (torch.zeros(2, 5, 5, dtype=torch.float64), TypeError, "type of theta"),
-        (torch.zeros(2, 2, 5), ValueError, "at most 2 cells"),
-        ([1.0], TypeError, "images are features"),
-    ):
-        with pytest.raises(error) as caught:
-            conv(x)
-        assert reason in str(caught.value)
-
-
 # Rules that a layer keeps -------------------------------------------------------------------------
 
 
@@ -267,18 +239,6 @@ def test_unpooling_is_the_transpose_of_the_sum():
     assert unpool(listed, mask).shape == (int(mask.sum()), 3)
     with pytest.raises(ValueError, match="clusters must be the cells of the input"):
         unpool(y, output_size=(9, 9))
-
-
-def test_bad_pooling_options_are_refused():
-    for options, reason in (
-        ({"aggr": "median"}, "aggr"),
-        ({"stride": 0}, "stride"),
-        ({"padding": 2}, "half of a cluster"),
-        ({"order": "convolutions"}, "order"),
-    ):
-        with pytest.raises(ValueError) as caught:
-            GridPool(2, dim=2, **options)
-        assert reason in str(caught.value)
 
 
 # Unfold and Fold ----------------------------------------------------------------------------------

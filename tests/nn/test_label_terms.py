@@ -146,21 +146,3 @@ def test_inputs_in_batches_and_none_at_all() -> None:
     for k in range(3):
         dense = terms.basis.to_dense(torch.double)[k]
         assert_near(terms.term(k), dense.T @ bare.theta()[k, 0])
-
-
-def test_refusals() -> None:
-    conv = OuterConv(4, 5, GCN())
-    terms = label_terms(conv, torch.ones(6, 4), EDGES)
-    with pytest.raises(IndexError, match=r"expected \[0, 1\), got 1"):
-        terms.term(1)
-    with pytest.raises(IndexError, match=r"got -1"):
-        terms.without(-1, torch.ones(6, 5))
-    with pytest.raises(ValueError, match="edge_dim=None, got 2"):
-        label_terms(AttentionConv(4, 6, edge_dim=2), torch.ones(6, 4), EDGES)
-
-    class Own(OuterConv):
-        def message(self, x_j: Tensor) -> Tensor:
-            return 2 * x_j
-
-    with pytest.raises(ValueError, match="class overrides messages"):
-        label_terms(Own(4, 5, GCN()), torch.ones(6, 4), EDGES)

@@ -10,7 +10,7 @@ import torch
 from pyg_outerconv import Cells, Grid, flatten_grid, parse_family, unflatten_grid
 from pyg_outerconv.basis import Stacked
 from pyg_outerconv.basis.grid_shift import PADDING_MODES
-from pyg_outerconv.families import GCN, Directed, Identity, Stack
+from pyg_outerconv.families import Identity, Stack
 from pyg_outerconv.testing import assert_near
 
 
@@ -132,10 +132,6 @@ def test_images_become_nodes_and_images_again():
     assert again.data_ptr() == images.data_ptr()
     assert flatten_grid(torch.zeros(2, 3, 0, 5)).shape == (2, 0, 3)
     assert unflatten_grid(torch.zeros(2, 0, 3), (0, 5)).shape == (2, 3, 0, 5)
-    with pytest.raises(ValueError, match=r"expected shape \(B, P, \*shape\), got \(2, 3\)"):
-        flatten_grid(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match=r"\(B, 21, Q\) for \(3, 7\), got \(2, 20, 3\)"):
-        unflatten_grid(nodes, (3, 7))
 
 
 @pytest.mark.parametrize(
@@ -173,12 +169,6 @@ def test_a_stack_passes_cells_on():
     assert family.basis(mask).size == (int(mask.sum()),) * 2
     with pytest.raises(ValueError, match="must have one size"):
         Stack(Grid((3, 3), 2, 1), Identity()).basis((3, 4))
-    with pytest.raises(
-        TypeError, match="read the same kind of structure: expected edges, got cells too, by Gr"
-    ):
-        Stack(GCN(), Grid((3, 3)))
-    with pytest.raises(TypeError, match="a family of edges, got Grid"):
-        Directed(Grid((3, 3)))
 
 
 def test_integers_are_offsets_of_one_axis():
@@ -186,10 +176,6 @@ def test_integers_are_offsets_of_one_axis():
     assert family == Grid(offsets=((0,), (1,), (-1,)))
     assert family == Grid(offsets=torch.tensor([0, 1, -1]))
     assert Grid(offsets=torch.tensor([[0, 1], [2, 0]])) == Grid(offsets=((0, 1), (2, 0)))
-    with pytest.raises(TypeError, match="Grid's offsets has a type"):
-        Grid(offsets=(0, (1,)))
-    with pytest.raises(ValueError, match="dim 2, offsets 1"):
-        Grid(offsets=(0, 1), dim=2)
 
 
 def test_shapes_may_be_tensors():

@@ -108,5 +108,3 @@ def test_three_axes():
     assert torch.equal(family.basis(shape).support()[0], mask)
     assert family.num_axes == 3
     assert family.reads is Cells
-    with pytest.raises(TypeError, match="reads cells"):
-        family.basis(torch.tensor([[0], [1]]))

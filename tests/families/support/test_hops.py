@@ -71,13 +71,3 @@ def test_edges_know_where_they_were_given():
     assert torch.equal(basis.index[:, own].long(), index[:, origin[own].long()])
     assert sorted(origin.tolist()) == [-1, -1, -1, 1, 2, 3]
     assert bool((basis.index[0] == basis.index[1])[~own].all())
-
-
-def test_bad_hops_are_refused():
-    with pytest.raises(ValueError, match="length of Hops is bounded: expected length >= 1"):
-        Hops(0)
-    with pytest.raises(
-        ValueError, match="more than one hop needs sources and targets that are the"
-    ):
-        Hops(2).basis(STRUCTURES["rectangular"])
-    assert Hops().set_self_loops(True) == Hops(add_self_loops=True)

@@ -139,10 +139,6 @@ def test_a_complete_support_without_loops():
         mask = (batch.unsqueeze(1) == batch) & ~torch.eye(len(batch), dtype=torch.bool)
         assert_pairs(Complete(add_self_loops=False).basis(None, batch=batch), mask)
     assert_pairs(Complete(add_self_loops=False).basis((1,)), torch.zeros(1, 1, dtype=torch.bool))
-    with pytest.raises(
-        ValueError, match="leaving out self-loops needs sources and targets that are"
-    ):
-        Complete(add_self_loops=False).basis(None, size=(2, 3))
 
 
 def test_heads_have_supports_of_their_own_in_a_stack():
@@ -186,10 +182,6 @@ def test_a_union_keeps_each_pair_once_and_no_values():
     mask = torch.eye(3, dtype=torch.bool)
     mask[edges[0], edges[1]] = True
     assert_pairs(union, mask)
-    with pytest.raises(ValueError, match="a union needs a family"):
-        Union()
-    with pytest.raises(TypeError, match="a union is made of families"):
-        Union(3)
 
 
 def test_sets_without_edges_are_stored_and_batched():
@@ -199,8 +191,6 @@ def test_sets_without_edges_are_stored_and_batched():
         for batch in (sets, [family(one.clone()) for one in sets]):
             found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
             assert_near(found, torch.block_diag(*blocks))
-    with pytest.raises(ValueError, match="a graph needs edges"):
-        Stack(Complete(), Identity()).basis_of(sets[0])
 
 
 def test_kept_bases_die_with_the_batch_that_they_were_made_of():

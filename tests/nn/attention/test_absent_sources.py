@@ -136,19 +136,8 @@ def test_linear_attention_leaves_them_out(feature_map, causal):
         assert not gradient[number][~kept].any()
 
 
-def test_a_mask_that_nothing_reads_is_refused():
+def test_heads_within_a_product_read_the_mask():
     x, there = torch.randn(3, P), torch.tensor([True, False, True])
     edges, heads = torch.tensor([[0, 1], [1, 2]]), LinearAttention(1, 2)
-    conv = OuterConv(P, 2, heads)
-    for run, message in (
-        (lambda: OuterConv(P, 2, GCN())(x, edges, source_mask=there), "such heads in the family"),
-        (lambda: conv(x, conv.basis(x, edges), source_mask=there), "no basis given"),
-        (lambda: OuterConv(P, 2, heads, aggr="mean")(x, edges, source_mask=there), "aggr='sum'"),
-        (lambda: conv(x, edges, source_mask=there[:2]), r"booleans \(\*, 3\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            run()
-    with pytest.raises(TypeError, match="source_mask says which sources there are"):
-        conv(x, edges, source_mask=[True] * 3)
     chain = OuterConv(P, 2, Compose(GCN(), heads))
     assert chain(x, edges, source_mask=there).isfinite().all()

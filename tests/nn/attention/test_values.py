@@ -37,12 +37,6 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("theta", ["shared", "basis-decomposed(num_bases=3)"])
-def test_a_value_bias_is_added_to_values(theta):
-    with pytest.raises(ValueError, match="a value bias is added to values"):
-        layer(value_bias=True, theta=theta)
-
-
 def test_identity_has_no_values():
     conv, x = AttentionConv(P, -1, 1, theta="identity", channels=3, bias=False).double(), x_of()
     assert conv(x, EDGES).shape == (NODES, P)
@@ -88,19 +82,6 @@ def test_a_value_bias_folds_into_the_bias_of_outputs_that_are_reached(bias):
     assert bool((out[6] - expected[6]).abs().max() > 0.1)  # the docstring says so
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"normalise": "sigmoid"}, "only where rows of the basis sum to one.*sigmoid"),
-        ({"dropout": 0.1}, "only where rows of the basis sum to one.*dropout"),
-    ],
-)
-def test_a_bias_is_not_folded_where_rows_do_not_sum_to_one(options, match):
-    conv = layer(combine="sum", value_channels=4, value_bias=True, **options)
-    with pytest.raises(ValueError, match=match):
-        nn.fold_output(conv, fold_bias=True)
-
-
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("value_bias", [False, True])
 def test_every_layer_with_values_folds_and_factors(options, value_bias):
@@ -121,8 +102,6 @@ def test_factoring_undoes_folding(value_bias):
     assert_near(again(x, EDGES), conv(x, EDGES))
     with pytest.raises(ValueError, match=r"rank >= 3, as ranks of the heads are \[3, 3\]"):
         nn.factor_output(folded, 2)
-    with pytest.raises(ValueError, match="rank"):
-        nn.factor_output(folded, 0)
 
 
 def test_the_rank_that_is_named_is_that_of_each_head():

@@ -61,22 +61,3 @@ def test_types_are_kept():
     layer = from_torch(nn.Conv1d(2, 3, 3, dtype=torch.float64, bias=False))
     assert layer.theta.weight.dtype == torch.float64
     assert layer.bias is None
-
-
-@pytest.mark.parametrize(
-    ("module", "error", "reason"),
-    [
-        (nn.Linear(2, 2), TypeError, "got Linear"),
-        (nn.MaxPool1d(2, return_indices=True), ValueError, "return_indices"),
-        (nn.AvgPool2d(2, divisor_override=3), ValueError, "divisor_override"),
-        (nn.LPPool1d(2, 2), ValueError, "norm_type"),
-        (nn.LPPool1d(1, 2, ceil_mode=True), ValueError, "ceil_mode"),
-        (nn.Conv1d(2, 2, 1, dtype=torch.cfloat), TypeError, "got torch.complex64"),
-        (nn.LazyConv1d(2, 2), ValueError, "none yet"),
-    ],
-    ids=str,
-)
-def test_what_has_no_equal_here_is_refused(module, error, reason):
-    with pytest.raises(error) as caught:
-        from_torch(module)
-    assert reason in str(caught.value)

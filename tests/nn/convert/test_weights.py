@@ -111,31 +111,9 @@ class Adapted(nn.Linear):
         return 2 * super().forward(x)
 
 
-@pytest.mark.parametrize("base", [nn.Conv1d, nn.MaxPool2d, nn.AvgPool1d, nn.MultiheadAttention])
-def test_subclasses_are_refused(base):
-    kind = type("Own", (base,), {})
-    args = {nn.Conv1d: (2, 3, 3), nn.MultiheadAttention: (8, 2)}.get(base, (2,))
-    with pytest.raises(TypeError, match=r"subclass.* got Own"):
-        from_torch(kind(*args))
-
-
 def test_replaced_parts_are_refused():
     with pytest.raises(TypeError, match=r"no subclass of them, got Standardised"):
         from_torch(Standardised(2, 3, 3))
-    block = nn.TransformerEncoderLayer(8, 2, 16)
-    block.linear1 = Adapted(8, 16)
-    with pytest.raises(TypeError, match="Adapted"):
-        from_torch(block)
-    block = nn.TransformerEncoderLayer(8, 2, 16)
-    block.norm1 = nn.RMSNorm(8)
-    with pytest.raises(TypeError, match="LayerNorm, got norm1 = RMSNorm"):
-        from_torch(block)
-    others = {"norm1": nn.Identity(), "self_attn": nn.Identity(), "linear2": nn.Sequential()}
-    for name, other in others.items():
-        block = nn.TransformerEncoderLayer(8, 2, 16)
-        setattr(block, name, other)
-        with pytest.raises(TypeError, match=f"of their class.*got {name} = {type(other).__name__}"):
-            from_torch(block)
     block = nn.TransformerEncoderLayer(8, 2, 16)
     block.self_attn = type("Own", (nn.MultiheadAttention,), {})(8, 2)
     with pytest.raises(TypeError, match="Own"):
