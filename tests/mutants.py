@@ -39,7 +39,7 @@ QUICK = ("-m", "fast")
 NONE_SELECTED = 5  # pytest's exit status where a folder has no quick test
 # Tests of a room that has no folder of its own.
 TESTS = {
-    "registry": ["tests/test_registry.py", "tests/families/test_text.py"],
+    "registry": ["tests/test_registry.py", "tests/families/test_families.py"],
     "memo": ["tests/test_memo.py"],
     "theta": ["tests/test_theta.py"],
     "testing": ["tests/families", "tests/contract"],

@@ -1,10 +1,13 @@
-"""Of each test, the cases that run hold every word of the names of all."""
+"""Which cases run: some that hold every word; and faults that are drawn of the core."""
 
+import ast
 from collections.abc import Callable
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pytest
+from mutants import ROOMS, draw, places
 from tiers import FEW, covering, quickest
 
 
@@ -52,3 +55,35 @@ def test_of_a_slow_test_a_few_cases_run_and_none_is_quick():
     assert not list(quickest(slow))
     both = cases("a", "b")
     assert list(quickest(both)) == both[:1]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_faults_of_a_room_are_drawn_the_same_again(room):
+    faults = draw(room, 3, 0)
+    assert len(faults) == 3
+    assert faults == draw(room, 3, 0)
+    assert faults != draw(room, 3, 1)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_fault_is_another_program_and_leaves_the_file(room):
+    for fault in draw(room, 3, 0):
+        text = fault.file.read_text()
+        assert fault.code() != compile(text, str(fault.file), "exec")
+        assert fault.file.read_text() == text
+
+
+def test_what_is_said_of_types_and_errors_is_no_fault():
+    text = """
+def one(count: int = 3) -> int:
+    if count < 0:
+        raise ValueError(f"{1 + 1} and {2}")
+    ratio: float = 2.5
+    return count + 4
+"""
+    assert [ast.unparse(place) for place in places(ast.parse(text))] == [
+        "count < 0",
+        "0",
+        "count + 4",
+        "4",
+    ]

@@ -89,15 +89,6 @@ def test_an_item_of_a_batch_is_its_own_basis():
         item(basis, 1)
 
 
-def test_it_moves_and_casts_as_any_basis():
-    basis = feature_product((4, 5), blocks=True, causal="inclusive")
-    short = basis.float()
-    assert (short.dtype, short.source_block.dtype) == (torch.float32, torch.int64)
-    assert_near(short.to_dense(), basis.to_dense().float())
-    assert not basis.detach().learns
-    assert "through=5" in repr(basis)
-
-
 def test_reductions_that_look_at_edges_are_refused_until_they_are_made():
     basis = feature_product((4, 4))
     theta, x = torch.randn(HEADS, 1, 3, 4).double(), torch.randn(4, 3).double()

@@ -1,11 +1,15 @@
 """What a kind of basis does in its own way is what its matrices do, and a new kind needs no way."""
 
+import copy
+import operator
+import pickle
 from dataclasses import dataclass
 
 import pytest
 import torch
 from attention_bases import Shares, attention_basis, heads_of
 from feature_products import feature_product
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from pyg_outerconv.basis import (
     Band,
@@ -18,6 +22,9 @@ from pyg_outerconv.basis import (
     SameBlock,
     Transposed,
     UnitMatrices,
+    to_networkx,
+    to_scipy,
+    to_torch_sparse,
 )
 from pyg_outerconv.basis.algebra import is_identity, transposed
 from pyg_outerconv.basis.edge_sets import drop_edges, hidden_part
@@ -26,11 +33,20 @@ from pyg_outerconv.basis.multi_head_edges import item
 from pyg_outerconv.basis.products import factors
 from pyg_outerconv.contract import contract
 from pyg_outerconv.contract.orders.products import sparse_products
-from pyg_outerconv.families import Chebyshev, Relation, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.messages import convolve_by_messages
 from pyg_outerconv.plot.frames import grids_of
-from pyg_outerconv.testing import assert_near, awkward_structures
+from pyg_outerconv.testing import (
+    assert_adjoint,
+    assert_contraction,
+    assert_lazy_equals_explicit,
+    assert_near,
+    assert_receptive_field,
+    assert_stack,
+    assert_transpose,
+    awkward_structures,
+)
 from pyg_outerconv.theta import as_theta
 
 EDGES = awkward_structures()["multi-edge"]
@@ -106,6 +122,7 @@ def kinds():
         ],
         "factors": feature_product((4, 6)),
         "factors of a sequence": feature_product((5, 5), causal="inclusive"),
+        "factors of graphs": feature_product((4, 5), blocks=True, causal="inclusive"),
         "stack": relation.stack(chebyshev, Eye(relation.size, CPU)),
         "scaled": chebyshev.scale(factors),
         "mixed": relation.mix(factors.expand(2, 3)),
@@ -120,16 +137,125 @@ def kinds():
     }
 
 
+def compounds():
+    """Bases that the algebra makes of others, of each other too; factors of some learn."""
+    relation, walk = Relation(3).basis(EDGES), Walk(2).basis(EDGES)
+    chebyshev, gcn = Chebyshev(3).basis(EDGES), GCN().basis(EDGES)
+    factors = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    return {
+        "stack of stacks": relation.stack(walk.stack(gcn), chebyshev),
+        "scaled polynomial": walk.scale(factors),
+        "scaled scaled edges": relation.scale(2.0).scale(factors),
+        "edges selected twice": relation.select([2, 0, 2]),
+        "selected polynomial": chebyshev.select([2, 2, 0]),
+        "selected slice": walk.stack(gcn).select(slice(1, None, 2)),
+        "selected from the end": walk.select(-1),
+        "transposed stack": walk.stack(relation).transpose(),
+        "transposed scaled selected": chebyshev.select([1, 0]).scale(3.0).transpose(),
+        "selected transposed": relation.transpose().select([1, 1]),
+        "mixed, turned": relation.mix(factors.expand(2, 3)).scale(2.0).transpose(),
+        "mixed polynomial": chebyshev.mix(torch.eye(3, dtype=torch.float64)[[2, 0]]).select([1, 0]),
+        "composed of a stack": relation.compose(chebyshev.stack(gcn)),
+        "selected from a composition": gcn.compose(walk).select([2, 0]).scale(0.5),
+        "kronecker of a selection": gcn.kron(relation.select([0, 2])),
+        "repeated both ways": Repeated(relation, before=2, after=3),
+        "restricted stack": walk.stack(relation).restrict([4, 1, 0], [3, 0]),
+        "restricted twice": chebyshev.restrict([4, 1, 0], None).restrict([2, 0], [1, 2, 4]),
+        "restricted, transposed": relation.compose(walk).transpose().restrict(None, [2, 3]),
+        "transposed twice": relation.stack(walk).transpose().select([4, 0]).transpose(),
+    }
+
+
 OPEN = {  # those of which everybody knows the edges
     *("new", "edges", "identity", "wide identity", "grid", "turned grid", "band", "blocks"),
     *("units", "heads", "attention", "attention by another f", "mixed", "selected edges"),
 }
 every_kind = pytest.mark.parametrize("name", kinds())
+every_basis = pytest.mark.parametrize("name", [*kinds(), *compounds()])
 
 
-@every_kind
+def basis_of(name):
+    """A kind of basis, or a compound."""
+    return (kinds() | compounds())[name]
+
+
+@every_basis
+def test_the_laws_of_bases_hold(name):
+    basis = basis_of(name)
+    laws = assert_lazy_equals_explicit, assert_transpose, assert_adjoint, assert_receptive_field
+    for law in laws:
+        law(basis)
+    assert_stack(basis, basis.scale(2.0))
+    x = torch.randn(basis.size[0], 4, dtype=torch.float64, requires_grad=True)
+    theta = torch.randn(basis.num_bases, 1, 4, 3, dtype=torch.float64, requires_grad=True)
+    assert_contraction(basis, x, theta)
+
+
+@every_basis
+def test_it_is_moved_cast_pickled_copied_and_printed(name):
+    basis = basis_of(name).detach()
+    assert not basis.learns
+    dense = basis.to_dense(torch.float64)
+    for twin in (
+        pickle.loads(pickle.dumps(basis)),
+        copy.deepcopy(basis),
+        basis.cpu(),
+        basis.to("cpu", torch.float64),
+        basis.double(),
+    ):
+        assert type(twin) is type(basis)
+        assert_near(twin.to_dense(torch.float64), dense)
+    if basis.dtype is not None:
+        assert basis.half().dtype == torch.float16
+        single = basis.float()
+        assert single.dtype == single.to_dense().dtype == torch.float32
+        assert_near(single.to_dense(), dense.float(), 1e-5)
+    assert f"size={basis.size}" in repr(basis) or isinstance(basis, Repeated)
+    assert repr(basis).startswith(type(basis).__name__)
+
+
+@every_basis
+def test_it_is_a_tree_of_its_tensors(name):
+    basis = basis_of(name)
+    leaves, tree = tree_flatten(basis)
+    assert all(isinstance(leaf, torch.Tensor) for leaf in leaves)
+    again = tree_unflatten(leaves, tree)
+    assert type(again) is type(basis)
+    assert again.size == basis.size
+    assert (again.nesting, again.pieces) == (basis.nesting, basis.pieces)
+    assert_near(again.to_dense(torch.float64), basis.to_dense(torch.float64))
+    doubled = tree_map(lambda leaf: 2 * leaf if leaf.is_floating_point() else leaf, basis)
+    assert (doubled.nesting, doubled.pieces) == (basis.nesting, basis.pieces)
+    if type(basis) is EdgeBasis:
+        assert_near(doubled.to_dense(), 2 * basis.to_dense())
+
+
+@pytest.mark.parametrize("leaf", [0, None], ids=str)
+@every_basis
+def test_a_tree_of_anything_else_is_flattened_again_as_it_was(name, leaf):
+    leaves, tree = tree_flatten(basis_of(name))
+    others, same = tree_flatten(tree_map(lambda _: leaf, tree_unflatten(leaves, tree)))
+    assert others == [leaf] * len(leaves)
+    assert same == tree
+    assert all(map(operator.is_, tree_flatten(tree_unflatten(leaves, same))[0], leaves))
+
+
+@every_basis
+def test_it_leaves_by_every_door(name):
+    basis = basis_of(name).detach()
+    dense = basis.to_dense(torch.float64)
+    with torch.sparse.check_sparse_tensor_invariants():
+        matrices = to_torch_sparse(basis)
+    for label, (sparse, scipy) in enumerate(zip(matrices, to_scipy(basis), strict=True)):
+        assert_near(sparse.to_dense().t().double(), dense[label])
+        assert_near(torch.from_numpy(scipy.toarray()).double(), dense[label])
+    if basis.size[0] == basis.size[1]:
+        assert to_networkx(basis).number_of_nodes() == basis.size[0]
+
+
+@every_basis
 def test_features_are_propagated_as_by_matrices(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     dense = basis.to_dense(torch.float64)
     x = torch.randn(basis.size[0], 2, dtype=torch.float64)
     assert_near(basis.propagate(x), torch.einsum("kmn,mp->nkp", dense, x))
@@ -137,17 +263,17 @@ def test_features_are_propagated_as_by_matrices(name):
     assert_near(basis.propagate(wide), torch.einsum("kmn,mbp->nkbp", dense, wide))
 
 
-@every_kind
+@every_basis
 def test_every_product_of_propagation_is_told(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     for part, shape, learns in sparse_products(basis, (basis.size[0], 2), False):
         assert part.size[0] == shape[0]
         assert not learns or basis.learns
 
 
-@every_kind
+@every_basis
 def test_what_is_absorbed_is_still_there(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     theta = torch.randn(basis.num_bases, 1, 2, 3, dtype=torch.float64)
     found = sum(
         torch.einsum("kmn,kgpq->mngpq", leaf.to_dense(torch.float64), part.full())
@@ -159,9 +285,9 @@ def test_what_is_absorbed_is_still_there(name):
     assert_near(contract(basis, x, theta), torch.einsum("kmn,mp,kpq->nq", dense, x, theta[:, 0]))
 
 
-@every_kind
+@every_basis
 def test_what_is_turned_is_the_transpose(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     dense = basis.to_dense(torch.float64).transpose(1, 2)
     assert not isinstance(transposed(basis), Transposed), "one level further in"
     for turned in (transposed(basis), basis.transpose()):
@@ -169,9 +295,9 @@ def test_what_is_turned_is_the_transpose(name):
         assert_near(turned.to_dense(torch.float64), dense)
 
 
-@every_kind
+@every_basis
 def test_rows_and_columns_are_those_of_the_matrices(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     dense = basis.to_dense(torch.float64)
     rows, columns = torch.tensor([2, 0]), torch.tensor([1, 2])
     if min(basis.size) < 3:
@@ -182,9 +308,9 @@ def test_rows_and_columns_are_those_of_the_matrices(name):
     assert basis.restrict() is basis
 
 
-@every_kind
+@every_basis
 def test_what_is_reached_is_where_edges_run(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     support = basis.support()
     for labels in ([0], list(range(basis.num_bases)), []):
         for forwards in (False, True):
@@ -238,9 +364,9 @@ def test_a_new_kind_has_the_whole_algebra():
     assert len(torch.utils._pytree.tree_leaves(ring)) == 0
 
 
-@every_kind
+@every_basis
 def test_a_plan_tells_apart_what_learns_and_of_which_dtype(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     labels, targets = basis.num_bases, basis.size[1]
     learned = torch.ones(labels, dtype=torch.float64, requires_grad=True)
     for own in (basis, basis.scale(learned), basis.mix(learned.expand(2, labels))):
@@ -251,9 +377,9 @@ def test_a_plan_tells_apart_what_learns_and_of_which_dtype(name):
                 assert made.plan_key() != made.float().plan_key()
 
 
-@every_kind
+@every_basis
 def test_messages_add_up_to_the_contraction(name):
-    basis = kinds()[name]
+    basis = basis_of(name)
     x = torch.randn(basis.size[0], 2, dtype=torch.float64)
     theta = torch.randn(basis.num_bases, 1, 2, 3, dtype=torch.float64)
     sent = convolve_by_messages(OuterConv(2, 3, "gcn").double(), basis, x, theta)

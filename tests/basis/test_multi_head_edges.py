@@ -1,7 +1,5 @@
 """Bases of heads and of attention: their dense form, their edges, and the algebra over both."""
 
-import pickle
-
 import pytest
 import torch
 from attention_bases import (
@@ -79,19 +77,6 @@ def test_an_item_of_a_batch_is_a_basis_of_its_own(make):
         basis.edges()
     with pytest.raises(ValueError, match="an index for each axis"):
         item(basis, 0)
-
-
-@makes
-def test_casting_moving_detaching_and_pickling(make):
-    basis, _ = make(pattern_of("multi-edge", 3), 6)
-    dense = basis.to_dense()
-    assert basis.learns
-    assert not basis.detach().learns
-    single = basis.to(torch.float32)
-    assert single.dtype == torch.float32
-    assert_near(single.to_dense(), dense.float(), 1e-5)
-    assert_near(basis.to("cpu").to_dense(), dense)
-    assert_near(pickle.loads(pickle.dumps(basis.detach())).to_dense(), dense)
 
 
 def test_attention_computes_its_values_once_and_never_keeps_those_of_another_type():

@@ -1,4 +1,4 @@
-"""A plan: what a call decides is decided once for its key, and never served to another key."""
+"""A plan: what a call decides is decided once for its key; and the problem that it is made for."""
 
 import copy
 import gc
@@ -7,11 +7,14 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
+from contractions import features, normal, parameter, random_edges
 from torch.autograd import forward_ad
 
 from pyg_outerconv import OuterConv, clear_caches, use_backend
+from pyg_outerconv.contract import Problem, contract
 from pyg_outerconv.contract.plan import MOST_PLANS, PLANS, plan_key
-from pyg_outerconv.contract.problem import Problem
+from pyg_outerconv.families import GCN, Identity, Relation, Walk
+from pyg_outerconv.testing import assert_near, awkward_structures, dense_contraction
 
 X, EDGES = torch.randn(340, 16), torch.randint(340, (2, 1560))  # not a tiny graph, without a plan
 
@@ -104,3 +107,52 @@ def test_a_changed_option_is_never_served_an_old_plan():
     conv.order, conv.max_memory = None, 0
     with pytest.raises(ValueError, match="max_memory"):
         conv(X, EDGES)
+
+
+STRUCTURE = awkward_structures()["multi-edge"]
+
+
+def test_under_autocast_a_basis_may_be_of_its_type():
+    basis = Relation(3).basis(STRUCTURE, dtype=torch.float32).float()
+    x, theta = torch.ones(5, 4), torch.ones(3, 1, 4, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert contract(basis.to(torch.bfloat16), x, theta).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("family", [Relation(3), Walk(2), Identity(), GCN()], ids=str)
+def test_no_features_are_an_identity_matrix_of_features(family):
+    basis = family.basis(STRUCTURE)
+    theta = torch.randn(basis.num_bases, 1, 5, 3, dtype=torch.float64, requires_grad=True)
+    expected = dense_contraction(basis, torch.eye(5, dtype=torch.float64), theta)
+    actual = contract(basis, None, theta)
+    assert_near(actual, expected)
+    (gradient,) = torch.autograd.grad(actual.sum(), theta, retain_graph=True)
+    assert_near(gradient, torch.autograd.grad(expected.sum(), theta)[0])
+    table = torch.randn(basis.num_bases, 1, 7, 3, dtype=torch.float64)
+    for dtype in (torch.long, torch.int32):
+        index = torch.tensor([6, 2, 2, 0, 5], dtype=dtype)
+        one_hot = torch.nn.functional.one_hot(index.long(), 7).double()
+        expected = dense_contraction(basis, one_hot, table)
+        assert_near(contract(basis, index, table), expected)
+
+
+def test_what_a_problem_says_of_its_gradients():
+    plain, learned = random_edges(5, 9, 3, values=False), random_edges(5, 9, 3)
+    polynomial = Walk(2).basis(awkward_structures(torch.float32)["weighted"]).float()
+    assert polynomial.operator.value.requires_grad
+    for of_x in (False, True):
+        for of_theta in (False, True):
+            for matrices in (None, 2):
+                x = normal(5, 4, dtype=torch.float32, grad=of_x)
+                theta = parameter(3, 1, 4, 2, matrices, torch.float32, of_theta)
+                for basis, of_basis in ((plain, False), (learned, True), (polynomial, True)):
+                    case = Problem(basis, x, theta)
+                    assert case.gradients == (of_x, of_theta, of_basis)
+                    with torch.no_grad():
+                        assert Problem(basis, x, theta).gradients == (False, False, False)
+                assert not Problem(learned.detach(), x, theta).gradients[2]
+    mixture = parameter(3, 1, 4, 2, 2, torch.float32, grad=False)
+    mixture = mixture.but(coefficient=mixture.coefficient.detach().requires_grad_())
+    assert Problem(plain, None, mixture).gradients == (False, True, False)
+    sparse = features("sparse", 5, 4, torch.float32)
+    assert Problem(plain, sparse, mixture).gradients == (True, True, False)

@@ -1,4 +1,6 @@
-"""Models of PyG's BasicGNN made of our layers: its options, its trimming, and its own models."""
+"""Models of PyG's BasicGNN made of our layers, and models in evaluation mode."""
+
+from __future__ import annotations
 
 import copy
 import doctest
@@ -7,11 +9,13 @@ import pickle
 import pytest
 import torch
 from against_pyg import copy_gat
+from torch.nn import BatchNorm1d, Dropout, Linear, Sequential
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GraphSAGE, to_hetero
 from torch_geometric.utils import trim_to_layer
 
 from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN, models
+from pyg_outerconv.nn.models import evaluating
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 5, 6], [1, 2, 3, 0, 2, 1, 4, 6, 5]])
@@ -182,3 +186,49 @@ def test_a_model_becomes_heterogeneous():
     edges = torch.tensor([[0, 1, 2], [0, 2, 1]])
     out = model({"a": x_of(4, 5), "b": x_of(3, 2)}, dict.fromkeys(kinds, edges))
     assert {name: value.shape for name, value in out.items()} == {"a": (4, 3), "b": (3, 3)}
+
+
+def partly_frozen() -> Sequential:
+    """A model in training whose norm is in evaluation mode, as when it is fine-tuned."""
+    model = Sequential(Linear(3, 4), BatchNorm1d(4), Dropout(0.5)).train()
+    model[1].eval()
+    return model
+
+
+def modes(model: Sequential) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
+def test_no_part_trains_and_no_gradient_is_noted() -> None:
+    model, x = partly_frozen(), torch.randn(5, 3)
+    with evaluating(model):
+        assert not any(modes(model))
+        assert not model(x).requires_grad
+        assert torch.equal(model(x), model(x))
+        with torch.enable_grad():
+            assert model(x).requires_grad
+    assert torch.is_grad_enabled()
+
+
+def test_each_part_has_its_own_mode_again_after_errors_too() -> None:
+    model = partly_frozen()
+    before = modes(model)
+    assert len(set(before)) == 2
+    with evaluating(model):
+        pass
+    assert modes(model) == before
+    with pytest.raises(ZeroDivisionError), evaluating(model):
+        raise ZeroDivisionError
+    assert modes(model) == before
+    assert torch.is_grad_enabled()
+
+
+def test_blocks_within_each_other() -> None:
+    model = partly_frozen()
+    before = modes(model)
+    with torch.no_grad(), evaluating(model):
+        with evaluating(model):
+            pass
+        assert not any(modes(model))
+        assert not torch.is_grad_enabled()
+    assert modes(model) == before

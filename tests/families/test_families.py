@@ -1,23 +1,37 @@
-"""What each family claims to be, written out densely."""
+"""What each family claims to be, written out densely; families as text, and their sums."""
+
+import copy
+import inspect
+import pickle
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 from cases import CASES
+from torch_geometric.nn import FAConv
 
+from pyg_outerconv import OuterConv, nn, parse_family
 from pyg_outerconv.families import (
+    FAMILIES,
     GCN,
     Chebyshev,
+    Diffusion,
     Directed,
+    Grid,
     Hops,
     Identity,
     Relation,
     Stack,
     Walk,
+    edge_basis,
 )
 from pyg_outerconv.families.chebyshev import largest_eigenvalues
+from pyg_outerconv.families.registry import WELL_KNOWN
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.graph.spectrum import DENSE_LIMIT
+from pyg_outerconv.lab.family_options import short_name
+from pyg_outerconv.nn import attention, recipes
 from pyg_outerconv.testing import (
     assert_near,
     awkward_structures,
@@ -210,3 +224,127 @@ def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family
     if dense.requires_grad:
         (gradient,) = torch.autograd.grad(dense.float().pow(2).sum(), weight, allow_unused=True)
         assert gradient is None or gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("relation(2, norm=given)", Relation(2, norm="given")),
+        ("relation(2, given)", Relation(2, norm="given")),
+        ("walk(2, norm=None)", Walk(2, norm=None)),
+        ("stack(gcn, walk(2, norm=sym))", Stack(GCN(), Walk(2, norm="sym"))),
+        ("diffusion(heat, t=2.0)", Diffusion("heat", t=2.0)),
+        ("grid((3, 3), padding=same)", Grid((3, 3), padding="same")),
+    ],
+)
+def test_a_string_needs_no_quotes(text, family):
+    assert parse_family(text) == family
+    assert parse_family(repr(family)) == family
+
+
+@pytest.mark.parametrize("layer", WELL_KNOWN)
+def test_what_a_well_known_layer_is_exists(layer):
+    meant = WELL_KNOWN[layer]
+    assert layer not in FAMILIES
+    for where, module in (("nn.attention", attention), ("nn.recipes", recipes), ("nn", nn)):
+        if meant.endswith(f" of pyg_outerconv.{where}"):
+            assert hasattr(module, meant.split()[-3]), meant
+            break
+    else:
+        assert meant.split("(")[0].split(",")[0] in FAMILIES
+
+
+def test_old_names_are_refused_in_pickles():
+    old = Walk(2)
+    vars(old)["aggregate"] = vars(old).pop("aggr")
+    with pytest.raises(TypeError, match="expected aggr, got aggregate"):
+        pickle.loads(pickle.dumps(old))
+    assert copy.deepcopy(Walk(2)) == Walk(2) == pickle.loads(pickle.dumps(Walk(2)))
+
+
+def test_a_family_has_the_signature_of_its_options():
+    assert list(inspect.signature(Walk).parameters) == [field.name for field in fields(Walk)]
+    assert list(inspect.signature(Stack).parameters) == ["families"]
+
+
+TWO_EDGES = Graph.read(torch.tensor([[0, 1], [1, 2]]))
+
+
+def test_weights_of_the_caller_carry_gradients():
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+    dense = edge_basis(TWO_EDGES, weight=weight).to_dense()[0]
+    assert (dense[0, 1], dense[1, 2]) == (2.0, 3.0)
+    dense.square().sum().backward()
+    assert torch.equal(weight.grad, 2 * weight.detach())
+
+
+SEVEN_EDGES = torch.tensor([[0, 1, 1, 2, 3, 0, 3], [1, 0, 2, 1, 0, 3, 1]])
+SEVEN_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 0.25, 1.5, 3.0, 0.75], dtype=torch.float64)
+
+
+def dense_of(text, weight=SEVEN_WEIGHTS):
+    edges = (
+        (SEVEN_EDGES, weight) if parse_family(text).makes_use_of("edge_weight") else (SEVEN_EDGES,)
+    )
+    return parse_family(text).basis(*edges, size=(5, 5), dtype=torch.float64).to_dense()
+
+
+def seven_edges(loops):
+    a = torch.zeros(5, 5, dtype=torch.float64).index_put(tuple(SEVEN_EDGES), SEVEN_WEIGHTS)
+    return a + torch.eye(5, dtype=torch.float64) if loops else a
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("norm", ["sym", "target", "source", None])
+def test_high_pass_is_epsilon_i_minus_the_normalised_adjacency(norm, loops):
+    a = seven_edges(loops)
+    inverse = [d.clamp(min=1e-300).reciprocal() * (d > 0) for d in (a.sum(0), a.sum(1))]
+    scaled = {
+        "sym": inverse[0].sqrt()[:, None] * a * inverse[0].sqrt(),
+        "target": a * inverse[0],
+        "source": inverse[1][:, None] * a,
+        None: a,
+    }[norm]
+    found = dense_of(f"high_pass(norm={norm}, add_self_loops={loops}, epsilon=0.75)")
+    assert_near(found[0], 0.75 * torch.eye(5, dtype=torch.float64) - scaled)
+
+
+def test_high_pass_is_the_filter_of_fagcn():
+    """FAConv with scores of -1: ε X − D^-1/2 A D^-1/2 X."""
+    layer = FAConv(3, eps=0.3, add_self_loops=False).double()
+    for end in (layer.att_l, layer.att_r):
+        torch.nn.init.constant_(end.weight, -1e6)  # tanh of the scores of positive features is -1
+    x = torch.rand(5, 3, dtype=torch.float64) + 0.1
+    family = parse_family("high_pass(add_self_loops=False, epsilon=0.3)")
+    ours = OuterConv(3, 3, family, theta="identity", bias=False)
+    assert_near(ours(x, SEVEN_EDGES), layer(x, x, SEVEN_EDGES))
+
+
+def test_sums_of_families_are_sums_of_their_matrices():
+    gcn, step, walk = (
+        dense_of("gcn"),
+        dense_of("walk(1, norm=None, powers=(1,))"),
+        dense_of("walk(2)"),
+    )
+    assert_near(dense_of("sub(gcn, walk(1, norm=None, powers=(1,)))"), gcn - step)
+    assert_near(dense_of("add(gcn, walk(1, norm=None, powers=(1,)))"), gcn + step)
+    assert_near(dense_of("scale(walk(2), -0.5)"), -0.5 * walk)
+    factors = torch.tensor([2.0, 0.0, -1.0], dtype=torch.float64).view(3, 1, 1)
+    assert_near(dense_of("scale(walk(2), (2.0, 0, -1.0))"), factors * walk)
+    assert_near(dense_of("select(walk(2), (2, 0))"), walk[[2, 0]])
+    assert_near(dense_of("sub(identity, gcn)"), dense_of("high_pass"))
+    reversed_edges = parse_family("gcn").basis(SEVEN_EDGES.flip(0), SEVEN_WEIGHTS, size=(5, 5))
+    assert_near(dense_of("reverse(gcn)"), reversed_edges.to_dense())
+    assert_near(dense_of("stack(gcn, reverse(gcn))"), dense_of("directed(gcn)"))
+
+
+def test_labels_say_what_is_combined():
+    assert parse_family("sub(gcn, identity)").labels == ("neighbours minus self",)
+    assert parse_family("scale(gcn, 0.5)").labels == ("0.5 times neighbours",)
+    assert parse_family("select(walk(2), (2,))").labels == ("forward walks of length 2",)
+    assert parse_family("Reverse(gcn)").labels == ("neighbours, reversed",)
+
+
+@pytest.mark.parametrize("text", ["high_pass", "HighPass()", "highpass", "high_pass(norm=sym)"])
+def test_a_name_may_have_underscores(text):
+    assert short_name(parse_family(text)) == "high_pass"

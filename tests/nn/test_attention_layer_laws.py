@@ -9,7 +9,6 @@ from pyg_outerconv.attention import KeyQuery, Softmax
 from pyg_outerconv.families import (
     GCN,
     Attention,
-    Causal,
     Complete,
     Compose,
     Directed,
@@ -17,7 +16,6 @@ from pyg_outerconv.families import (
     Grid,
     Identity,
     Relation,
-    SlidingWindow,
     Stack,
 )
 from pyg_outerconv.graph import Cells
@@ -194,16 +192,6 @@ def test_a_bias_of_values_takes_part_where_labels_are_compared():
 
 
 # What holds whatever the content ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("support", [Complete(), Causal(), SlidingWindow(1)], ids=str)
-def test_rules_and_their_edges_give_the_same(support):
-    conv, x = layer(support=support), drawn(2, 6, 3)
-    explicit = layer(support=Explicit(support))
-    explicit.load_state_dict(conv.state_dict())
-    actual, expected = conv(x, None), explicit(x, None)
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x], 1e-9)
 
 
 def test_a_cached_layer_keeps_no_values_of_content():

@@ -10,7 +10,6 @@ from torch_geometric.nn import (
     DirGNNConv,
     GCNConv,
     Sequential,
-    to_hetero,
     to_hetero_with_bases,
 )
 from torch_geometric.testing import assert_module
@@ -84,13 +83,6 @@ def test_a_pair_without_targets_takes_their_number_from_size():
     # As in PyG: without a size there are as many targets as sources.
     assert_near(conv((source, None), edge_index)[:4], out)
     assert conv((source, None), edge_index).shape == (6, 6)
-
-
-def test_a_sparse_matrix_tells_the_size_of_a_pair_without_targets():
-    edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
-    conv, source = layer(Relation(1)), x_of(6, 4)
-    matrix = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(4), (4, 6))
-    assert_near(conv((source, None), matrix), conv((source, None), edge_index, size=(6, 4)))
 
 
 def test_an_edge_index_object_tells_the_size():
@@ -244,11 +236,6 @@ class Two(torch.nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
-def test_to_hetero_refuses_self_loops_as_it_does_for_pyg():
-    with pytest.raises(ValueError, match="'add_self_loops' attribute set to 'True'"):
-        to_hetero(Two(GCN()), hetero().metadata())
-
-
 def test_to_hetero_with_bases_changes_messages_by_hooks():
     data = hetero()
     data["b"].x = x_of(3, 5)
@@ -378,11 +365,3 @@ def test_a_cached_basis_is_never_stale(family):
     agree()
     x, cached, plain = x.double(), cached.double(), plain.double()
     agree()
-
-
-def test_a_cached_basis_is_fresh_for_weights_with_gradients():
-    conv, x, weight = layer(GCN(), cached=True), x_of(), weights().requires_grad_()
-    edge_index = EDGES.clone()
-    first = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
-    second = torch.autograd.grad(conv(x, edge_index, weight).square().sum(), weight)[0]
-    assert_near(second, first)

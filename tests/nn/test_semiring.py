@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregat
 
 from pyg_outerconv import AttentionConv, OuterConv, testing
 from pyg_outerconv.basis import Eye
-from pyg_outerconv.families import GCN, Chebyshev, Explicit, Identity, Relation, Stack, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Explicit, Identity, Relation, Stack
 from pyg_outerconv.nn import FORMS
 from pyg_outerconv.testing import assert_near, dense_contraction
 
@@ -103,30 +103,6 @@ def test_node_indices_and_no_features(aggr, label_aggr):
 
 
 # The stated rules ---------------------------------------------------------------------------------
-
-
-def test_a_target_without_edges_is_zero_and_a_label_without_one_is_left_out():
-    index, kinds = torch.tensor([[0, 0, 0], [0, 1, 1]]), torch.tensor([0, 0, 1])
-    weight = torch.tensor([-2.0, -2.0, -1.0])
-    x = torch.ones(3, 1)
-    expected = {"sum": [-2, -3, 0], "mean": [-1, -1.5, 0], "max": [-2, -1, 0], "min": [-2, -2, 0]}
-    for aggr, label_aggr in ALL:
-        conv = OuterConv(
-            1, 1, Relation(2, None), False, "identity", aggr=aggr, label_aggr=label_aggr
-        )
-        for conv.fuse in (True, False):
-            assert (
-                conv(x, index, weight, edge_type=kinds).flatten().tolist() == expected[label_aggr]
-            )
-
-
-def test_theta_follows_a_maximum():
-    conv = OuterConv(1, 1, Relation(1, None), bias=False, aggr="max")
-    with torch.no_grad():
-        conv.theta.weight.fill_(-1.0)
-    index = torch.tensor([[0, 1], [0, 0]])
-    for conv.fuse in (True, False):
-        assert conv(torch.tensor([[1.0], [2.0]]), index)[0].item() == -2.0
 
 
 def test_powers_are_made_explicit_when_asked():
@@ -245,12 +221,6 @@ def test_the_input_is_not_the_output():
     kept = x.clone()
     assert_near(conv(x, EDGES), x + 1.0)
     assert torch.equal(x, kept), "the bias was not added to the input"
-
-
-def test_a_polynomial_takes_the_identity():
-    conv = OuterConv(4, 4, Walk(3), theta="identity", bias=False).double()
-    edges = STRUCTURES["weighted"]
-    testing.assert_layer_equals_dense(conv, features(edges), edges)
 
 
 def test_sparse_features_and_the_identity():

@@ -80,8 +80,9 @@ def test_a_graph_that_was_written_to_is_another(made):
     assert len(made) == 8
 
 
-def test_weights_that_learn_are_not_shared(made):
-    conv, x, edge_index = OuterConv(4, 4, GCN()), torch.randn(9, 4), graph()
+@pytest.mark.parametrize("cached", [None, True])
+def test_weights_that_learn_are_not_shared(cached, made):
+    conv, x, edge_index = OuterConv(4, 4, GCN(), cached=cached), torch.randn(9, 4), graph()
     weight = torch.rand(EDGES, requires_grad=True)
     for _ in range(2):
         conv(x, edge_index, weight).sum().backward()

@@ -1,4 +1,4 @@
-"""A layer takes sparse features wherever it takes dense ones, and gives the same."""
+"""A layer takes sparse features wherever it takes dense ones; dropout of either."""
 
 import pytest
 import torch
@@ -59,12 +59,6 @@ def test_every_family_takes_them_on_every_structure(family, name):
     for make in (MAKE["csr"], MAKE["uncoalesced coo"]):
         learn = () if weight is None else (weight,)
         assert_same(conv, ends(dense), ends(make(dense)), where, learn=learn, **beside)
-
-
-@every_layout
-def test_every_layout_is_taken(make):
-    dense = bag(5, 6)
-    assert_same(layer(6, 4, "walk(length=2)"), dense, make(dense), RING)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -335,3 +329,61 @@ def test_values_that_learn_are_compiled_or_refused():
         compiled(lambda x: F.dropout(x, 0.5), learns)
     with pytest.raises(RuntimeError, match="get no gradients"):
         compiled(lambda v: x.with_values(2 * v), value)
+
+
+@every_layout
+def test_dropout_keeps_the_layout_and_scales_what_is_left(make):
+    dense = bag(40, 30)
+    x = make(dense)
+    torch.manual_seed(0)
+    out = dropout_features(x, 0.25)
+    assert type(out) is type(x)
+    if not isinstance(x, SparseFeatures):
+        assert out.layout == x.layout
+    out = out.to_dense()
+    kept = out != 0
+    assert_near(out[kept], dense[kept] / 0.75)
+    share = 1 - float(kept.sum() / (dense != 0).sum())
+    assert 0.15 < share < 0.35
+
+
+@every_layout
+def test_dropout_is_nothing_without_training(make):
+    x = make(bag(5, 6))
+    if isinstance(x, SparseFeatures):
+        assert bool((dropout_features(x, 1.0).value == 0).all())
+    assert dropout_features(x, 0.5, training=False) is x
+
+
+@pytest.mark.parametrize("make", [MAKE["csr"], MAKE["uncoalesced coo"], MAKE["csc"]])
+def test_dropout_goes_with_the_layer_like_that_of_the_same_dense_matrix(make):
+    dropped = dropout_features(make(bag(5, 6)), 0.5)
+    conv = OuterConv(6, 4, "gcn").double()
+    assert_near(conv(dropped, RING), conv(dropped.to_dense(), RING))
+
+
+def test_gradients_pass_through_dropout():
+    value = bag(5, 6).to_sparse_csr().values().clone().requires_grad_()
+    csr = bag(5, 6).to_sparse_csr()
+    x = torch.sparse_csr_tensor(csr.crow_indices(), csr.col_indices(), value, csr.shape)
+    out = dropout_features(x, 0.5)
+    conv = OuterConv(6, 4, "gcn").double()
+    (found,) = torch.autograd.grad(conv(out, RING).sum(), value)
+    dropped = out.values() == 0
+    assert bool(dropped.any())
+    assert bool((found[dropped] == 0).all())
+    assert bool((found[~dropped] != 0).any())
+
+
+def test_dropout_of_dense_features_is_that_of_torch():
+    x = bag(5, 6)
+    torch.manual_seed(3)
+    expected = torch.nn.functional.dropout(x, 0.5, True)
+    torch.manual_seed(3)
+    assert torch.equal(dropout_features(x, 0.5), expected)
+
+
+def test_torch_refuses_dropout_of_sparse_features_by_itself():
+    # Should it learn to, dropout_features can leave it to torch.
+    with pytest.raises(NotImplementedError):
+        torch.nn.functional.dropout(bag(5, 6).to_sparse_csr(), 0.5, True)

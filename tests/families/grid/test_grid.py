@@ -1,16 +1,19 @@
-"""Grid: sizes, signs and names; ``nn/convert/test_sweep.py`` draws options against torch."""
+"""Grid: sizes, signs and names; ``nn/convert/test_layers.py`` draws options against torch."""
+
+from __future__ import annotations
 
 import copy
 import itertools
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
 from pyg_outerconv import Cells, Grid, flatten_grid, parse_family, unflatten_grid
 from pyg_outerconv.basis import Stacked
 from pyg_outerconv.basis.grid_shift import PADDING_MODES
-from pyg_outerconv.families import Identity, Stack
+from pyg_outerconv.families import Identity, Pool, Stack
 from pyg_outerconv.testing import assert_near
 
 
@@ -194,3 +197,17 @@ def test_listed_cells_are_centred_by_padding():
     for padding in (1, "same"):
         sees = Grid(3, padding=padding, dim=1).basis(cells).to_dense().sum(0)[:, 2]
         assert sees.nonzero().flatten().tolist() == [1, 2, 3]
+
+
+def test_integers_of_numpy_are_plain_ones():
+    grid = Grid((np.int64(3), 3), stride=np.int32(2), dim=np.int64(2))
+    assert repr(grid) == repr(Grid((3, 3), stride=2, dim=2))
+    assert repr(Pool(np.int64(2), dim=1)) == repr(Pool(2, dim=1))
+    assert parse_family(repr(grid)) == grid
+
+
+def test_cells_far_away_are_cells_like_others():
+    far = Cells(torch.tensor([[2**60], [2**60 + 1]]))
+    grid = Grid(3, padding=1, growth="full", dim=1)
+    assert grid.outputs(far).index.flatten().tolist() == [2**60 + d for d in (-1, 0, 1, 2)]
+    assert grid.basis(far).num_edges == 6

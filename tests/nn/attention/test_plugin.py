@@ -1,7 +1,5 @@
 """AttentionConv where PyG puts its own layers: wrappers, explainers, copies, compilers, types."""
 
-import copy
-
 import pytest
 import torch
 from against_pyg import EDGES, NODES, P, Q, copy_gat, copy_gatv2, copy_transformer
@@ -16,10 +14,8 @@ from torch_geometric.nn import (
     to_hetero,
 )
 
-from pyg_outerconv import OuterConv
-from pyg_outerconv.attention import KeyQuery, LearnedQueries, RelativeBias
-from pyg_outerconv.basis import Basis, EdgeBasis, to_networkx, to_scipy, to_torch_sparse
-from pyg_outerconv.families import GCN, Hops, Relation, Stack
+from pyg_outerconv.attention import LearnedQueries, RelativeBias
+from pyg_outerconv.families import Hops
 from pyg_outerconv.nn.attention.blocks import DecoderBlock, EncoderBlock
 from pyg_outerconv.nn.attention.graph_attention import (
     agnn_conv,
@@ -42,7 +38,6 @@ LAYERS = {
     "supergat": lambda i=P, o=Q: super_gat_conv(i, o, 2, concat=False),
     "transformer": lambda i=P, o=Q: transformer_conv(i, o, 2, concat=False, beta=True),
 }
-of_each_kind = pytest.mark.parametrize("kind", LAYERS)
 
 
 def x_of(*shape):
@@ -50,69 +45,6 @@ def x_of(*shape):
 
 
 # What comes in and out ---------------------------------------------------------------------------
-
-
-@of_each_kind
-def test_the_learned_basis_is_a_basis(kind):
-    conv, x = LAYERS[kind](), x_of()
-    out, basis = conv(x, EDGES, return_attention_weights=True)
-    assert_near(out, conv(x, EDGES))
-    assert isinstance(basis, Basis)
-    assert basis.num_bases == 2
-    rows = basis.to_dense().sum(1)
-    reached = torch.zeros(NODES, dtype=torch.bool).index_fill(0, EDGES[1], True)
-    reached |= conv.add_self_loops
-    assert_near(rows, reached.float().expand(2, -1))
-
-
-def test_the_learned_basis_composes_and_leaves_by_every_door(tmp_path):
-    conv, x = AttentionConv(P, Q, 2), x_of()
-    _, basis = conv(x, EDGES, return_attention_weights=True)
-    dense = basis.to_dense()
-    twice = basis.compose(basis).to_dense()
-    expected = torch.einsum("amn,bno->abmo", dense, dense).flatten(0, 1)
-    assert_near(twice, expected, 1e-5)
-    assert_near(basis.transpose().to_dense(), dense.transpose(1, 2))
-    assert_near(basis.select([1]).to_dense(), dense[1:])
-    edges = basis.edges()
-    assert isinstance(edges, EdgeBasis)
-    with torch.sparse.check_sparse_tensor_invariants():
-        matrices = to_torch_sparse(basis)
-    for label, (sparse, scipy) in enumerate(zip(matrices, to_scipy(basis), strict=True)):
-        assert_near(sparse.to_dense().t(), dense[label])
-        assert_near(torch.from_numpy(scipy.toarray()).to(dense), dense[label])
-    assert to_networkx(basis).number_of_nodes() == NODES
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("agg")
-    basis.plot(path=tmp_path / "heads.png")
-    assert (tmp_path / "heads.png").stat().st_size > 0
-
-
-def test_the_learned_basis_carries_gradients():
-    conv, x = AttentionConv(P, Q, 2), x_of()
-    _, basis = conv(x, EDGES, return_attention_weights=True)
-    gradients = torch.autograd.grad(
-        basis.to_dense().square().sum(), list(conv.family.score.parameters())
-    )
-    assert all(bool(gradient.any()) for gradient in gradients)
-
-
-def test_a_learned_basis_can_be_given_to_another_layer():
-    conv, x = AttentionConv(P, Q, 2), x_of()
-    out, basis = conv(x, EDGES, return_attention_weights=True)
-    assert_near(conv(x, basis), out)
-    other = OuterConv(P, Q, Relation(2, None), theta="columns", bias=True)
-    other.theta.load_state_dict(conv.theta.state_dict())
-    assert_near(other(x, basis.edges()), out)
-
-
-def test_mixed_heads_are_one_layer():
-    family = Stack(GCN(), AttentionConv(P, Q, 2).family)
-    conv, x = OuterConv(P, Q, family), x_of()
-    basis = conv.basis(x, EDGES)
-    assert_near(
-        conv(x, EDGES), torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, conv.theta()[:, 0])
-    )
 
 
 def test_means_are_those_of_a_given_support_too():
@@ -291,14 +223,6 @@ def test_attention_explainers_see_what_they_see_of_pyg(add_self_loops):
 
 
 # State -------------------------------------------------------------------------------------------
-
-
-def test_layers_with_one_score_share_it_and_copies_of_both_share_theirs():
-    score = KeyQuery(2, 4, P)
-    both = torch.nn.ModuleList([AttentionConv(P, Q, 2, score=score) for _ in range(2)])
-    assert sum(name.endswith("key.weight") for name, _ in both.named_parameters()) == 1
-    other = copy.deepcopy(both)
-    assert other[0].family.score is other[1].family.score is not score
 
 
 # Little to see -----------------------------------------------------------------------------------

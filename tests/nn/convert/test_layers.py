@@ -1,4 +1,7 @@
-"""Layers of torch become layers on grids; and what has no equal is refused by name."""
+"""Layers of torch become layers on grids: convolutions with any options, and poolings."""
+
+import random
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -6,6 +9,145 @@ from torch import nn
 
 from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near
+
+COUNT = 800
+# Weights' gradients sum over all cells; see DESIGN: five times the tolerance of values.
+VALUES = {torch.float64: 1e-10, torch.float32: 1e-5}
+ORDERS = ("propagate_first", "transform_first", "label_by_label", "propagate_first_compact")
+
+
+@dataclass
+class Drawn:
+    """A layer of torch, its images, and an order that knows no grids."""
+
+    module: nn.Module
+    x: torch.Tensor
+    order: str
+
+    def __str__(self):
+        return f"{self.module} on {tuple(self.x.shape)}, {self.x.dtype}, {self.order}"
+
+
+def draw(seed):
+    """One configuration; of those that torch refuses, and so do we, the next that it takes."""
+    pick = random.Random(seed)
+    torch.manual_seed(seed)
+    while True:
+        module, x = _draw(pick)
+        try:
+            out = module(x)
+        except (RuntimeError, ValueError):
+            # torch bounds the padding of these by the size of the grid.
+            if module.padding_mode not in ("circular", "reflect"):
+                with pytest.raises(ValueError):
+                    from_torch(module)(x)
+            continue
+        if 0 not in out.shape[-len(module.kernel_size) :]:
+            return Drawn(module, x, pick.choice(ORDERS))
+
+
+def _draw(pick):
+    dim = pick.choice((1, 1, 2, 2, 2, 3))
+
+    def each(*choices):
+        same = pick.choice(choices)
+        return same if pick.random() < 0.5 else tuple(pick.choice(choices) for _ in range(dim))
+
+    groups = pick.choice((1, 1, 2, 3))
+    depthwise = pick.random() < 0.15
+    channels = (groups * pick.choice((1, 2)), groups * pick.choice((1, 2, 3)))
+    if depthwise:
+        groups = pick.choice((2, 3))
+        channels = (groups, groups * pick.choice((1, 2)))
+    dtype = pick.choice((torch.float32, torch.float64))
+    options = {"groups": groups, "bias": pick.random() < 0.7, "dtype": dtype}
+    transposed = pick.random() < 0.3
+    stride, dilation = each(1, 1, 2, 3), each(1, 1, 2)
+    if transposed:
+        options |= {"stride": stride, "padding": each(0, 1, 2), "dilation": dilation}
+        # torch bounds it so, though not with every kernel.
+        bound = min(map(max, _spread(stride, dim), _spread(dilation, dim)))
+        options["output_padding"] = each(*range(bound))
+        kind = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dim - 1]
+    else:
+        named = pick.random() < 0.2
+        options["padding"] = pick.choice(("same", "valid")) if named else each(0, 1, 2)
+        options["stride"] = 1 if options["padding"] == "same" else stride
+        options["dilation"] = dilation
+        options["padding_mode"] = pick.choice(
+            ("zeros", "zeros", "circular", "reflect", "replicate")
+        )
+        kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dim - 1]
+    module = kind(*channels, each(1, 2, 3, 3), **options)
+    shape = [pick.randint(1, 7 if dim < 3 else 5) for _ in range(dim)]
+    batch = pick.choice(((), (1,), (2,), (3,), (0,)))
+    x = _images(pick, (*batch, channels[0], *shape), dtype)
+    return module, x
+
+
+def _spread(value, dim):
+    return value if isinstance(value, tuple) else (value,) * dim
+
+
+def _images(pick, shape, dtype):
+    """Images, some of which do not lie in memory as torch makes them."""
+    layout = pick.choice(("contiguous", "contiguous", "transposed", "strided", "channels last"))
+    if layout == "transposed":
+        return torch.randn(shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1])
+    if layout == "strided":
+        return torch.randn(*shape[:-1], 2 * shape[-1], dtype=dtype)[..., ::2]
+    x = torch.randn(shape, dtype=dtype)
+    return x.movedim(-1, 0).contiguous().movedim(0, -1) if layout == "channels last" else x
+
+
+def outcome(layer, x, direction):
+    """The result, and the gradients of the images and of every parameter as torch has them."""
+    x = x.detach().requires_grad_()
+    out = layer(x)
+    found = torch.autograd.grad(out, [x, *layer.parameters()], direction)
+    return out, found
+
+
+@pytest.mark.slow(cases=3)
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.parametrize("start", range(0, COUNT, 40))
+def test_equals_torch_over_every_option(start):
+    for seed in range(start, start + 40):
+        drawn = draw(seed)
+        module, x = drawn.module, drawn.x
+        direction = torch.randn_like(module(x))
+        expected, gradients = outcome(module, x, direction)
+        named = dict(zip(("x", *dict(module.named_parameters())), gradients, strict=True))
+        tolerance = VALUES[x.dtype]
+        for order in ("convolution", drawn.order):
+            layer = from_torch(module)
+            layer.order = order
+            chosen = layer.contraction_path(x).chosen
+            assert chosen == [order], f"{drawn}: {chosen}"
+            out, found = outcome(layer, x, direction)
+            assert_near(out, expected, tolerance)
+            ours = dict(zip(("x", *dict(layer.named_parameters())), found, strict=True))
+            assert_near(ours["x"], named["x"], tolerance, at_least=0.1)
+            kernel = in_torchs_layout(layer, ours["theta.weight"], module)
+            assert_near(kernel, named["weight"], 5 * tolerance, at_least=0.1)
+            if module.bias is not None:
+                assert_near(ours["bias"], named["bias"], 5 * tolerance, at_least=0.1)
+
+
+def in_torchs_layout(layer, gradient, module):
+    """The gradient of Θ in the shape of torch's weight."""
+    order = (1, 2, 3, 0) if layer.family.transposed else (1, 3, 2, 0)
+    return gradient.permute(order).reshape(module.weight.shape)
+
+
+def test_most_of_the_sweep_is_lowered_when_left_alone():
+    chosen = []
+    for seed in range(0, COUNT, 8):
+        drawn = draw(seed)
+        if drawn.x.numel():
+            chosen += from_torch(drawn.module).contraction_path(drawn.x).chosen
+    assert chosen.count("convolution") > 0.9 * len(chosen)
+
 
 POOLINGS = [
     nn.MaxPool1d(3, 2, 1),

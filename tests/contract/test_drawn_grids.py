@@ -1,14 +1,17 @@
-"""Drawn grids: whatever torch's convolutions and poolings cannot do, another way is taken."""
+"""Drawn grids: what torch's layers cannot do is done otherwise, and a cell is seen where it is."""
 
 import random
+from math import inf, nan
 
 import pytest
 import torch
+from shifts import draw_shifts
 
 from pyg_outerconv.contract import ORDERS, Problem, contract
 from pyg_outerconv.families import Grid
 from pyg_outerconv.nn import ConvGRUCell, GridConv, GridPool, OuterConv
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_edges_alone_carry, assert_near
+from pyg_outerconv.theta import Theta
 
 TYPES = (torch.float64, torch.float64, torch.float32, torch.bfloat16, torch.float16)
 NEAR = {torch.float64: 1e-10, torch.float32: 5e-5, torch.bfloat16: 0.05, torch.float16: 0.01}
@@ -120,3 +123,39 @@ def test_layers_of_few_channels_train(channels, dtype):
         out = out[0] if isinstance(out, tuple) else out
         out.sin().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in parameters)
+
+
+def drawn_offsets(seed):
+    """Any offsets: boxes with holes and without, twice the same axis, far away."""
+    pick = random.Random(seed)
+    axes = pick.randint(1, 2)
+    shape = tuple(pick.randint(2, 5) for _ in range(axes))
+    count = pick.randint(1, 4)
+    offsets = {tuple(pick.randint(-2, 2) for _ in range(axes)) for _ in range(count)}
+    mode = pick.choice(("zeros", "zeros", "circular"))
+    return Grid(offsets=tuple(offsets), padding_mode=mode).basis(shape)
+
+
+@pytest.mark.parametrize("number", [nan, inf], ids=str)
+@pytest.mark.parametrize(
+    "drawn", [drawn_offsets, lambda seed: draw_shifts(seed, 2)], ids=["offsets", "shifts"]
+)
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cell_reaches_the_outputs_that_see_it_and_no_other(drawn, seed, number):
+    basis = drawn(seed)
+    x = torch.rand(basis.size[0], 2, dtype=torch.float64) + 0.5
+    full = torch.rand(basis.num_bases, 1, 2, 2, dtype=torch.float64) + 0.5
+    for theta in (full, Theta.identity(basis.num_bases, 2, x)):
+        assert_edges_alone_carry(basis, x, theta, number)
+
+
+def test_a_box_with_a_hole_is_not_lowered():
+    holed = Grid(offsets=((0, 0), (0, 2), (2, 0), (2, 2), (1, 1))).basis((8, 8))
+    filled = Grid((3, 3), padding=1).basis((8, 8))
+    twice = Grid(offsets=((0, 0), (2, 0), (0, 2), (2, 2))).basis((8, 8))
+    x = torch.randn(64, 2)
+    for basis, lowered in ((holed, False), (filled, True), (twice, True)):
+        why = ORDERS["convolution"].why_not(Problem(basis, x, torch.ones(basis.num_bases, 1, 2, 2)))
+        assert why == [
+            "needs a label at every position of a box, because zero times NaN is NaN"
+        ] * (not lowered)
