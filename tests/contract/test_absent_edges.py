@@ -36,7 +36,7 @@ from pyg_outerconv.testing import (
     dense_contraction,
 )
 from pyg_outerconv.testing.basis_laws import legal_orders
-from pyg_outerconv.theta import Theta
+from pyg_outerconv.theta import Theta, as_theta
 
 SELECTIONS = [
     Walk(3, norm="sym", powers=(1, 3)),
@@ -72,18 +72,21 @@ def basis_with_zeros(family, name):
     return family.basis(structure, dtype=torch.float64)
 
 
+FORMS = {
+    "to fewer": (nan, lambda count: positive(count, 1, 3, 2)),
+    "to more": (inf, lambda count: positive(count, 1, 2, 3)),
+    "mixed": (nan, lambda count: Theta(positive(2, 1, 2, 3), positive(count, 2))),
+    "identity": (inf, lambda count: Theta.identity(count, 2, positive(1))),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 @over([*ALL_PAIRS, *SELECTED])
-def test_every_family_by_every_order(family, name):
-    basis = basis_with_zeros(family, name)
-    count = basis.num_bases
-    forms = (
-        (3, positive(count, 1, 3, 2)),
-        (2, positive(count, 1, 2, 3)),
-        (2, Theta(positive(2, 1, 2, 3), positive(count, 2))),
-        (2, Theta.identity(count, 2, torch.empty(0, dtype=torch.float64))),
-    )
-    for (width, theta), number in zip(forms, (nan, inf, nan, inf), strict=True):
-        assert_edges_alone_carry(basis, positive(basis.size[0], width), theta, number)
+def test_every_family_by_every_order(family, name, form):
+    basis, (number, made) = basis_with_zeros(family, name), FORMS[form]
+    theta = made(basis.num_bases)
+    x = positive(basis.size[0], as_theta(theta).shape[1] * as_theta(theta).shape[2])
+    assert_edges_alone_carry(basis, x, theta, number)
 
 
 @pytest.mark.parametrize("number", [nan, inf], ids=str)

@@ -63,13 +63,6 @@ def test_second_derivatives(shape, transposed):
         assert_near(ours, theirs, at_least=0.1)
 
 
-@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
-def test_every_order_agrees_on_a_padded_grid(mode):
-    basis = box((4, 5), 3, padding=2, mode=mode)
-    assert legal(basis)
-    assert_contraction(basis, normal(basis.size[0], 2), parameter(basis.num_bases, 1, 2, 3))
-
-
 def test_labels_with_one_shift_add_up():
     basis = some_shifts([(0, 1), (0, 0), (0, 1)], (4, 4))
     x, theta = normal(16, 2), parameter(3, 1, 2, 3)
@@ -128,13 +121,6 @@ def test_several_inputs_of_a_label_are_added_up_only():
     assert not CONVOLUTION.why_not(
         Problem(box((4,), 3, padding=2), normal(4, 2), theta, aggr="max")
     )
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)], ids=str)
-def test_a_grid_without_cells_gives_no_rows(shape):
-    basis = box(shape, 1)
-    out = contract(basis, normal(0, 2), parameter(1, 1, 2, 3))
-    assert out.shape == (0, 3)
 
 
 def test_an_empty_batch():

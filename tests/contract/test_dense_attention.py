@@ -221,21 +221,6 @@ def test_scores_of_ten_thousand_stay_finite(name, dtype):
             assert gradient is None or gradient.isfinite().all()
 
 
-def test_torch_agrees_with_the_derivatives():
-    theta = parameter_of("concat", 2, 3, 2)[0].value.detach()
-
-    for name in ("all", "before", "window", "graphs"):
-        over = SUPPORTS[name]
-
-        def run(query, key, x, over=over):
-            basis = AttentionBasis(over, query, key, Shares(), 0.6)
-            return contract(basis, x, theta.unsqueeze(1), DENSE_ORDERS[0])
-
-        inputs = (normal(over.size[1], 2, 3), normal(over.size[0], 2, 3), normal(over.size[0], 3))
-        assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
-        assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
-
-
 @pytest.mark.parametrize("name", ["all", "before", "window", "graphs"])
 def test_functions_of_functions(name):
     over = SUPPORTS[name]

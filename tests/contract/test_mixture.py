@@ -9,35 +9,7 @@ from pyg_outerconv import record
 from pyg_outerconv.basis import EdgeBasis, Pattern
 from pyg_outerconv.contract import Problem, contract, contraction_path
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Theta, as_theta, full, scaled
-
-
-def test_a_mixture_is_the_tensor_that_it_adds_up_to():
-    mixture = parameter(3, 2, 4, 6, 2)
-    theta = mixture.full()
-    assert mixture.shape == theta.shape == (3, 2, 2, 3)
-    assert mixture.num_matrices == 2
-    for k in range(3):
-        c, v = mixture.coefficient[k], mixture.inner
-        assert_near(theta[k], c[0] * v[0] + c[1] * v[1])
-    assert full(mixture).shape == full(theta).shape
-    assert full(theta) is theta
-
-
-def test_slices_scales_and_sums_of_labels_are_those_of_the_tensor():
-    mixture = parameter(3, 1, 4, 2, 2)
-    theta, factor = mixture.full(), torch.tensor([2.0, -1.0, 0.5]).double()
-    label = torch.tensor([1, 1, 3])
-    for function in (
-        lambda t: as_theta(t).labels(1, 3),
-        lambda t: scaled(t, factor),
-        lambda t: scaled(t, 0.5),
-        lambda t: as_theta(t).gathered(label, 5),
-    ):
-        made = function(mixture)
-        assert made.coefficient is not None
-        assert made.inner is mixture.inner
-        assert_near(made.full(), full(function(theta)))
+from pyg_outerconv.theta import Theta
 
 
 @pytest.mark.parametrize(("widths", "width"), [((6, 2), 2), ((2, 6), 2), ((3, 3), 3)])
@@ -131,12 +103,6 @@ def test_a_mixture_of_no_matrices_is_zero():
     assert not contract(basis, x, theta).any()
     with pytest.raises(ValueError, match="a mixture of at least one matrix"):
         contract(basis, x, theta, "label_mixing")
-
-
-def test_a_tensor_is_no_mixture():
-    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
-    with pytest.raises(ValueError, match="needs Θ as a mixture"):
-        contract(basis, x, torch.randn(3, 1, 4, 2), "label_mixing")
 
 
 def test_a_problem_tells_a_mixture_from_a_tensor():

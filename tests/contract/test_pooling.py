@@ -62,23 +62,6 @@ def test_any_windows_that_it_takes(seed):
             assert_near(POOLING.run(problem), truth(basis, x, label_aggr))
 
 
-@pytest.mark.parametrize("label_aggr", ["sum", "max", "min"])
-@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
-def test_padding_modes(mode, label_aggr):
-    basis = box((5, 4), 3, stride=2, padding=2, mode=mode)
-    x = normal(20, 2)
-    out = contract(basis, x, identity(basis), "pooling", label_aggr=label_aggr)
-    assert_near(out, truth(basis, x, label_aggr))
-
-
-@pytest.mark.parametrize("label_aggr", ["max", "min"])
-def test_windows_with_holes(label_aggr):
-    basis = box((7, 8), 3, stride=2, padding=1, dilation=2)
-    x = normal(56, 3, 2)
-    out = contract(basis, x, identity(basis), "pooling", label_aggr=label_aggr)
-    assert_near(out, truth(basis, x, label_aggr))
-
-
 @pytest.mark.parametrize("shape", [(4,), (3, 2), (2, 3, 2)], ids=str)
 def test_the_transpose_of_windows_side_by_side_repeats_cells(shape):
     basis = box([3 * count for count in shape], 3, stride=3, transposed=True)

@@ -88,20 +88,6 @@ def test_each_order_is_legal_where_it_should_be():
     assert not legal(relation, x) & set(OF_PRODUCTS)
 
 
-@pytest.mark.parametrize("order", ["chain_transform", "chain_propagate"])
-def test_torch_agrees_with_the_derivatives(order):
-    pattern = Pattern.build(MULTI.edge_index, MULTI.edge_type, size=(5, 5), num_labels=3)
-
-    def run(x, theta, first, second):
-        product = pattern.with_values(first).compose(pattern.with_values(second).select([0, 2]))
-        return contract(product, x, theta, order)
-
-    count = pattern.num_edges
-    inputs = (normal(5, 3), parameter(6, 1, 3, 2), normal(count), normal(count))
-    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
-    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
-
-
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["two operators", "edges, polynomial", "kronecker"])
 def test_it_compiles_into_one_graph_with_its_backward(name):

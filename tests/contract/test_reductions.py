@@ -53,30 +53,6 @@ def test_equal_the_oracle_edge_by_edge(name, aggr):
             assert_same(actual, expected, [x, *tensors_of(theta), edges.value])
 
 
-@pytest.mark.parametrize("aggr", ["max", "min"])
-def test_equal_the_dense_form_where_its_support_says_that_an_edge_is(aggr):
-    # No parallel edges: their largest is not what the dense form, their sum, shows.
-    edges = edges_of("weighted").with_values(None)
-    x, theta = normal(5, 4), parameter(3, 1, 4, 2)
-    fill = float("-inf") if aggr == "max" else float("inf")
-    product = edges.to_dense(x.dtype)[..., None] * x[None, :, None, :]
-    product = product.masked_fill(~edges.support()[..., None], fill)
-    best = getattr(product, f"a{aggr}")(1)
-    best = best.masked_fill(~edges.support().any(1)[..., None], 0.0)
-    expected = torch.einsum("knp,kpq->nq", best, theta[:, 0])
-    for order in LEGAL:
-        assert_near(contract(edges, x, theta, order, aggr=aggr), expected)
-
-
-def test_parallel_edges_are_compared_not_added():
-    pattern = Pattern.build(torch.tensor([[0, 0], [0, 0]]), size=(1, 1))
-    edges = pattern.with_values(torch.tensor([-1.0, -3.0]))
-    x, theta = torch.ones(1, 1), torch.ones(1, 1, 1, 1)
-    for order in LEGAL:
-        for aggr, expected in (("max", -1.0), ("min", -3.0), ("mean", -2.0), ("sum", -4.0)):
-            assert contract(edges, x, theta, order, aggr=aggr).item() == expected
-
-
 def test_a_zero_value_is_an_input_and_no_edge_is_none():
     pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 2))
     edges = pattern.with_values(torch.tensor([0.0, -1.0]))
@@ -84,18 +60,6 @@ def test_a_zero_value_is_an_input_and_no_edge_is_none():
     for order in LEGAL:
         assert contract(edges, x, theta, order, aggr="max").tolist() == [[0.0], [0.0]]
         assert contract(edges, x, theta, order, aggr="min").tolist() == [[-1.0], [0.0]]
-
-
-@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
-@pytest.mark.parametrize("order", LEGAL)
-def test_batches_and_blocks(order, aggr):
-    edges, x, theta = edges_of("multi-edge"), normal(5, 2, 3, 4), parameter(3, 2, 4, 2)
-    dense = torch.zeros(3, 1, 4, 2, dtype=torch.float64)
-    dense[:, 0, :2, :1], dense[:, 0, 2:, 1:] = theta[:, 0], theta[:, 1]
-    actual = contract(edges, x, theta, order, aggr=aggr)
-    for i in range(2):
-        for j in range(3):
-            assert_near(actual[:, i, j], reduced(edges, x[:, i, j], dense, aggr))
 
 
 @pytest.mark.parametrize("order", LINEAR)

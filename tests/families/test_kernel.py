@@ -11,7 +11,6 @@ from torch_geometric.data import Batch, Data
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import Pattern, Polynomial, drop_edges
-from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
 from pyg_outerconv.families.kernel import _patterns
 from pyg_outerconv.families.options import functions_of, nested
@@ -206,21 +205,6 @@ def test_what_the_function_says_is_the_number_of_labels():
 # Learned and dropped edges -------------------------------------------------------------------
 
 
-def test_learned_edge_weights_are_values_replaced_without_sorting():
-    basis = Relation(1, None).basis(EDGE_INDEX, dtype=torch.float64)
-    weight = torch.rand(5, dtype=torch.float64, requires_grad=True)
-    learnt = basis.edges().with_values(basis.edges().pattern.sort_values(weight))
-    assert learnt.pattern is basis.edges().pattern
-    x, theta = torch.randn(3, 2).double(), torch.randn(1, 1, 2, 2).double()
-    actual = contract(learnt, x, theta)
-    expected = contract(Relation(1, None).basis(EDGE_INDEX, weight), x, theta)
-    assert_near(actual, expected)
-    for found, wanted in zip(
-        *(torch.autograd.grad(out.sin().sum(), weight) for out in (actual, expected)), strict=True
-    ):
-        assert_near(found, wanted)
-
-
 def many(count=4000, labels=2):
     index, label = torch.randint(50, (2, count)), torch.randint(labels, (count,))
     return Relation(labels, None).basis(Graph.read(index, edge_type=label, size=(50, 50))).edges()
@@ -285,13 +269,6 @@ def test_gradients_reach_the_values_that_are_left():
     dropped = drop_edges(basis, 0.5)
     gradient = torch.autograd.grad(dropped.value.sum(), weight)[0]
     assert set(gradient.tolist()) == {0.0, 2.0}
-
-
-def test_a_layer_takes_a_basis_with_dropped_edges():
-    conv = OuterConv(2, 2, GCN())
-    x = torch.randn(3, 2)
-    basis = drop_edges(conv.basis(x, EDGE_INDEX), 0.5)
-    assert_near(conv(x, basis), contract(basis, x, conv.theta()) + conv.bias)
 
 
 def test_kept_patterns_die_with_their_edges():

@@ -68,17 +68,6 @@ def test_a_batch_gives_what_its_graphs_give(family, batch_size):
     assert_batches_equal_graphs(family, synthetic(), batch_size, 1e-5)
 
 
-def test_exact_eigenvalues_need_batch_to_tell_graphs_apart():
-    family, graphs = Chebyshev(3, "exact"), synthetic()
-    conv = OuterConv(4, 6, family)
-    expected = torch.cat([conv(data.x, **arguments(family, data)) for data in graphs])
-    batch = next(iter(DataLoader(graphs, 20)))
-    with_graphs = conv(batch.x, **arguments(family, batch), batch=batch.batch)
-    without = conv(batch.x, **arguments(family, batch))
-    assert_near(with_graphs, expected, 1e-5)
-    assert float((without - expected).detach().abs().max()) > 1e-2
-
-
 @of_each_family
 def test_a_cached_layer_takes_mini_batches(family):
     graphs = synthetic()
