@@ -1,8 +1,7 @@
 """A valid call of every public function and class, by room and name.
 
-``ROOMS`` says which modules are public; ``CALLS`` has one entry for each name that they list, made
-anew by each look-up, so that no call sees what another one changed. ``APART`` says which names are
-not called, and why. A new public name needs an entry.
+``CALLS`` has one entry for each name that ``public_names.py`` finds, made anew by each look-up, so
+that no call sees what another one changed. A new public name needs an entry.
 """
 
 from __future__ import annotations
@@ -35,36 +34,9 @@ from pyg_outerconv import (
     testing,
     transforms,
 )
-from pyg_outerconv.attention import IndexTerm
-from pyg_outerconv.families import EdgeFunction
 from pyg_outerconv.nn.attention import GraphAttention, Skip
 from pyg_outerconv.nn.convert import from_torch
-from pyg_outerconv.nn.recurrent import RecurrentCell
 from pyg_outerconv.scale import mapped
-
-ROOMS = (
-    "pyg_outerconv",
-    *(
-        f"pyg_outerconv.{room}"
-        for room in [
-            "attention",
-            "basis",
-            "contract",
-            "families",
-            "graph",
-            "kernels",
-            "nn",
-            "nn.attention",
-            "nn.convert",
-            "nn.recurrent",
-            "plot",
-            "pyg",
-            "scale",
-            "testing",
-            "transforms",
-        ]
-    ),
-)
 
 
 class Call(NamedTuple):
@@ -76,21 +48,6 @@ class Call(NamedTuple):
 
     def __call__(self) -> Any:
         return self.function(*self.several, **self.arguments)
-
-
-def public_names() -> dict[str, Any]:
-    """Every function and class that a room lists, by the first of its names."""
-    objects: dict[int, str] = {}
-    listed: dict[str, Any] = {}
-    for room in ROOMS:
-        module = import_module(room)
-        for name in module.__all__:
-            one = getattr(module, name)
-            callable_ = inspect.isclass(one) or inspect.isroutine(one)
-            if callable_ and id(one) not in objects:
-                objects[id(one)] = listed_name = f"{room}.{name}".removeprefix("pyg_outerconv.")
-                listed[listed_name] = one
-    return listed
 
 
 EDGE_INDEX = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 2]])
@@ -146,10 +103,6 @@ def carried() -> scale.Carried:
     return scale.Carried(families.GCN(), edges())
 
 
-def scores_context() -> dict[str, Any]:
-    return {"basis": edge_basis(), "structure": edges()}
-
-
 def entered(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a context manager that enters it."""
 
@@ -185,8 +138,6 @@ def _made(function: Callable[..., Any], arguments: Callable[[], dict[str, Any]])
 
 _LAYER = {"in_channels": 3, "out_channels": 4}
 _HEADS = {"heads": 2, "channels": 3}
-_FIRST, _SECOND = (lambda: {"first": edge_basis(), "second": edge_basis()}), "second"
-_X = {"x": torch.ones(4, 3)}
 
 
 def _two() -> dict[str, Any]:
@@ -654,52 +605,3 @@ def _gradients() -> Call:
     inputs = x().requires_grad_()
     arguments = {"actual": inputs * 2, "reference": inputs * 2, "inputs": [inputs]}
     return Call(testing.assert_same_gradients, arguments)
-
-
-RECORDS = (
-    attention.Dot,
-    attention.EdgeContext,
-    attention.PerHead,
-    contract.ContractionPath,
-    contract.Cost,
-    contract.Problem,
-    graph.SparseMatrix,
-    kernels.Call,
-    kernels.NodeBlocks,
-    kernels.Request,
-    nn.LabelTerms,
-    pyg.Explanation,
-    pyg.Report,
-    scale.Sample,
-)
-PROTOCOLS = (IndexTerm, EdgeFunction)
-BASES = (
-    attention.AddedPositions,
-    attention.FeatureMap,
-    attention.QueryModule,
-    contract.Order,
-    families.ContentFamily,
-    families.Family,
-    graph.Structure,
-    kernels.Backend,
-    nn.ThetaModule,
-    po.Basis,
-    pyg.DropIn,
-    RecurrentCell,
-    scale.Sampler,
-)
-
-
-def why_apart(one: Any) -> str | None:
-    """Why a public name is not called; None if it is."""
-    if one in RECORDS:
-        return "a record that calls return, or hand to code of one's own"
-    if one in PROTOCOLS:
-        return "a protocol"
-    if one in BASES:
-        return "a base class"
-    if inspect.isclass(one) and issubclass(one, pyg.DropIn):
-        return "its constructor is PyG's, and refuses as PyG's does"
-    if inspect.isclass(one) and issubclass(one, Warning):
-        return "a warning"
-    return None

@@ -9,7 +9,8 @@ import zlib
 
 import pytest
 import torch
-from public_calls import CALLS, EDGE_INDEX, Call, data, public_names, why_apart, x
+from public_calls import CALLS, EDGE_INDEX, Call, data, x
+from public_names import public_names, why_apart
 from torch.nn import Module
 
 from pyg_outerconv.attention import Normaliser, QueryModule, Score

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from public_calls import ROOMS
+from public_names import ROOMS
 from torch_geometric.data import Data, HeteroData
 
 from pyg_outerconv import AttentionConv, OuterConv, parse_family, pyg

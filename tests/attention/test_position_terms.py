@@ -53,12 +53,6 @@ def test_sequences_are_those_of_the_paper():
     assert torch.equal(bias[:, 4, 0] * 2, torch.tensor([-4.0, -3.0, -2.0, -1.0, 0.0]))
 
 
-def test_nothing_is_learned_unless_asked():
-    assert not list(ALiBi(heads=3).parameters())
-    assert not ALiBi(heads=3).state_dict()
-    assert ALiBi(heads=3, learned=True).slopes.shape == (3,)
-
-
 def test_gradients_of_positions_and_of_learned_slopes():
     term = ALiBi(heads=3, learned=True).double()
     relative = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
@@ -85,12 +79,19 @@ def test_a_reset_brings_the_slopes_back():
     assert_near(term.slopes, slopes(6))
 
 
-def test_alibi_no_edge_is_no_error():
-    assert ALiBi(heads=2)(torch.empty(0, 3)).shape == (0, 2)
+NOTHING = [
+    (ALiBi(2), torch.empty(0, 3), (0, 2)),
+    (ALiBi(3, learned=True), torch.empty(0, 3), (0, 3)),
+    (RelativeBias(2, reach=3), torch.empty(0, 1), (0, 2)),
+]
 
 
-def test_alibi_it_is_an_index_term():
-    assert isinstance(ALiBi(heads=2), IndexTerm)
+@pytest.mark.parametrize(("term", "relative", "shape"), NOTHING, ids=str)
+def test_a_term_takes_no_edges_and_learns_what_it_says(term, relative, shape):
+    assert isinstance(term, IndexTerm)
+    assert term(relative).shape == shape
+    names = {"weight"} if isinstance(term, RelativeBias) else {"slopes"} if shape[1] == 3 else set()
+    assert set(term.state_dict()) == {name for name, _ in term.named_parameters()} == names
 
 
 def column(*values):
@@ -208,14 +209,6 @@ def test_a_table_moves_with_its_thresholds_and_saves_only_numbers_that_learn():
     assert list(term.state_dict()) == ["weight"]
     assert term.half().thresholds.dtype == torch.int64
     assert term.to("meta").thresholds.device.type == "meta"
-
-
-def test_relative_no_edge_is_no_error():
-    assert RelativeBias(heads=2, reach=3)(torch.empty(0, 1)).shape == (0, 2)
-
-
-def test_relative_it_is_an_index_term():
-    assert isinstance(RelativeBias(heads=2, reach=3), IndexTerm)
 
 
 @pytest.mark.parametrize("columns", [1, 2])

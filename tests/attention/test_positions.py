@@ -119,15 +119,6 @@ def test_places_far_away_are_exact_in_narrow_types(dtype):
     assert_near(actual, sinusoidal_by_loop(range(3000), 4, 10000.0).to(dtype), 2e-2)
 
 
-def test_sinusoidal_no_node_is_no_error():
-    assert SinusoidalPositions(4)(torch.empty(2, 0, 4)).shape == (2, 0, 4)
-    assert sinusoidal(torch.empty(0, 2), 8).shape == (0, 8)
-
-
-def test_sinusoidal_it_has_no_state():
-    assert not SinusoidalPositions(4).state_dict()
-
-
 def rotary_by_loop(x, position, base, axes, interleaved):
     """One pair of one node at a time; x (nodes, D)."""
     out, of_axis = x.clone(), x.size(1) // axes
@@ -225,14 +216,6 @@ def test_the_type_follows_x_and_angles_are_exact(dtype):
     assert_near(Rotary(8)(x, position), expected, tolerance)
 
 
-def test_rotary_no_node_is_no_error():
-    assert Rotary(4)(torch.empty(0, 2, 4), torch.empty(0)).shape == (0, 2, 4)
-
-
-def test_rotary_it_has_no_state():
-    assert not Rotary(4).state_dict()
-
-
 def test_a_sequence_takes_rows_in_order():
     positions = LearnedPositions(7, 4).double()
     x = torch.randn(2, 5, 4, dtype=torch.float64)
@@ -286,5 +269,17 @@ def test_a_reset_draws_anew():
     assert positions.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
-def test_no_node_is_no_error():
-    assert LearnedPositions(5, 2)(torch.empty(3, 0, 2)).shape == (3, 0, 2)
+# Of nothing ---------------------------------------------------------------------------------------
+
+NOTHING = [
+    (SinusoidalPositions(4), (torch.empty(2, 0, 4),), False),
+    (LearnedPositions(5, 2), (torch.empty(3, 0, 2),), True),
+    (Rotary(4), (torch.empty(0, 2, 4), torch.empty(0)), False),
+]
+
+
+@pytest.mark.parametrize(("module", "given", "learns"), NOTHING, ids=str)
+def test_no_node_is_no_error(module, given, learns):
+    assert module(*given).shape == given[0].shape
+    assert bool(module.state_dict()) == learns
+    assert sinusoidal(torch.empty(0, 2), 8).shape == (0, 8)

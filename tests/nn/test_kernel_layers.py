@@ -30,28 +30,6 @@ def gradients(out, wanted):
     return torch.autograd.grad(out, wanted, direction, retain_graph=True)
 
 
-@pytest.mark.parametrize("aggr", ["mean", "add"])
-def test_gmm_conv(aggr):
-    peer = GMMConv(P, Q, DIM, 5, aggr=aggr).double()
-    function = GaussianMixture(DIM, 5)
-    conv = OuterConv(P, Q, Kernel(function), aggr=aggr, root_weight=True).double()
-    with torch.no_grad():
-        function.mu.copy_(peer.mu)
-        function.sigma.copy_(peer.sigma)
-        conv.theta.weight.copy_(peer.g.view(P, 5, Q).transpose(0, 1))
-        conv.root.weight.copy_(peer.root.weight.t()[None])
-        conv.bias.copy_(peer.bias.normal_())
-    x, edge_attr = inputs()
-    actual = conv(x, EDGE_INDEX, edge_attr=edge_attr)
-    expected = peer(x, EDGE_INDEX, edge_attr)
-    assert_near(actual, expected)
-    ours = gradients(actual, [x, edge_attr, function.mu, function.sigma, conv.theta.weight])
-    theirs = gradients(expected, [x, edge_attr, peer.mu, peer.sigma, peer.g])
-    for found, wanted in zip(ours[:4], theirs[:4], strict=True):
-        assert_near(found, wanted)
-    assert_near(ours[4].transpose(0, 1).reshape(P, 5 * Q), theirs[4])
-
-
 def test_gmm_conv_with_gaussians_of_every_pair_of_channels():
     """A label for each Gaussian, whose Θ has one entry that is not zero."""
     count = 3

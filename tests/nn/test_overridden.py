@@ -7,7 +7,7 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.basis.multi_head_edges import item
 from pyg_outerconv.families import GCN, Directed, Identity, Relation, Stack, Walk
-from pyg_outerconv.nn import GridConv, compose
+from pyg_outerconv.nn import GridConv
 from pyg_outerconv.testing import assert_near
 
 N, P, Q = 6, 3, 4
@@ -156,12 +156,6 @@ def test_own_messages_on_images_are_called():
     theta = conv.theta()[:, 0]
     sent = torch.einsum("kmn,bmp,kpq->bkmnq", shifts, x.mT, theta).relu()
     assert_near(conv(x), sent.sum((1, 2)).mT)
-
-
-def test_layers_with_own_steps_are_not_composed():
-    kind = type("Own", (OuterConv,), steps(True, False, False))
-    with pytest.raises(ValueError, match="Own, which may do more than it says"):
-        compose(kind(P, Q, GCN()), OuterConv(Q, Q, GCN()))
 
 
 # The other flow ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch_geometric.data import HeteroData
-from torch_geometric.nn import GraphConv, HeteroConv, SAGEConv, to_hetero
+from torch_geometric.nn import HeteroConv, to_hetero
 
 from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.basis import to_scipy
@@ -28,7 +28,7 @@ from pyg_outerconv.families import (
 from pyg_outerconv.graph import Graph, from_hetero, from_scipy
 from pyg_outerconv.testing import assert_layer_equals_dense, assert_near
 
-P, Q, KINDS = 3, 2, 2
+P, Q = 3, 2
 DRAWS = range(6)
 
 
@@ -290,31 +290,6 @@ def test_to_hetero_takes_anything_where_edges_are_within_types(family):
         key = f"{name}__{relation}__{name}"
         hidden = model.first[key](data[name].x, index).relu()
         assert_near(out[name], model.second[key](hidden, index))
-
-
-@pytest.mark.parametrize(
-    ("family", "make", "names"),
-    [
-        (Walk(1, norm="target", powers=(1,)), SAGEConv, ("lin_l", "lin_r")),
-        (Walk(1, norm=None, powers=(1,)), GraphConv, ("lin_rel", "lin_root")),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("counts", COUNTS, ids=str)
-def test_steps_of_length_one_with_a_root_are_layers_of_pyg(family, make, names, counts):
-    data = hetero(11, counts)
-    options = {"root_weight": True}
-    ours = HeteroConv({kind: OuterConv((P, P), Q, family, **options) for kind in data.edge_types})
-    theirs = HeteroConv({kind: make((P, P), Q) for kind in data.edge_types})
-    with torch.no_grad():
-        for kind in data.edge_types:
-            mine, other = ours.convs[kind], theirs.convs[kind]
-            mine.theta.weight.copy_(getattr(other, names[0]).weight.t()[None])
-            mine.root.weight.copy_(getattr(other, names[1]).weight.t()[None])
-            mine.bias.copy_(getattr(other, names[0]).bias)
-    expected = theirs(data.x_dict, data.edge_index_dict)
-    for name, value in ours(data.x_dict, data.edge_index_dict).items():
-        assert_near(value, expected[name])
 
 
 def test_attention_over_a_pair_of_as_many_leaves_no_edge_out():

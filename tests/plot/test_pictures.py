@@ -18,7 +18,7 @@ from pyg_outerconv.basis import Basis
 from pyg_outerconv.basis.products import Composed, Kronecker
 from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
 from pyg_outerconv.graph import Cells
-from pyg_outerconv.plot.canvas import ABSENT, MARK, MAX_ENTRIES, MAX_SIDE, REACHED
+from pyg_outerconv.plot.canvas import ABSENT, MARK, MAX_ENTRIES, REACHED
 from pyg_outerconv.plot.graph import MAX_EDGES
 from pyg_outerconv.plot.layout import MAX_NODES, PART
 
@@ -570,67 +570,11 @@ def test_a_layer_writes_files(tmp_path: Path) -> None:
 # Refusals -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"kind": "matrix"}, "did you mean 'matrices'"),
-        ({"path": "a.pdf"}, "expected one of png, svg"),
-        ({"layout": "circle"}, "unknown option of a picture of matrices 'layout'"),
-        ({"labels": [9]}, r"\[0, 9\)"),
-        ({"labels": []}, "needs a label"),
-        ({"titles": ["one"]}, "a title for each label: expected 9, got 1"),
-        ({"max_panels": 0}, "max_panels >= 1"),
-        ({"kind": "shift", "cell": (4, 0)}, r"below \(4, 5\), got \(4, 0\)"),
-        ({"kind": "receptive-field", "cell": (1, 2, 3)}, "a coordinate for each axis"),
-        ({"kind": "receptive-field", "cell": 20}, r"below \(20,\)"),
-        ({"kind": "receptive-field", "cell": (0.5, 1)}, "integers"),
-        ({"kind": "receptive-field", "reach": -1}, "reach >= 0"),
-        ({"kind": "shift", "outputs": (4, 5)}, "inputs= too"),
-        ({"kind": "shift", "inputs": (4, 4), "outputs": (4, 5)}, "inputs is one grid with"),
-        ({"kind": "shift", "inputs": (4, 5), "outputs": (4, 6)}, "outputs is one grid with"),
-        ({"kind": "shift", "inputs": "4x5"}, "a grid family reads cells"),
-        ({"kind": "flattenings", "theta": torch.ones(2, 2, 3)}, r"\(9, P, Q\)"),
-        ({"kind": "flattenings", "channels": (0, 3)}, r"\(P, Q\) >= 1"),
-        ({"kind": "graph", "layout": "springs"}, "did you mean 'spring'"),
-    ],
-)
-def test_bad_options_are_refused(kernel: Basis, options: dict[str, object], says: str) -> None:
-    with pytest.raises((ValueError, TypeError, IndexError), match=says):
-        kernel.plot(**options)  # type: ignore[arg-type]
-
-
-def test_shifts_are_of_grids_and_show_one_input_for_an_output(kernel: Basis) -> None:
-    with pytest.raises(ValueError, match="inputs= and outputs="):
-        GCN().basis(EDGES).plot("shift")
-    several = Grid(window=(3,), padding=2, padding_mode="replicate").basis((4,)).T
-    with pytest.raises(ValueError, match="no output that sees several"):
-        several.plot("shift")
-
-
-def test_nothing_is_drawn_without_nodes() -> None:
-    empty = GCN().basis(torch.empty(2, 0).long(), size=(0, 0))
-    with pytest.raises(ValueError, match="needs nodes"):
-        empty.plot("graph")
-
-
 def test_too_many_entries_are_refused_before_there_are_edges() -> None:
     basis = Grid(window=(3, 3), padding=1).basis((64, 64))
     with pytest.raises(ValueError, match=rf"M·N·K: expected <= {MAX_ENTRIES}, got {9 * 4096**2}"):
         basis.plot()
-    with pytest.raises(ValueError, match=rf"rows and of columns: expected <= {MAX_SIDE}"):
-        Grid(offsets=((0,),)).basis((MAX_SIDE + 1,)).restrict(targets=[0]).plot()
-    with pytest.raises(ValueError, match="M·N·P·Q"):
-        basis.plot("flattenings")
-    with pytest.raises(ValueError, match="M·N·P·Q"):
-        nn.plot_phi(OuterConv(2, 3, Grid(window=(3, 3), padding=1)), (64, 64))
     assert not basis.has_edges  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="M \\+ N·K"):
-        Grid(window=(3, 3), padding=1).basis((1000, 1000)).plot("shift")
-
-
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, kernel: Basis) -> None:
-    with pytest.raises(ValueError, match="No such file or directory"):
-        kernel.plot(path=tmp_path / "absent" / "a.svg")
 
 
 def test_pictures_without_matplotlib_name_the_extra(fresh: Fresh) -> None:
