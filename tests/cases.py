@@ -230,3 +230,11 @@ def over(pairs):
     return pytest.mark.parametrize(
         ("family", "name"), pairs, ids=[f"{family}-{name}" for family, name in pairs]
     )
+
+
+BESIDE = ("edge_index", "edge_weight", "edge_type", "size", "batch")
+
+
+def named(*given):
+    """Arguments of a layer beside x by name, in this order, without those that are None."""
+    return {name: part for name, part in zip(BESIDE, given, strict=False) if part is not None}

@@ -18,19 +18,10 @@ from pyg_outerconv.basis import (
     Restricted,
 )
 from pyg_outerconv.basis.edge_sets import drop_edges
-from pyg_outerconv.basis.grid_shift import Axis, GridShift
-from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Walk
+from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures
 
 EDGES = awkward_structures()["multi-edge"]
-
-
-def test_factors_of_a_scale_learn():
-    factors = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
-    basis = Walk(2).basis(EDGES).scale(factors)
-    dense = Walk(2).basis(EDGES).to_dense().detach()
-    basis.to_dense().sum().backward()
-    testing.assert_near(factors.grad, dense.sum(dim=(1, 2)))
 
 
 def test_means_distribute_over_the_algebra():
@@ -69,19 +60,6 @@ def test_means_of_kronecker_products_are_products_of_means():
     testing.assert_near(product.mean().to_dense(), product.edges().mean().to_dense())
     copies = Repeated(first, 2, 2)
     testing.assert_near(copies.mean().to_dense(), copies.edges().mean().to_dense())
-
-
-def test_a_shift_of_a_grid_is_the_kronecker_product_of_shifts_of_its_axes():
-    rows, columns = Axis(5, 4, (1, 0, -1), 2), Axis(3, 5, (2, 0), 1, "circular")
-    taps = tuple((i, j) for i in range(3) for j in range(2))
-    grid = GridShift((rows, columns), taps, on=torch.device("cpu"))
-    axes = [
-        GridShift((axis,), tuple((t,) for t in range(len(axis.shifts))), on=torch.device("cpu"))
-        for axis in (rows, columns)
-    ]
-    product = axes[0].kron(axes[1])
-    testing.assert_is_dense(product, grid.to_dense(torch.float64))
-    testing.assert_is_dense(product.transpose(), grid.transpose().to_dense(torch.float64))
 
 
 def test_products_stay_lazy_through_the_algebra():
@@ -146,19 +124,6 @@ def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
             same = one.equal(other) if isinstance(one, torch.Tensor) else one == other
             assert same, field.name
             assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name
-
-
-def test_receptive_fields_reach_through_layers():
-    line = Relation(1, None).basis(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]]))
-    assert line.receptive_field(4).tolist() == [3]
-    assert line.receptive_field(4, reach=3).tolist() == [1]
-    assert line.receptive_field(4, reach=0).tolist() == [4]
-    assert line.stack(Identity().basis(torch.tensor([[0], [4]]))).receptive_field(
-        4, reach=2
-    ).tolist() == [2, 3, 4]
-    assert line.receptive_field([1, 3]).tolist() == [0, 2]
-    assert line.receptive_field(None).tolist() == [0, 1, 2, 3]
-    assert line.receptive_field(0).tolist() == []
 
 
 # Components {0, 1}, {2}, {3, 4, 5, 6}.

@@ -27,13 +27,6 @@ def products(first, second):
     return torch.einsum("iml,jln->ijmn", first.to_dense(), second.to_dense()).flatten(0, 1)
 
 
-def test_every_pair_of_labels_has_the_product_of_its_matrices():
-    found, expected = compose_edges(FIRST, SECOND), products(FIRST, SECOND)
-    assert (found.num_bases, found.size) == (6, (5, 6))
-    assert_near(found.to_dense(), expected)
-    assert_same_gradients(found.to_dense(), expected, [FIRST.value, SECOND.value])
-
-
 def test_at_most_one_edge_of_a_label_joins_two_nodes():
     found = compose_edges(FIRST, SECOND)
     key = (found.label.long() * 5 + found.index[0]) * 6 + found.index[1]
@@ -102,15 +95,6 @@ def test_the_gradient_of_a_walk_of_weight_zero_is_that_of_its_product(aggr):
     weight = torch.tensor([0.0, 3.0], dtype=torch.float64, requires_grad=True)
     out = conv(torch.eye(3).double(), torch.tensor([[0, 1], [1, 2]]), weight)
     assert torch.autograd.grad(out[2, 0], weight)[0].tolist() == [3.0, 0.0]
-
-
-@pytest.mark.parametrize("count", [0, 5])
-def test_products_with_nothing_are_nothing(count):
-    found = compose_edges(edges((3, 2), 2, count), edges((2, 4), 1, 0))
-    assert found.num_edges == 0
-    assert (found.num_bases, found.size) == (2, (3, 4))
-    empty = compose_edges(edges((0, 2), 1, 0), edges((2, 0), 1, 0))
-    assert (empty.num_edges, empty.size) == (0, (0, 0))
 
 
 def test_merging_keeps_labels_apart():

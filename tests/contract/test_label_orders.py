@@ -3,9 +3,20 @@
 import pytest
 import torch
 from cases import STRUCTURES
-from contractions import OF_EDGES, normal, parameter, random_edges, tensors_of
+from contractions import (
+    OF_EDGES,
+    PAIRS_OF_REDUCTIONS,
+    REDUCTIONS,
+    both,
+    edges_of,
+    has_edges,
+    identity,
+    normal,
+    parameter,
+    random_edges,
+    tensors_of,
+)
 from probes import Kept, Largest
-from semirings import PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
 
 from pyg_outerconv.basis import Eye, Pattern, Scaled
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path

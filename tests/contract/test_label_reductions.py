@@ -3,8 +3,18 @@
 import pytest
 import torch
 from cases import CELL_PAIRS, CELLS, PAIRS, STRUCTURES, edges_for, over
-from contractions import features, normal, parameter
-from semirings import COMPARED, PAIRS_OF_REDUCTIONS, REDUCTIONS, both, edges_of, has_edges, identity
+from contractions import (
+    COMPARED,
+    PAIRS_OF_REDUCTIONS,
+    REDUCTIONS,
+    both,
+    edges_of,
+    features,
+    has_edges,
+    identity,
+    normal,
+    parameter,
+)
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.contract import contract

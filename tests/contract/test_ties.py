@@ -4,8 +4,8 @@ import random
 
 import pytest
 import torch
+from contractions import identity
 from matrices import HERE
-from semirings import identity
 from shifts import box
 
 from pyg_outerconv.basis import Pattern

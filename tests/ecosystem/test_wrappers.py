@@ -7,7 +7,6 @@ import torch
 from against_pyg import copy_gat
 from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import (
     GAE,
     VGAE,
@@ -196,17 +195,6 @@ def test_unsupervised_models_train(model, kind):
 
 
 # torch's own -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("kind", MAKE)
-def test_checkpoints_give_the_same_gradients(kind, reentrant):
-    conv, x = MAKE[kind](), x_of().requires_grad_()
-    learned = [x, *conv.parameters()]
-    expected = torch.autograd.grad(conv(x, EDGES).square().sum(), learned)
-    checkpoint(conv, x, EDGES, use_reentrant=reentrant).square().sum().backward()
-    for part, gradient in zip(learned, expected, strict=True):
-        assert_near(part.grad, gradient)
 
 
 @pytest.mark.parametrize("kind", MAKE)

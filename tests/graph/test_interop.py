@@ -8,7 +8,7 @@ import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
-from pyg_outerconv.basis import to_edge_index, to_networkx, to_scipy, to_torch_sparse
+from pyg_outerconv.basis import to_edge_index, to_networkx, to_scipy
 from pyg_outerconv.families import Relation, edge_basis
 from pyg_outerconv.graph import Graph, edge_list_of, from_hetero, from_networkx, from_scipy
 from pyg_outerconv.testing import assert_near
@@ -131,13 +131,6 @@ def test_one_relation_of_hetero_is_bipartite():
     assert edges.size == (2, 3)
     with pytest.raises(ValueError, match="unknown edge type"):
         from_hetero(hetero(), ("author", "reads", "paper"))
-
-
-def test_torch_sparse_out_multiplies_like_pyg():
-    basis = Relation(2, None).basis(from_hetero(hetero())[0])
-    x = torch.randn(5, 3)
-    for k, matrix in enumerate(to_torch_sparse(basis)):
-        assert_near(matrix @ x, basis.to_dense()[k].t() @ x)
 
 
 def test_edge_list_out_is_the_basis_again():

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import is_sparse
 
-from pyg_outerconv.basis import EdgeBasis, Eye, Pattern
-from pyg_outerconv.contract import ORDERS, Problem, contract
+from pyg_outerconv.basis import Eye
+from pyg_outerconv.contract import Problem
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures, sparse_matrix
 from pyg_outerconv.graph.sparse_matrix import coalesced, index_dtype, replace_values
@@ -153,23 +153,6 @@ def test_features_move_and_change_type():
     assert x.to(torch.float32).dtype == torch.float32
     assert x.to("meta").csr.index.device.type == "meta"
     assert "3 x 4, entries=4" in repr(x)
-
-
-def test_orders_that_propagate_x_say_that_it_must_be_dense():
-    pattern = Pattern.build(torch.tensor([[0, 1], [1, 2]]), size=(3, 3))
-    theta = torch.randn(1, 1, 4, 2, dtype=torch.float64)
-    basis, x = EdgeBasis(pattern), SparseFeatures.of(DENSE.to_sparse())
-    with pytest.raises(ValueError, match="needs dense node features"):
-        contract(basis, x, theta, order="propagate_first")
-    for name, order in ORDERS.items():
-        if not order.why_not(Problem(basis, x, theta)):
-            assert_near(contract(basis, x, theta, order=name), contract(basis, DENSE, theta), 1e-12)
-
-
-def test_sizes_that_differ_take_the_rows_of_the_targets():
-    x, theta = SparseFeatures.of(DENSE.to_sparse()), torch.randn(1, 1, 4, 2).double()
-    for eye in (Eye(size, torch.device("cpu")) for size in ((3, 2), (3, 5))):
-        assert_near(contract(eye, x, theta), contract(eye, DENSE, theta))
 
 
 @each_layout

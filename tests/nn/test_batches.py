@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from calls import named
+from cases import named
 from torch_geometric.data import Data
 from torch_geometric.datasets import TUDataset
 from torch_geometric.loader import DataLoader

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from calls import named
+from cases import named
 from nn.layers import compiled
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim, export

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 from cases import CELL_PAIRS, CELLS, PAIRS, STRUCTURES, edges_for, over
-from semirings import REDUCTIONS, has_edges
+from contractions import REDUCTIONS, has_edges
 from torch_geometric.nn import MaxAggregation
 from torch_geometric.nn.aggr import MeanAggregation, MinAggregation, SumAggregation
 
