@@ -210,6 +210,8 @@ def test_it_is_moved_cast_pickled_copied_and_printed(name):
         single = basis.float()
         assert single.dtype == single.to_dense().dtype == torch.float32
         assert_near(single.to_dense(), dense.float(), 1e-5)
+    with pytest.raises(TypeError, match="floating point"):
+        basis.to(torch.int64)
     assert f"size={basis.size}" in repr(basis) or isinstance(basis, Repeated)
     assert repr(basis).startswith(type(basis).__name__)
 

@@ -242,6 +242,11 @@ def test_a_string_needs_no_quotes(text, family):
     assert parse_family(repr(family)) == family
 
 
+def test_a_text_without_what_the_family_needs_is_refused():
+    with pytest.raises(ValueError, match="pool refuses its options: .*'window'"):
+        parse_family("pool")
+
+
 @pytest.mark.parametrize("layer", WELL_KNOWN)
 def test_what_a_well_known_layer_is_exists(layer):
     meant = WELL_KNOWN[layer]
