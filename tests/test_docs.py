@@ -1,5 +1,6 @@
-"""All that the README and the guides in docs/ show is run; links lead to files and sections."""
+"""All that the README, the guides and docstrings show is run; links lead to files and sections."""
 
+import doctest
 import importlib.util
 import itertools
 import re
@@ -51,6 +52,20 @@ def test_python_blocks_of_a_page_run_as_one_program(name, registries, capsys):
         for block, shown in found:
             exec(compile(block, f"{name}.md", "exec"), namespace)
             assert shown in capsys.readouterr().out
+
+
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "pyg_outerconv").rglob("*.py"))
+    if ">>>" in path.read_text()
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_are_right(name):
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert found.failed == 0
 
 
 QUOTED = re.compile(r"```python (pyg_outerconv/\S+)\n(.*?)```", re.DOTALL)
@@ -158,6 +173,24 @@ def test_the_readme_is_a_page_that_links_to_every_guide():
     assert README.count("\n") <= 165
     for path in GUIDES.values():
         assert f"](docs/{path.name})" in README, path.name
+
+
+def test_the_tests_that_pages_name_exist():
+    there = [f"/{path.relative_to(ROOT)}" for path in (ROOT / "tests").rglob("test_*.py")]
+    pages = "".join(page.read_text() for page in LINKED.values())
+    named = re.findall(r"`((?:\w+/)*test_\w+\.py)`", pages)
+    assert len(named) >= 15
+    assert [file for file in named if not any(one.endswith(f"/{file}") for one in there)] == []
+
+
+def test_options_of_graphgym_exist():
+    source = (ROOT / "pyg_outerconv" / "graphgym.py").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDES["ecosystem"].read_text(), re.DOTALL)
+    options = [*re.findall(r"^  (\w+):", text.partition("outerconv:\n")[2], re.MULTILINE)]
+    options += re.findall(r"\w+", text.partition("of outerattention:")[2])
+    assert len(options) >= 10
+    for option in options:
+        assert f"cfg.outerconv.{option} = " in source
 
 
 def test_files_of_the_map_of_the_paper_exist():

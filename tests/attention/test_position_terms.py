@@ -7,7 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_outerconv.attention import ALiBi, EdgeBias, IndexTerm, RelativeBias
+from pyg_outerconv.attention import (
+    ALiBi,
+    EdgeBias,
+    IndexTerm,
+    LearnedPositions,
+    RelativeBias,
+    Rotary,
+    SinusoidalPositions,
+)
 from pyg_outerconv.attention.terms import slopes
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near
@@ -236,3 +244,27 @@ def test_a_bias_of_edges_is_added_to_their_scores(columns, more):
     wanted = torch.autograd.grad(expected, inputs, direction)
     for mine, other in zip(torch.autograd.grad(found, inputs, direction), wanted, strict=True):
         assert_near(mine, other, at_least=0.1)
+
+
+X = torch.randn(5, 8)
+RELATIVE = torch.arange(-3.0, 4.0).unsqueeze(1)
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize(
+    ("module", "given"),
+    [
+        (SinusoidalPositions(8), (X,)),
+        (LearnedPositions(5, 8), (X,)),
+        (LearnedPositions((5, 2), 8, separable=True), (X, torch.ones(5, 2))),
+        (RelativeBias(3, reach=2), (RELATIVE,)),
+        (RelativeBias(3, reach=16, buckets=8), (RELATIVE,)),
+        (ALiBi(3), (RELATIVE,)),
+        (ALiBi(3, learned=True), (RELATIVE,)),
+        (Rotary(8), (X, torch.arange(5))),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_a_compiler_sees_one_graph(module, given):
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(*given), module(*given))

@@ -91,12 +91,6 @@ def test_a_selection_needs_no_powers_beyond_the_highest():
     assert_near(out, dense_contraction(basis.select([2, 0]), x, theta))
 
 
-def test_coefficients_that_learn_have_gradients_through_a_mix():
-    basis, x, theta = polynomial(CHEBYSHEV), normal(NODES, 3), normal(2, 1, 3, 2)
-    matrix = normal(2, TERMS)
-    assert_contraction(basis.mix(matrix), x, theta, [matrix, basis.operator.value], depth=2)
-
-
 @pytest.mark.parametrize("order", MIXED)
 def test_a_tensor_and_an_empty_mixture_are_refused(order):
     basis, x = polynomial(), normal(NODES, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import pickle
 
 import pytest
@@ -14,7 +13,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GraphSAGE, to_hetero
 from torch_geometric.utils import trim_to_layer
 
-from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN, models
+from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN
 from pyg_outerconv.nn.models import evaluating
 from pyg_outerconv.testing import assert_near
 
@@ -171,12 +170,6 @@ def test_lazy_models_are_copied_and_made_by_the_first_input(model, copied):
     model.reset_parameters()
     assert out.shape == model(x, EDGES).shape
     assert not torch.equal(other(x, EDGES), model(x, EDGES))
-
-
-def test_the_example_of_the_docstring_runs():
-    found = doctest.testmod(models)
-    assert found.attempted
-    assert not found.failed
 
 
 def test_a_model_becomes_heterogeneous():

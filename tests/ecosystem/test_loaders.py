@@ -209,21 +209,6 @@ def test_walks_of_graph_saint_are_subgraphs(club):
 # What needs no sampler ----------------------------------------------------------------------------
 
 
-@of_each_model
-def test_random_parts_are_subgraphs(kind, club):
-    model, seen = MODELS[kind](5), 0
-    data = Data(x=club.x, node=torch.arange(34), edge_index=club.edge_index)
-    for part in RandomNodeLoader(data, num_parts=3, shuffle=True):
-        inside = torch.zeros(34, dtype=torch.bool).index_fill(0, part.node, True)
-        kept = inside[club.edge_index].all(0)
-        assert_near(
-            model(part.x, part.edge_index),
-            model(club.x, club.edge_index[:, kept])[part.node],
-        )
-        seen += part.num_nodes
-    assert seen == 34
-
-
 def test_random_parts_of_several_types():
     data = hetero()
     model = HeteroConv({k: OuterConv((-1, -1), 4, "relation(1)") for k in data.edge_types})
@@ -241,17 +226,23 @@ class Parts(ClusterData):
         return torch.arange(num_nodes) % self.num_parts
 
 
+def random_parts(data):
+    return RandomNodeLoader(data, num_parts=3, shuffle=True)
+
+
+def clusters(data):
+    return ClusterLoader(Parts(data, 4, log=False), batch_size=2, shuffle=True)
+
+
+@pytest.mark.parametrize("load", [random_parts, clusters])
 @of_each_model
-def test_clusters_are_subgraphs(kind, club):
+def test_parts_are_subgraphs(kind, load, club):
     model, seen = MODELS[kind](5), 0
-    data = Data(x=club.x, node=torch.arange(34), edge_index=club.edge_index)
-    for batch in ClusterLoader(Parts(data, 4, log=False), batch_size=2, shuffle=True):
-        inside = torch.zeros(34, dtype=torch.bool).index_fill(0, batch.node, True)
-        kept = inside[club.edge_index].all(0)
-        assert_near(
-            model(batch.x, batch.edge_index), model(club.x, club.edge_index[:, kept])[batch.node]
-        )
-        seen += batch.num_nodes
+    for part in load(Data(x=club.x, node=torch.arange(34), edge_index=club.edge_index)):
+        inside = torch.zeros(34, dtype=torch.bool).index_fill(0, part.node, True)
+        whole = model(club.x, club.edge_index[:, inside[club.edge_index].all(0)])
+        assert_near(model(part.x, part.edge_index), whole[part.node])
+        seen += part.num_nodes
     assert seen == 34
 
 

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch_geometric.nn import SGConv
 
 from pyg_outerconv.families import (
     GCN,
@@ -165,17 +164,6 @@ def test_what_inner_biases_are_multiplied_with_serves_training_after_inference()
         both(x, product)
     both(x, product).sum().backward()
     assert bool(both.constants["1"].grad.any())
-
-
-def test_sgconv_is_the_composition_of_one_operator_with_itself():
-    peer = SGConv(4, 3, K=3).double()
-    conv = OuterConv(4, 3, Compose(GCN(), Compose(GCN(), GCN()))).double()
-    with torch.no_grad():
-        conv.theta.weight[0] = peer.lin.weight.t()
-        conv.bias.copy_(peer.lin.bias.normal_())
-    x = features()
-    edge_weight = EDGES.edge_weight.detach()
-    assert_near(conv(x, EDGES.edge_index, edge_weight), peer(x, EDGES.edge_index, edge_weight))
 
 
 def test_functions_of_edges_are_copied_and_learn():

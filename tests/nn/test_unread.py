@@ -110,13 +110,6 @@ def test_exactly_what_some_part_reads_is_taken(family, reads):
                 family.basis(EDGES, size=(5, 5), **beside)
 
 
-@pytest.mark.parametrize("name", [A, S])
-def test_who_reads_attributes_is_named(name):
-    for family in (GCN(), Stack(Walk(2), Identity())):
-        with pytest.raises(ValueError, match=f"does not read {name}: expected none, or .*Kernel"):
-            OuterConv(4, 4, family)(torch.randn(5, 4), EDGES, **{name: BESIDE[name]})
-
-
 @of_each
 def test_a_batch_of_one_graph_is_true_of_every_family(family, reads):
     conv, x = OuterConv(4, 4, family), torch.randn(5, 4)

@@ -96,12 +96,6 @@ def test_embeddings_of_nodes(family):
     close(convolve(conv, None, basis, most_edges=9), conv(None, basis))
 
 
-def test_powers_without_features_are_refused():
-    basis, _ = graph(Walk(2))
-    with pytest.raises(ValueError, match="expected features"):
-        convolve(OuterConv(23, 4, Walk(2)), None, basis)
-
-
 @pytest.mark.parametrize("family", [GCN(), Walk(2)], ids=str)
 @torch.no_grad()
 def test_sparse_features(family):
@@ -145,14 +139,3 @@ def test_a_chunk_alone_is_in_memory(family, tmp_path):
     with Largest() as largest:
         convolve(conv, x, basis, scratch=Scratch(tmp_path), most_edges=100)
     assert largest.entries <= 100 * 6
-
-
-def test_bad_input_is_refused():
-    basis, x = graph(GCN())
-    conv = OuterConv(5, 4, GCN()).double()
-    with pytest.raises(TypeError, match="a Basis"):
-        convolve(conv, x, torch.zeros(2, 3, dtype=torch.long))
-    with pytest.raises(ValueError, match="row by row"):
-        convolve(conv, x.long(), basis)
-    with pytest.raises(ValueError, match="a positive number"):
-        convolve(conv, x, basis, most_edges=0)

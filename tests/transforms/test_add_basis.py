@@ -1,7 +1,5 @@
 """AddBasis stores bases under names, and every pipeline reads back the basis of its graph."""
 
-import doctest
-import importlib
 import pickle
 
 import pytest
@@ -102,12 +100,6 @@ def test_it_is_a_functional_transform():
 
     found = list(DatasetAdapter([graph(0), graph(1)]).add_basis("gcn", name="near"))
     assert [basis_of(data, "near").num_bases for data in found] == [1, 1]
-
-
-def test_the_example_of_the_docstring_runs():
-    found = doctest.testmod(importlib.import_module("pyg_outerconv.transforms.add_basis"))
-    assert found.attempted
-    assert not found.failed
 
 
 def test_repr_is_what_was_asked_for():

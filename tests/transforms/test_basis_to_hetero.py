@@ -1,8 +1,5 @@
 """BasisToHetero: a layer with a matrix for each relation computes Σ_k A_kᵀ X Θ_k."""
 
-import doctest
-import importlib
-
 import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
@@ -147,12 +144,6 @@ def test_to_hetero_makes_a_layer_for_each_label():
 
 def test_labels_are_different():
     assert BasisToHetero(Stack(GCN(), Identity(), GCN())).labels[2].endswith(" (2)")
-
-
-def test_the_example_of_the_docstring_runs():
-    found = doctest.testmod(importlib.import_module("pyg_outerconv.transforms.basis_to_hetero"))
-    assert found.attempted
-    assert not found.failed
 
 
 def test_repr_and_functional_name():

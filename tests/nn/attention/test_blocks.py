@@ -33,29 +33,6 @@ def x_of(*shape, dtype=torch.float64):
     return torch.randn(*shape, CHANNELS, dtype=dtype, requires_grad=True)
 
 
-@both_types
-@each_way
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_encoder_block(dtype, norm_first, activation):
-    theirs = peer(
-        torch.nn.TransformerEncoderLayer, dtype, norm_first=norm_first, activation=activation
-    )
-    ours, x = from_torch(theirs), x_of(3, LENGTH, dtype=dtype)
-    assert isinstance(ours, EncoderBlock)
-    assert_same(ours, theirs, ours, theirs, [x])
-
-
-@both_types
-@each_way
-def test_decoder_block(dtype, norm_first):
-    theirs = peer(torch.nn.TransformerDecoderLayer, dtype, norm_first=norm_first)
-    ours = from_torch(theirs, support="causal")
-    assert isinstance(ours, DecoderBlock)
-    x, memory = x_of(3, LENGTH, dtype=dtype), x_of(3, 9, dtype=dtype)
-    run = lambda x, memory: theirs(x, memory, tgt_mask=~CAUSAL.t())  # noqa: E731
-    assert_same(ours, theirs, ours, run, [x, memory])
-
-
 def drawn_options(pick):
     """Options of a layer of a Transformer, without dropout or in evaluation."""
     activation = pick.choice(("relu", "gelu", torch.nn.functional.silu, torch.nn.Tanh()))

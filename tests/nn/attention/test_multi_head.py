@@ -8,7 +8,6 @@ import torch
 from against_torch import assert_same, drawn, drawn_mask, drawn_padding
 from torch.nn.functional import scaled_dot_product_attention
 
-from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.nn.convert import from_torch
@@ -38,16 +37,6 @@ WINDOW = (INDEX[:, None] - INDEX).abs() <= 2
 
 
 @both_types
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("batch", [(), (4,)])
-def test_self_attention(dtype, bias, batch):
-    theirs = peer(dtype, bias=bias)
-    ours = from_torch(theirs)
-    x = x_of(*batch, LENGTH, EMBED, dtype=dtype)
-    assert_same(ours, theirs, ours, lambda x: theirs(x, x, x)[0], [x])
-
-
-@both_types
 @pytest.mark.parametrize(
     ("support", "seen"), [("causal", CAUSAL), ("slidingwindow(window=2)", WINDOW)]
 )
@@ -57,38 +46,6 @@ def test_a_mask_is_a_support(dtype, support, seen):
     x = x_of(3, LENGTH, EMBED, dtype=dtype)
     mask = hidden(seen)
     assert_same(ours, theirs, ours, lambda x: theirs(x, x, x, attn_mask=mask)[0], [x])
-
-
-def test_any_mask_is_given_edges():
-    theirs, seen = peer(), torch.rand(LENGTH, LENGTH) < 0.4
-    seen.fill_diagonal_(True)
-    ours = from_torch(theirs, support=Relation(1, None))
-    edges, mask = seen.nonzero().t(), hidden(seen)
-    x = x_of(2, LENGTH, EMBED)
-    run = lambda x: ours(x, edges)  # noqa: E731
-    assert_same(ours, theirs, run, lambda x: theirs(x, x, x, attn_mask=mask)[0], [x])
-
-
-@both_types
-def test_key_padding_is_a_source_mask(dtype):
-    theirs = peer(dtype)
-    ours = from_torch(theirs, support="causal")
-    x = x_of(3, LENGTH, EMBED, dtype=dtype)
-    there = torch.ones(3, LENGTH, dtype=torch.bool)
-    there[0, 4:], there[2, 1:3] = False, False
-    options = {"attn_mask": hidden(CAUSAL), "key_padding_mask": ~there}
-    run = lambda x: ours(x, source_mask=there)  # noqa: E731
-    assert_same(ours, theirs, run, lambda x: theirs(x, x, x, **options)[0], [x])
-
-
-@both_types
-@pytest.mark.parametrize("kdim", [None, 5])
-def test_cross_attention_is_a_pair(dtype, kdim):
-    theirs = peer(dtype, kdim=kdim, vdim=kdim)
-    ours = from_torch(theirs)
-    memory, x = x_of(3, 9, kdim or EMBED, dtype=dtype), x_of(3, LENGTH, EMBED, dtype=dtype)
-    run_theirs = lambda memory, x: theirs(x, memory, memory)[0]  # noqa: E731
-    assert_same(ours, theirs, lambda *ends: ours(ends), run_theirs, [memory, x])
 
 
 @pytest.mark.slow(cases=4)
