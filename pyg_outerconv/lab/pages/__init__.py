@@ -11,15 +11,12 @@ from typing import Any
 HERE = Path(__file__).parent
 
 
-def render_page(
-    template: Path, form: str = "markdown", filters: dict[str, Any] | None = None, **values: Any
-) -> str:
+def render_page(template: Path, form: str = "markdown", **values: Any) -> str:
     """The page of a template, in Markdown or in HTML.
 
     A template is written once for both: it takes ``page``, ``heading``, ``text``, ``items``,
-    ``table`` and ``figures`` from ``form``, which is ``markdown.jinja`` or ``html.jinja`` of this
-    folder. In HTML all text is escaped; in Markdown what these macros write is, and what the filter
-    ``plain`` gives.
+    ``table``, ``picture`` and ``figures`` from ``form``, which is ``markdown.jinja`` or
+    ``html.jinja`` of this folder. In HTML all text is escaped; in Markdown what these macros write.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -30,9 +27,7 @@ def render_page(
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    tables = {"table": markdown_table, "line": markdown_row}
-    numbers = {"percent": percent, "points": points, "share": share}
-    environment.filters |= {"plain": plain, "code": code, **tables, **numbers, **(filters or {})}
+    environment.filters |= {"plain": plain, "code": code, "table": markdown_table}
     source = template.read_text(encoding="utf-8")
     page = environment.from_string(source).render(form=f"{form}.jinja", **values)
     return re.sub(r"\n{3,}", "\n\n", page.strip()) + "\n"
@@ -80,18 +75,11 @@ def code(text: str) -> str:
     return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
 
 
-def markdown_table(
-    rows: Sequence[Sequence[str]], head: Sequence[str] = (), others: str = "---:"
-) -> str:
-    """A table below its head, or its first row; other columns than the first to the right."""
-    head, rows = (head, rows) if head else (rows[0], rows[1:])
-    ruler = ["---", *[others] * (len(head) - 1)]
-    return "\n".join(markdown_row(row) for row in (head, ruler, *rows))
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def markdown_table(rows: Sequence[Sequence[str]], others: str = "---:") -> str:
+    """A table, whose first row is its head; other columns than the first to the right."""
+    ruler = ["---", *[others] * (len(rows[0]) - 1)]
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in (rows[0], ruler, *rows[1:]))
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
 def percent(mean: float, std: float | None = None) -> str:

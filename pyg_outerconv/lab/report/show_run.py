@@ -21,7 +21,7 @@ from ...nn import LabelTerms, OuterConv
 from ...nn.models import evaluating
 from ...plot import check_matplotlib
 from ..data import Source
-from ..pages import plain, render_page
+from ..pages import percent, points, render_page, share
 from ..train import Trained, load_trained
 from ..train.folder import CONFIG, write_files
 from ..train.model import on_backend
@@ -228,11 +228,48 @@ def _add_neighbourhoods(
 
 def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
     """The page of what :func:`look_at` found."""
-    facts, family = plain(facts), facts["settings"]["family"]
-    layers = list(dict.fromkeys(one["layer"] for one in facts["contributions"]))
-    values = {"facts": facts, "family": family, "layers": layers, "pictures": pictures}
-    filters = {"number": "{:.3f}".format}
-    return render_page(Path(__file__).with_suffix(".md.jinja"), filters=filters, **values)
+    metric, labels = facts["settings"]["metric"], dict[str, Any]()
+    head = ("label", "norm", f"{metric} without it, %", "change, points", "change of cross entropy")
+    for one in facts["contributions"]:
+        numbers = f"{one['norm']:.4g}", percent(one["metric"]), points(one["change"])
+        row = (one["name"], *numbers, f"{one['loss_change']:+.4f}")
+        labels.setdefault(one["layer"], [head]).append(row)
+    reached = facts["metric"]
+    cells = map(percent, (reached["validation"], reached["test"], facts["recorded"]))
+    titles = (f"{metric}, %", "validation", "test", "test, as training recorded it")
+    of_classes = [
+        (name, str(one["nodes"]), *(share(one[what]) for what in ("precision", "recall", "f1")))
+        for name, one in zip(facts["class_names"], facts["classes"], strict=True)
+    ]
+    values = {
+        "facts": facts,
+        "pictures": pictures,
+        "metrics": [titles, ("", *cells)],
+        "labels": labels,
+        "neighbourhoods": [_neighbourhood(one) for one in facts["neighbourhoods"]],
+        "classes": [("test nodes", "number", "precision", "recall", "F1"), *of_classes],
+        "nodes": ", ".join(map(_called, facts["shown_nodes"], facts["node_names"])),
+    }
+    return render_page(Path(__file__).with_suffix(".jinja"), **values)
+
+
+def _neighbourhood(one: dict[str, Any]) -> tuple[str, str, str, list[list[str]]]:
+    """The title, the picture, what is said, and the table of a node and a layer."""
+    sources = list(map(_called, one["sources"], one["source_names"]))
+    rows = [
+        [source, *(f"{value:.3f}" for value in values)]
+        for source, values in zip(sources, one["values"], strict=True)
+    ]
+    said, shown, count = "Sources of the node", len(sources), one["num_sources"]
+    if shown < count:
+        said += f", the {shown} with the largest mean value of {count}"
+    title = f"{one['layer']}, node {_called(one['node'], one['node_name'])}"
+    return title, one["picture"], f"{said}:", [["source", *one["labels"]], *rows]
+
+
+def _called(node: int, name: str) -> str:
+    """A node by its number, and its name if it has one."""
+    return name if name == str(node) else f"{node} ({name})"
 
 
 # What is measured ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 
 from ...errors import RefusedValue, unknown
 from ...files import STOPPED, as_path, load_json
-from ..pages import markdown_row, plain, render_page, text_table
+from ..pages import render_page, text_table
 from ..settings import Settings, settings_from
 from ..train.experiment import Experiment, Interrupted
 from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
@@ -75,21 +75,32 @@ def read_report(path: Path) -> list[dict[str, Any]]:
 
 def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
     """The results as Markdown: a table for each data set, and what falls short."""
-    found = plain(list(records))
+    parts = []
+    for name in table.data:
+        if found := [one for one in records if one["dataset"] == name]:
+            first, best = found[0], max(found, key=lambda one: one["mean"])
+            said = f"Split {first['split']}, {first['metric']}; majority class: "
+            said += f"{first['majority']:.1f}."
+            shown = f"Best: {best['row']}, {_figure(best['mean'], best['std'])}."
+            short = [line for one in found for line in _shortfalls(one)]
+            parts.append((name, said, [HEAD, *map(_row, found)], shown, short))
     sources = [row.published[name].source for row in table.rows for name in row.published]
-    return render_page(
-        Path(__file__).with_suffix(".md.jinja"),
-        filters={"line": _line, "figure": _figure, "short": _shortfalls},
-        table=table,
-        facts=facts,
-        by_data={name: [one for one in found if one["dataset"] == name] for name in table.data},
-        notes=[f"{row.name}: {row.note}" for row in table.rows if row.note],
-        sources=list(dict.fromkeys(sources)),
-    )
+    notes = [f"{row.name}: {row.note}" for row in table.rows if row.note]
+    ends = ("Notes", notes), ("Sources of the published figures", list(dict.fromkeys(sources)))
+    machine = "torch {torch}, torch-geometric {torch_geometric}, ".format(**facts["versions"])
+    machine += f"{facts['threads']} thread(s) of {facts['machine']}."
+    values = {"of": table, "machine": machine, "facts": facts, "parts": parts, "ends": ends}
+    return render_page(Path(__file__).with_suffix(".jinja"), **values)
 
 
-def _line(one: dict[str, Any]) -> str:
-    peer, seeds = one["peer"], str(one["seeds"])
+HEAD = (
+    *("row", "seeds", "ours", "s/seed", "PyG's layer", "PyG's", "s/seed"),
+    *("ours − PyG's", "published"),
+)
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    peer, published, seeds = one["peer"], one["published"], str(one["seeds"])
     if peer and peer["seeds"] != one["seeds"]:
         seeds += f", PyG's {peer['seeds']}"
     cells = [one["row"], seeds, _figure(one["mean"], one["std"]), f"{one['seconds']:.1f}"]
@@ -100,9 +111,7 @@ def _line(one: dict[str, Any]) -> str:
         cells += [f"{peer['seconds']:.1f}", gap]
     else:
         cells += [""] * 4
-    published = one["published"]
-    cells.append("" if published is None else _figure(published["value"], published["std"]))
-    return markdown_row(cells)
+    return [*cells, "" if published is None else _figure(published["value"], published["std"])]
 
 
 def _figure(mean: float, std: float | None = None) -> str:
