@@ -41,6 +41,7 @@ QUICK_SHARE = 0.2
 
 Point = float | int | str | None
 Step = Callable[[], Any]
+Sizes = Mapping[str, float | int | str]
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Setup:
     """One point of a case, ready to be run."""
 
     contenders: Sequence[Contender]
-    sizes: Mapping[str, float | int | str]
+    sizes: Sizes
     absent: dict[str, str] = field(default_factory=dict)  # why a peer is not run
     work: dict[str, Work] = field(default_factory=dict)
     inner: int | None = None  # steps in a sample; None lets `measure` choose

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch_geometric.data import Data
 from torch_geometric.utils import to_torch_csr_tensor
 
 from ...basis import Basis
 from ...families import Family
-from .case import FORWARD, PYG_COMPILED, SCATTER, TRAINING, Contender, Context, Setup, Work
+from .case import FORWARD, PYG_COMPILED, SCATTER, TRAINING, Contender, Context, Setup, Sizes, Work
 from .graphs import random_graph
 from .roofline import convolution
 
 M = TypeVar("M", bound=Module)
+QUICK = "left out of a quick run, which compiling would take most of"
+
+
+def contender(
+    name: str,
+    forward: Callable[[], Tensor],
+    wanted: Sequence[Tensor],
+    direction: Tensor,
+    own: bool = False,
+    compared: int | None = 1,
+) -> Contender:
+    """A contender: its forward pass without gradient, and with those of what is wanted.
+
+    Results must agree, and the first ``compared`` gradients; None for all.
+    """
+
+    def gradients(out: Tensor, of: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(out, of, direction) if of else (out.detach(),)
+
+    def check() -> tuple[Tensor, ...]:
+        out = forward()
+        return out.detach(), *gradients(out, wanted[:compared])
+
+    steps = {FORWARD: torch.no_grad()(forward), TRAINING: lambda: gradients(forward(), wanted)}
+    return Contender(name, steps, check, own)
 
 
 class Sides:
@@ -26,12 +52,20 @@ class Sides:
     def __init__(
         self,
         context: Context,
-        x: Tensor,
-        direction: Tensor,
+        shape: Sequence[int],
         edge_index: Tensor | None = None,
+        types: Tensor | None = None,
+        out_channels: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> None:
-        self.context, self.x, self.direction = context, x.requires_grad_(), direction
-        self.edge_index = torch.empty(2, 0, dtype=torch.long) if edge_index is None else edge_index
+        generator = generator or context.generator()
+        self.context = context
+        self.x = context.randn(*shape, generator=generator).requires_grad_()
+        out_shape = *shape[:-1], out_channels or shape[-1]
+        self.direction = context.randn(*out_shape, generator=generator)
+        none = torch.empty(2, 0, dtype=torch.long)
+        self.edge_index = (none if edge_index is None else edge_index).to(context.device)
+        self.types = None if types is None else types.to(context.device)
         self.contenders: list[Contender] = []
         self.absent: dict[str, str] = {}  # why a peer is not run
 
@@ -40,11 +74,9 @@ class Sides:
         cls, context: Context, nodes: int, p: int, q: int, degree: int = 12
     ) -> Sides:
         """On a graph of so many nodes at full scale, with ``degree`` edges into each on average."""
-        generator = context.generator()
-        nodes = context.size(nodes, at_least=8)
-        edge_index = random_graph(nodes, degree * nodes, generator).to(context.device)
-        x, direction = (context.randn(nodes, width, generator=generator) for width in (p, q))
-        return cls(context, x, direction, edge_index)
+        generator, nodes = context.generator(), context.size(nodes, at_least=8)
+        edge_index = random_graph(nodes, degree * nodes, generator)
+        return cls(context, (nodes, p), edge_index, None, q, generator)
 
     # What they work on --------------------------------------------------------------------------
 
@@ -58,12 +90,19 @@ class Sides:
         """E."""
         return self.edge_index.size(1)
 
+    @property
+    def data(self) -> Data:
+        """The graph, as PyG has it."""
+        types = {} if self.types is None else {"edge_type": self.types}
+        return Data(self.x.detach(), self.edge_index, **types)
+
     def placed(self, module: M) -> M:
         """A module on the device and in the type of the run."""
         return module.to(self.context.device, self.context.dtype)
 
-    def basis(self, family: Family, **beside: Any) -> Basis:
+    def basis(self, family: Family) -> Basis:
         """The basis of a family on the graph."""
+        beside: dict[str, Any] = {} if self.types is None else {"edge_type": self.types}
         size, dtype = (self.nodes, self.nodes), self.context.dtype
         return family.basis(self.edge_index, size=size, dtype=dtype, **beside)
 
@@ -82,32 +121,26 @@ class Sides:
         own: bool = False,
     ) -> Contender:
         """A contender: its forward pass without gradient, and with those of x and parameters."""
-        wanted = [self.x, *parameters]
+        made = contender(name, forward, [self.x, *parameters], self.direction, own)
+        self.contenders.append(made)
+        return made
 
-        def training() -> tuple[Tensor, ...]:
-            return torch.autograd.grad(forward(), wanted, self.direction)
-
-        def check() -> tuple[Tensor, Tensor]:
-            out = forward()
-            return out.detach(), torch.autograd.grad(out, self.x, self.direction)[0]
-
-        steps = {FORWARD: torch.no_grad()(forward), TRAINING: training}
-        self.contenders.append(Contender(name, steps, check, own))
-        return self.contenders[-1]
-
-    def layer(self, name: str, layer: Module, *given: Any, own: bool = False) -> Contender:
+    def layer(
+        self, name: str, layer: Module, *given: Any, own: bool = False, **beside: Any
+    ) -> Contender:
         """A module, which is called with x and what is given."""
-        return self.add(name, lambda: layer(self.x, *given), layer.parameters(), own)
+        return self.add(name, lambda: layer(self.x, *given, **beside), layer.parameters(), own)
 
-    def compiled(self, step: Callable[..., Tensor], *given: Any, of: Iterable[Tensor]) -> None:
+    def compiled(
+        self, step: Callable[..., Tensor], *given: Any, of: Iterable[Tensor], **beside: Any
+    ) -> None:
         """PyG's layer under ``torch.compile``, and its parameters; none in a quick run."""
         if self.context.quick:
-            reason = "left out of a quick run, which compiling would take most of"
-            self.absent[PYG_COMPILED] = reason
+            self.absent[PYG_COMPILED] = QUICK
             return
         torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
         fused = torch.compile(step)
-        self.add(PYG_COMPILED, lambda: fused(*given), of)
+        self.add(PYG_COMPILED, lambda: fused(*given, **beside), of)
 
     def torch_scatter(self) -> Any:
         """The module; None, with the reason in ``absent``, if it cannot be imported."""
@@ -126,9 +159,7 @@ class Sides:
         ends = (self.nodes, self.direction.size(0), self.x.size(-1), self.direction.size(-1))
         return convolution(ends, parameters, edges, rows, self.context.item_size, **further)
 
-    def setup(
-        self, sizes: Mapping[str, float | int | str], work: dict[str, Work] | None = None
-    ) -> Setup:
+    def setup(self, sizes: Sizes, work: dict[str, Work] | None = None) -> Setup:
         """The point; of a graph its nodes and edges are said first."""
         of_graph = {"nodes": self.nodes, "edges": self.edges} if self.edges else {}
         return Setup(self.contenders, {**of_graph, **sizes}, self.absent, work or {})

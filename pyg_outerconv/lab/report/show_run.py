@@ -241,7 +241,7 @@ def page(facts: dict[str, Any], pictures: Sequence[str]) -> str:
         (name, str(one["nodes"]), *(share(one[what]) for what in ("precision", "recall", "f1")))
         for name, one in zip(facts["class_names"], facts["classes"], strict=True)
     ]
-    values = {
+    values: dict[str, Any] = {
         "facts": facts,
         "pictures": pictures,
         "metrics": [titles, ("", *cells)],

@@ -89,8 +89,8 @@ def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any])
     ends = ("Notes", notes), ("Sources of the published figures", list(dict.fromkeys(sources)))
     machine = "torch {torch}, torch-geometric {torch_geometric}, ".format(**facts["versions"])
     machine += f"{facts['threads']} thread(s) of {facts['machine']}."
-    values = {"of": table, "machine": machine, "facts": facts, "parts": parts, "ends": ends}
-    return render_page(Path(__file__).with_suffix(".jinja"), **values)
+    values: dict[str, Any] = {"of": table, "machine": machine, "parts": parts, "ends": ends}
+    return render_page(Path(__file__).with_suffix(".jinja"), facts=facts, **values)
 
 
 HEAD = (

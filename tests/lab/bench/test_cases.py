@@ -8,6 +8,7 @@ import torch
 from torch_geometric.io import read_tu_data
 from torch_geometric.utils import coalesce, is_undirected
 
+from pyg_outerconv.lab.bench import real_graphs
 from pyg_outerconv.lab.bench.case import (
     CASES,
     FORWARD,
@@ -36,6 +37,7 @@ from pyg_outerconv.lab.bench.graphs import (
     zipf_types,
 )
 from pyg_outerconv.lab.bench.run import difference
+from pyg_outerconv.lab.data.graph import MASKS
 
 register_all()
 TINY = Context(scale=0.002, quick=True)
@@ -285,9 +287,7 @@ def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
 
 
 def test_proteins_are_real_where_they_are(shared_data):
-    from pyg_outerconv.lab.bench.cases import small
-
-    graphs, origin = small.proteins(Context(root=str(shared_data)))
+    graphs, origin = real_graphs.proteins(Context(root=str(shared_data)))
     assert (len(graphs), origin) == (1113, "real")
     raw = shared_data / "TUDataset" / "PROTEINS" / "raw"
     data, slices, _ = read_tu_data(str(raw), "PROTEINS")
@@ -296,38 +296,35 @@ def test_proteins_are_real_where_they_are(shared_data):
     assert torch.equal(torch.cat([graph.y for graph in graphs]), data.y)
     counts = torch.tensor([graph.num_edges for graph in graphs])
     assert torch.equal(counts, slices["edge_index"].diff())
-    made, origin = small.proteins(Context(root="nowhere"))
+    made, origin = real_graphs.proteins(Context(root="nowhere"))
     assert (len(made), made[0].x.size(1)) == (1113, 3)
     assert origin.startswith("random")
 
 
 def test_triples_are_numbered_over_all_files(tmp_path, monkeypatch):
-    from pyg_outerconv.lab.bench.cases import relation
-
     raw = tmp_path / "FB15k_237" / "raw"
     raw.mkdir(parents=True)
     (raw / "train.txt").write_text("a\tlikes\tb\nc\tknows\ta\n")
     (raw / "valid.txt").write_text("d\tknows\ta\n")
     (raw / "test.txt").write_text("a\tlikes\td\n")
-    index, types, nodes, labels, origin = relation.fb15k_237(Context(root=str(tmp_path)))
+    index, types, nodes, labels, origin = real_graphs.fb15k_237(Context(root=str(tmp_path)))
     assert index.tolist() == [[0, 2, 1, 0], [1, 0, 0, 2]]
     assert types.tolist() == [0, 1, 237, 238]
     assert (nodes, labels, origin) == (4, 474, "real, training triples")
-    _, _, nodes, _, origin = relation.fb15k_237(Context(scale=0.01, root=str(tmp_path)))
+    _, _, nodes, _, origin = real_graphs.fb15k_237(Context(scale=0.01, root=str(tmp_path)))
     assert (nodes, origin) == (145, "random, with the counts of FB15k-237")
 
 
 def test_citation_graphs_are_real_where_they_are(shared_data):
-    from pyg_outerconv.lab.bench.cases import citation
+    def read(root, name):
+        return real_graphs.citation_graph(Context(root=str(root)), name)
 
-    graph = citation.citation_graph(Context(root=str(shared_data)), "Cora")
-    assert (graph.x.shape, graph.edge_index.size(1), graph.origin) == ((2708, 1433), 10556, "real")
-    embedded = citation.citation_graph(Context(root="nowhere"), "Cora")
-    assert torch.equal(embedded.edge_index, graph.edge_index)
-    graph = citation.citation_graph(Context(root=str(shared_data)), "CiteSeer")
-    made = citation.citation_graph(Context(root="nowhere"), "CiteSeer")
-    assert (made.x.shape, made.edge_index.size(1)) == ((3327, 3703), 9104)
-    assert made.origin.startswith("random")
-    real, fake = (float((found.x != 0).float().mean()) for found in (graph, made))
+    graph, origin = read(shared_data, "Cora")
+    assert (graph.x.shape, graph.num_edges, origin) == ((2708, 1433), 10556, "real")
+    assert torch.equal(read("nowhere", "Cora")[0].edge_index, graph.edge_index)
+    (graph, _), (made, origin) = read(shared_data, "CiteSeer"), read("nowhere", "CiteSeer")
+    assert (made.x.shape, made.num_edges) == ((3327, 3703), 9104)
+    assert origin.startswith("random")
+    real, fake = (float((one.x != 0).float().mean()) for one in (graph, made))
     assert fake == pytest.approx(real, rel=0.05)
-    assert [int(mask.sum()) for mask in graph.masks] == [120, 500, 1000]
+    assert [int(graph[key].sum()) for key in MASKS] == [120, 500, 1000]

@@ -98,12 +98,12 @@ def test_threads_are_as_before(measured):
 
 
 def test_errors_are_counted(monkeypatch, capsys):
-    from pyg_outerconv.lab.bench.cases import layers
+    from pyg_outerconv.lab.train import peers
 
     def other(theirs, mine):
         theirs.lin.weight.data.copy_(2 * mine.theta.weight[0].t())
 
-    monkeypatch.setattr(layers, "begin_as", other)
+    monkeypatch.setattr(peers, "begin_as", other)
     assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
     assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-FILES = "layers relation attention growth citation density orders grid small compiled"
+FILES = "layers preparation attention growth epochs density orders grid small compiled"
 
 
 def register_all() -> None:

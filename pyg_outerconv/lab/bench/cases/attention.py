@@ -1,4 +1,4 @@
-"""Attention: on given edges, in layers of graphs, and of sequences."""
+"""Attention: on given edges, and of sequences."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 from torch_geometric.utils import scatter, softmax
 
 from ....families import Relation, SlidingWindow
 from ....kernels import attend
 from ....nn.convert import from_torch
-from ....pyg import outer_conv
 from ..case import OURS, PYG, TORCH, Context, Setup, case
 from ..graphs import random_graph
 from ..roofline import attention
@@ -33,16 +31,13 @@ MASKED = "dense, masked"
 )
 def attention_on_edges(context: Context, nodes: int = 100_000) -> Setup:
     """``attend``, and gather, softmax and scatter as PyG's TransformerConv does it."""
-    generator = context.generator()
-    nodes = context.size(nodes, at_least=8)
-    edge_index = random_graph(nodes, 12 * nodes, generator).to(context.device)
-    query, key, value, direction = (
-        context.randn(nodes, HEADS, CHANNELS, generator=generator) for _ in range(4)
-    )
-    key, value = key.requires_grad_(), value.requires_grad_()
-    sides = Sides(context, query, direction, edge_index)
+    generator, nodes = context.generator(), context.size(nodes, at_least=8)
+    shape, edge_index = (nodes, HEADS, CHANNELS), random_graph(nodes, 12 * nodes, generator)
+    sides = Sides(context, shape, edge_index, generator=generator)
+    query = sides.x
+    key, value = (context.randn(*shape, generator=generator).requires_grad_() for _ in range(2))
     csr = sides.basis(Relation(1, None)).edges().pattern.by_target
-    source, target = edge_index
+    source, target = sides.edge_index
 
     def by_gathering() -> Tensor:
         score = (query[target] * key[source]).sum(-1) / math.sqrt(CHANNELS)
@@ -56,33 +51,6 @@ def attention_on_edges(context: Context, nodes: int = 100_000) -> Setup:
     sides.compiled(by_gathering, of=[key, value])
     work = attention(nodes, sides.edges, HEADS * CHANNELS, context.item_size)
     return sides.setup({"heads": HEADS, "channels of a head": CHANNELS}, work)
-
-
-def attention_layer(context: Context, kind: type, nodes: int = 100_000) -> Setup:
-    """A layer with all its projections, ours and PyG's."""
-    width = HEADS * CHANNELS
-    sides = Sides.on_random_graph(context, nodes, width, width)
-    theirs = sides.placed(kind(width, CHANNELS, heads=HEADS))
-    sides.layer(OURS, outer_conv(theirs), sides.edge_index)
-    sides.layer(PYG, theirs, sides.edge_index)
-    sides.compiled(theirs, sides.x, sides.edge_index, of=theirs.parameters())
-    work = attention(sides.nodes, sides.edges, width, context.item_size)
-    return sides.setup({"heads": HEADS, "channels of a head": CHANNELS}, work)
-
-
-for _name, _kind, _what in (
-    ("gat", GATConv, "GAT"),
-    ("gatv2", GATv2Conv, "GATv2"),
-    ("transformer", TransformerConv, "TransformerConv"),
-):
-    case(
-        f"{_name}-100k",
-        "attention-layers",
-        f"{_what} layer, 4 heads of 16 channels, on a random graph",
-        targets=(faster(PYG, 5), smaller(PYG, 4)),
-        memory=(OURS, PYG),
-        kind=_kind,
-    )(attention_layer)
 
 
 # Sequences ----------------------------------------------------------------------------------------
@@ -152,7 +120,5 @@ def _sequences(
     context: Context, shape: tuple[int, ...]
 ) -> tuple[Sides, torch.nn.MultiheadAttention]:
     """Sequences of that shape, and torch's layer of eight heads, whose weights ours gets."""
-    generator = context.generator()
-    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
-    sides = Sides(context, x, direction)
+    sides = Sides(context, shape)
     return sides, sides.placed(torch.nn.MultiheadAttention(shape[-1], 8, batch_first=True))

@@ -8,33 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, ModuleList
-from torch_geometric import nn as theirs
 
-from .... import pyg as ours
+from ....pyg import from_pyg
 from ..case import OURS, PYG, PYG_COMPILED, Context, Setup, case
 from ..graphs import uniform_types
-from ..sides import Sides
+from ..sides import QUICK, Sides
 from ..targets import faster
-from .small import HEADS, RELATIONS
+from .layers import CHANNELS, LAYERS, RELATIONS
 
-GROUP = "compiled"
-CHANNELS = 64
 EAGER = "outerconv, not compiled"
 SIZES = {"small": (500, 2_500), "middle": (5_000, 50_000), "large": (20_000, 200_000)}
-
-# The layer in words, its class in both libraries, and its arguments.
-LAYERS: dict[str, tuple[str, str, tuple[int, ...]]] = {
-    "gcn": ("GCN", "GCNConv", (CHANNELS, CHANNELS)),
-    "sage": ("GraphSAGE (mean and root)", "SAGEConv", (CHANNELS, CHANNELS)),
-    "gat": (f"GAT of {HEADS} heads", "GATConv", (CHANNELS, CHANNELS // HEADS, HEADS)),
-    "gatv2": (f"GATv2 of {HEADS} heads", "GATv2Conv", (CHANNELS, CHANNELS // HEADS, HEADS)),
-    "transformer": (
-        f"TransformerConv of {HEADS} heads",
-        "TransformerConv",
-        (CHANNELS, CHANNELS // HEADS, HEADS),
-    ),
-    "rgcn": (f"R-GCN of {RELATIONS} relations", "RGCNConv", (CHANNELS, CHANNELS, RELATIONS)),
-}
+NAMES = ("gcn", "sage", "gat", "gatv2", "transformer", "rgcn")
 
 
 class TwoLayers(Module):
@@ -58,33 +42,31 @@ def two_layers(context: Context, layer: str, size: str) -> Setup:
     """Ours compiled, ours as it is, and PyG's compiled; a quick run compiles nothing."""
     generator, (nodes, edges) = context.generator(), SIZES[size]
     nodes, edges = context.size(nodes, 8), context.size(edges, 16)
-    edge_index = torch.randint(nodes, (2, edges), generator=generator).to(context.device)
-    given: tuple[Tensor, ...] = (edge_index,)
-    if layer == "rgcn":
-        given = edge_index, uniform_types(edges, RELATIONS, generator).to(context.device)
-    x, direction = (context.randn(nodes, CHANNELS, generator=generator) for _ in range(2))
-    sides, (_, kind, arguments) = Sides(context, x, direction, edge_index), LAYERS[layer]
+    edge_index = torch.randint(nodes, (2, edges), generator=generator)
+    types = uniform_types(edges, RELATIONS, generator) if layer == "rgcn" else None
+    sides = Sides(context, (nodes, CHANNELS), edge_index, types)
+    given = [part for part in (sides.edge_index, sides.types) if part is not None]
+    pairs = [LAYERS[layer].pair(sides.data, CHANNELS, CHANNELS) for _ in range(2)]
+    theirs = sides.placed(TwoLayers([one for _, one, _ in pairs]))
+    ours = from_pyg(theirs)
     running = {OURS: (ours, True), EAGER: (ours, False), PYG_COMPILED: (theirs, True)}
     if context.quick:
-        sides.absent[PYG_COMPILED] = "left out of a quick run, which compiling would take most of"
+        sides.absent[PYG_COMPILED] = QUICK
         running[PYG] = running.pop(PYG_COMPILED)
     else:
         torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
-    for name, (library, compiles) in running.items():
-        torch.manual_seed(context.seed)  # the same weights for each library
-        model = TwoLayers([getattr(library, kind)(*arguments) for _ in range(2)])
-        found = sides.placed(model)
-        step: Any = torch.compile(found) if compiles and not context.quick else found
-        sides.layer(name, step, *given, own=library is ours)
+    for name, (model, compiles) in running.items():
+        step: Any = torch.compile(model) if compiles and not context.quick else model
+        sides.layer(name, step, *given, own=model is ours)
     return sides.setup({"channels": CHANNELS})
 
 
-for _layer, (_what, *_) in LAYERS.items():
+for _layer in NAMES:
     for _size in SIZES:
         case(
             f"compiled-{_layer}-{_size}",
-            GROUP,
-            f"two layers of {_what}, compiled",
+            "compiled",
+            f"two layers of {LAYERS[_layer].words}, compiled",
             targets=(faster(EAGER, 1.0), faster(PYG_COMPILED, 1.0)),
             quick=False,
             layer=_layer,

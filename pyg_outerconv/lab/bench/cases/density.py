@@ -47,8 +47,7 @@ def over_density(
     value = torch.rand(keys.numel(), generator=generator).to(context.device, context.dtype)
     basis = pattern.with_values(value)
     shape = (nodes, channels) if batch == 1 else (batch, nodes, channels)
-    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
-    sides = Sides(context, x, direction)
+    sides = Sides(context, shape, generator=generator)
     # What a layer does by itself may be dense too, where its cost model says so.
     conv, sparse = (
         sides.placed(OuterConv(channels, channels, Relation(labels, None), bias=False, order=order))

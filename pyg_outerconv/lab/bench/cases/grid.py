@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import torch
@@ -39,15 +40,13 @@ def _layers(context: Context) -> tuple[GridConv, nn.Conv2d]:
 )
 def full_grid(context: Context) -> Setup:
     """GridConv by its own choice, and torch.nn.Conv2d."""
-    generator, side = context.generator(), context.size(64, at_least=8, quick=False)
+    side = context.size(64, at_least=8, quick=False)
     ours, theirs = _layers(context)
-    shape = (BATCH, CHANNELS, side, side)
-    x, direction = (context.randn(*shape, generator=generator) for _ in range(2))
-    sides = Sides(context, x, direction)
+    sides = Sides(context, (BATCH, CHANNELS, side, side))
     sides.layer(OURS, ours)
     sides.layer(TORCH, theirs)
     sizes = {"cells": side * side, "batch": BATCH, "channels": CHANNELS}
-    return sides.setup({**sizes, "chosen": ours.contraction_path(x).chosen[0]})
+    return sides.setup({**sizes, "chosen": ours.contraction_path(sides.x).chosen[0]})
 
 
 @case(
@@ -68,14 +67,16 @@ def active_cells(context: Context, point: Point) -> Setup:
     mask = mask.to(context.device)
     basis = ours.family.basis(Cells.of_mask(mask, batched=True))
     cells = basis.size[0]
-    x, direction = (context.randn(cells, CHANNELS, generator=generator) for _ in range(2))
-    dense = Sides(context, _on_grid(x, mask), _on_grid(direction, mask)).layer(TORCH, theirs)
+    sides = Sides(context, (cells, CHANNELS), generator=generator)
+    x, on_grid = sides.x, copy(sides)
+    on_grid.x = _on_grid(x.detach(), mask).requires_grad_()
+    on_grid.direction, on_grid.contenders = _on_grid(sides.direction, mask), []
+    dense = on_grid.layer(TORCH, theirs)
 
     def check() -> Sequence[Tensor]:
         assert dense.check is not None
         return [images.movedim(1, -1)[mask] for images in dense.check()]
 
-    sides = Sides(context, x, direction)
     sides.layer(OURS, ours, basis)
     sides.contenders.append(replace(dense, check=check))
     edges = basis.edges().num_edges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from ....theta import Theta
 from ..case import FORWARD, OURS, TRAINING, Contender, Context, Point, Setup, case
 from ..memory import free_memory
 from ..roofline import convolution
+from ..sides import Sides
 from ..targets import exponent, flat, under
 
 MILLION = 1_000_000
@@ -114,16 +115,9 @@ def growth(context: Context, point: Point, layer: str, grows: str) -> Setup:
     length, channels = (point, CHANNELS) if grows == "length" else (LENGTH, point)
     if context.scale < 1:
         length = min(length, context.size(LENGTH, at_least=4))
-    generator = context.generator()
-    x = context.randn(length, channels, generator=generator).requires_grad_()
-    direction = context.randn(length, channels, generator=generator)
-    kind = KINDS[layer]
-    forward, parameters = kind.make(x, context)
-
-    def training() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(forward(), [x, *parameters], direction)
-
-    contender = Contender(kind.contender, {TRAINING: training}, own=kind.contender == OURS)
+    sides, kind = Sides(context, (length, channels)), KINDS[layer]
+    made = sides.add(kind.contender, *kind.make(sides.x, context), kind.contender == OURS)
+    contender = replace(made, steps={TRAINING: made.steps[TRAINING]}, check=None)
     return Setup([contender], {"length": length, "channels": channels})
 
 

@@ -15,9 +15,10 @@ from ....families import GCN, Chebyshev, Family, Relation, Walk
 from ....graph import Features, SparseFeatures
 from ....nn import OuterConv
 from ....theta import as_theta
-from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, case
+from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, Sizes, case
 from ..graphs import random_graph, uniform_types, zipf_types
 from ..memory import free_memory
+from ..sides import contender
 from ..targets import chosen_key, good_choice
 
 # An order that is predicted to take as many times as long as another is not measured.
@@ -39,19 +40,14 @@ class Shape:
     learns: str = "x"
 
 
-def _gcn(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
-    family = GCN()
-    return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
-
-
-def _powers(family: Family) -> Callable[..., tuple[Basis, Family]]:
+def _of(family: Family) -> Callable[..., tuple[Basis, Family]]:
     def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
         return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
 
     return make
 
 
-_chebyshev, _walk = _powers(Chebyshev(5, lambda_max=2.0)), _powers(Walk(3))
+_gcn, _chebyshev, _walk = _of(GCN()), _of(Chebyshev(5, lambda_max=2.0)), _of(Walk(3))
 
 
 def _relations(labels: int, zipf: bool = False) -> Callable[..., tuple[Basis, Family]]:
@@ -104,9 +100,9 @@ SHAPES: dict[str, Shape] = {
     ),
     "relation 30, values learn": Shape(20_000, 12, (32, 16), _relations(30), learns="values"),
     "relation 8, depthwise": Shape(50_000, 10, (64, 64), _relations(8), "depthwise"),
-    "walk 10 of the identity": Shape(20_000, 8, (64, 64), _powers(Walk(10)), "identity"),
+    "walk 10 of the identity": Shape(20_000, 8, (64, 64), _of(Walk(10)), "identity"),
     "chebyshev 8 of 2 bases": Shape(
-        20_000, 8, (16, 64), _powers(Chebyshev(8, lambda_max=2.0)), "basis-decomposed(num_bases=2)"
+        20_000, 8, (16, 64), _of(Chebyshev(8, lambda_max=2.0)), "basis-decomposed(num_bases=2)"
     ),
 }
 
@@ -166,8 +162,9 @@ def every_order(context: Context, point: Point) -> Setup:
         def forward(name: str = name) -> Tensor:
             return contract(basis, x, conv.theta.parameter(), order=name, aggr=shape.aggr)
 
-        contenders.append(_contender(name, forward, learning, direction))
-    sizes: dict[str, float | int | str] = {
+        made = contender(name, forward, learning, direction, own=True, compared=None)
+        contenders.append(made)
+    sizes: Sizes = {
         "nodes": basis.size[1],
         "edges": shape.degree * basis.size[1],
         "P": shape.channels[0],
@@ -198,19 +195,3 @@ def _drawn(context: Context, shape: Shape) -> tuple[Basis, Features, OuterConv]:
         x = dense.requires_grad_()
     conv = OuterConv(p, q, family, theta=shape.theta, bias=False)
     return basis, x, conv.to(context.device, context.dtype)
-
-
-def _contender(
-    name: str, forward: Callable[[], Tensor], wanted: list[Tensor], direction: Tensor
-) -> Contender:
-    def without() -> Tensor:
-        with torch.no_grad():
-            return forward()
-
-    def training() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(forward(), wanted, direction) if wanted else (forward(),)
-
-    def check() -> tuple[Tensor, ...]:
-        return forward().detach(), *training()
-
-    return Contender(name, {FORWARD: without, TRAINING: training}, check, own=True)
