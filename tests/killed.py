@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+
+import psutil
 
 # Imports once, then forks for each command line: a kill hits the work, not the imports.
 PARENT = """
@@ -38,9 +39,11 @@ for number, line in enumerate(sys.stdin):
 """
 
 
-def kill(process: int, number: int) -> None:
-    with suppress(ProcessLookupError):  # it has just ended by itself
-        os.kill(process, number)
+def kill(process: int, number: int, whom: int = 0) -> None:
+    """Kill a process, or one of those that it has started."""
+    with suppress(psutil.NoSuchProcess, IndexError):  # it has just ended by itself, or not begun
+        agent = psutil.Process(process)
+        [agent, *agent.children()][whom].send_signal(number)
 
 
 class Strikes:
@@ -89,32 +92,40 @@ class Runner:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def __call__(self, line: list[str], number: int = 0, after: float = 0.0) -> int:
-        """Run one, and return how it ended; kill it after so many seconds."""
-        child = self.begin(line)
-        killer = threading.Timer(after, kill, (child, number)) if number else None
-        if killer is not None:
+    def __call__(self, line: list[str], number: int = 0, after: float = 0.0, whom: int = 0) -> int:
+        """Run one, and return how it ended; kill it after so many seconds, or one that it started.
+
+        Whatever still runs a minute later hangs, and is killed with all that it started.
+        """
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        child = self._told()
+        killers = [threading.Timer(MINUTE, _end, (child,))]
+        if number:
+            killers.append(threading.Timer(after, kill, (child, number, whom)))
+        for killer in killers:
             killer.start()
-        code = self.told()
-        if killer is not None:
+        code = self._told()
+        for killer in killers:
             killer.cancel()
             killer.join()
         return code
 
-    def begin(self, line: list[str]) -> int:
-        """Begin one, and return the number of its process."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-        return self.told()
-
-    def told(self) -> int:
+    def _told(self) -> int:
         """The next number: of the process that begins, or how it ended."""
         assert self.process.stdout is not None
         return int(self.process.stdout.readline())
 
 
-AnyRunner = TypeVar("AnyRunner", bound=Runner)
+MINUTE = 60.0
+
+
+def _end(process: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        agent = psutil.Process(process)
+        for one in (*agent.children(recursive=True), agent):
+            one.kill()
 
 
 def forking(prelude: str, each: str = "pass") -> str:
@@ -128,7 +139,7 @@ def forking(prelude: str, each: str = "pass") -> str:
 
 
 @contextmanager
-def running(program: str, made: type[AnyRunner] = Runner) -> Iterator[AnyRunner]:
+def running(program: str) -> Iterator[Runner]:
     """A runner in the current folder, of a program such as :func:`forking` gives."""
     root = str(Path(__file__).resolve().parents[1])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -142,7 +153,7 @@ def running(program: str, made: type[AnyRunner] = Runner) -> Iterator[AnyRunner]
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield made(process)
+        yield Runner(process)
         process.stdin.close()
 
 

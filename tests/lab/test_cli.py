@@ -12,7 +12,6 @@ import pickle
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import warnings
@@ -597,7 +596,7 @@ def test_a_file_that_torch_warns_of_is_refused_in_one_line(finished):
         assert main(["predict", "run"]) == 2
 
 
-# Beginning, stopping and going on -----------------------------------------------------------------
+# What is said, and to whom ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -610,90 +609,6 @@ def numbers_of(run):
     """The records of a run, but for the time it took."""
     runs = files.load_json(Path(run, "metrics.json"))["runs"]
     return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
-
-
-@pytest.mark.usefixtures("_no_picture")
-def test_a_folder_with_a_configuration_alone_goes_on(finished):
-    Path("run").mkdir()
-    shutil.copy(finished / "config.json", "run")
-    assert main(["train", "--resume", "--out", "run"]) == 0
-    assert numbers_of("run") == numbers_of(finished)
-
-
-@pytest.mark.usefixtures("_no_picture")
-@pytest.mark.parametrize("name", ["config.json", "partial.pt"])
-@pytest.mark.parametrize("suffix", ["", ".0123abcd"])
-def test_what_a_killed_process_left_is_swept(name, suffix, finished):
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    Path("run").mkdir()
-    gone = Path(f"run/.{name}.{ended.pid}{suffix}")
-    living = Path(f"run/.{name}.{os.getppid()}{suffix}")
-    for path in (gone, living):
-        path.write_text("half")
-    assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0  # begins anew
-    assert not gone.exists()
-    assert living.exists()
-    gone.write_text("half")
-    assert main(["train", "--resume", "--out", "run"]) == 0
-    assert not gone.exists()
-    assert numbers_of("run") == numbers_of(finished)
-
-
-@pytest.mark.usefixtures("_no_picture")
-def test_a_seed_that_was_finished_is_not_under_way(finished):
-    """Killed between the metrics and the removal."""
-    shutil.copytree(finished, "run")
-    under_way(Path("run"))
-    shutil.copy(finished / "metrics.json", "run")
-    assert main(["train", "--resume", "--out", "run"]) == 0
-    assert not Path("run/partial.pt").exists()
-
-
-@pytest.mark.usefixtures("_no_picture")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("epoch", [0, 7, 14, 20])
-def test_a_signal_saves_and_stops(number, code, epoch, finished, monkeypatch, capsys):
-    step, done = SeedRun.step, 0
-
-    def stopped(self):
-        nonlocal done
-        if done == epoch:
-            os.kill(os.getpid(), number)
-        done += 1
-        step(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SeedRun, "step", stopped)
-        assert main(["train", "KarateClub", "--out", "run", *QUICK]) == code
-    assert "go on by: outerconv train --resume --out run" in capsys.readouterr().err
-    assert signal.getsignal(number) is not None
-    assert main(["train", "--resume", "--out", "run"]) == 0
-    assert numbers_of("run") == numbers_of(finished)
-
-
-@pytest.mark.slow(cases=3)
-@pytest.mark.parametrize("nth", range(6))
-def test_a_full_disk_is_said_and_loses_nothing(nth, finished, monkeypatch, capsys):
-    sync, written = os.fsync, 0
-
-    def full(descriptor):
-        nonlocal written
-        if written == nth:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written += 1
-        sync(descriptor)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        code = main(["train", "KarateClub", "--out", "run", *QUICK])
-    said = capsys.readouterr().err
-    assert code == (2 if "No space left" in said else 0)
-    assert said.count("\n") == (code == 2)
-    assert not [path for path in Path("run").iterdir() if path.name.startswith(".")]
-    begun = ["--resume"] if Path("run/config.json").exists() else ["KarateClub", *QUICK]
-    assert main(["train", *begun, "--out", "run"]) == 0
-    assert numbers_of("run") == numbers_of(finished)
 
 
 def test_a_full_disk_keeps_older_predictions(finished, monkeypatch, capsys):

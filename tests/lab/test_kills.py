@@ -1,11 +1,13 @@
 """Runs and searches that are killed at random moments can be read, and go on to the same end.
 
 ``python -m pytest -s tests/lab/test_kills.py --kills 40`` kills each kind until 40 have struck, and
-says how. A kill strikes if a run was under way, which ends by it.
+says how. A kill strikes if a run was under way, which ends by it. Of processes that train together
+it hits the launcher or a worker.
 """
 
 import random
 import shutil
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -33,6 +35,43 @@ SEARCH = """
 import pyg_outerconv.lab.search.search, pyg_outerconv.lab.search.command
 from pyg_outerconv.lab.search import studies
 studies.RANDOM_TRIALS = studies.COMPARED_TRIALS = 2
+"""
+
+# Forks the agent of torchrun for each command line, which forks two workers. Its event would wait
+# for killed workers for ever; only those that run a function have one, not those of the command.
+TOGETHER = """
+from multiprocessing.context import ForkContext
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from pyg_outerconv.lab.train import command, experiment
+experiment.SNAPSHOT_SECONDS = 0.0
+experiment.can_draw = lambda: False
+
+class Finished:
+    def __init__(self):
+        self.reading, self.writing = os.pipe()
+    def set(self):
+        os.write(self.writing, b"..")
+    def wait(self):
+        os.close(self.writing)
+        os.read(self.reading, 1)
+
+ForkContext.Event = lambda context: Finished()
+alone = main
+
+def work(line):
+    code = alone(line)
+    sys.stdout.flush()
+    if code:
+        os._exit(code)
+
+def main(line):
+    os.setsid()
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d", max_restarts=0,
+        rdzv_endpoint="localhost:0", start_method="fork", monitor_interval=0.1, run_id="kills",
+    )
+    elastic_launch(config, work)(line)
+    return 0
 """
 
 
@@ -69,23 +108,27 @@ def assert_same_search(folder, whole):
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
+A_RUN = (read_run, run_folders.assert_same_end, 4, 0.5)
+PARTS = ["--batches", "random-nodes", "--parts", "6", "--split", "public"]
+# The command line, what is imported before, how a folder is read and compared with a whole one, how
+# often a run is killed again at most, and with which chance it is not.
 KINDS = {
-    "a run in memory": ("train", ["KarateClub", *RUN]),
-    "a run in mapped files": ("train", ["--data", "graph", *RUN, *BLOCKS]),
-    "a search": ("search", []),
-}
-# What is imported before, how a folder is read and compared with a whole one, how often a run is
-# killed again at most, and with which chance it is not.
-COMMANDS = {
-    "train": (forking(TRAIN, EACH), read_run, run_folders.assert_same_end, 4, 0.5),
-    "search": (forking(SEARCH), read_search, assert_same_search, 8, 0.0),
+    "a run in memory": (["train", "KarateClub", *RUN], forking(TRAIN, EACH), *A_RUN),
+    "a run in mapped files": (
+        ["train", "--data", "graph", *RUN, *BLOCKS],
+        forking(TRAIN, EACH),
+        *A_RUN,
+    ),
+    "two processes": (["train", "KarateClub", *RUN, *PARTS], forking(TOGETHER), *A_RUN),
+    "a search": (["search"], forking(SEARCH), read_search, assert_same_search, 8, 0.0),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_random_moments(kind, tmp_path, monkeypatch, pytestconfig, record_property):
     monkeypatch.chdir(tmp_path)
-    (command, new), strikes = KINDS[kind], Strikes(pytestconfig.getoption("--kills"))
+    ((command, *new), program, read, assert_same_end, most, chance) = KINDS[kind]
+    strikes, together = Strikes(pytestconfig.getoption("--kills")), kind == "two processes"
     if command == "search":
         pytest.importorskip("optuna")
         from short_search import LINE
@@ -93,7 +136,6 @@ def test_killed_at_random_moments(kind, tmp_path, monkeypatch, pytestconfig, rec
         new = LINE
     if "graph" in new:
         write(tmp_path / "graph")
-    program, read, assert_same_end, most, chance = COMMANDS[command]
 
     def line_for(folder):
         begun = (folder / "config.json").exists()
@@ -111,11 +153,13 @@ def test_killed_at_random_moments(kind, tmp_path, monkeypatch, pytestconfig, rec
             for basis in tmp_path.glob("graph/basis-*"):  # so that kills hit the writing of it too
                 shutil.rmtree(basis)
             for _ in range(most):  # some are killed again when they go on
-                how = draw.choice(HOW)
-                code = runner(line_for(folder), how, draw.uniform(0, seconds))
-                assert code in (0, -how, 128 + how), Path("said").read_text()
+                how = draw.choice((*HOW, signal.SIGINT) if together else HOW)
+                whom = draw.randrange(3) if together else 0
+                code = runner(line_for(folder), how, draw.uniform(0, seconds), whom)
+                # Where a worker is hit, the launcher says in its own way that one is gone.
+                assert together or code in (0, -how, 128 + how), Path("said").read_text()
                 seen = read(folder, seen)
-                strikes.note(how, bool(code))
+                strikes.note(how, bool(code), ("launcher", "worker", "worker")[whom] * together)
                 if not strikes.are_left or not code or draw.random() < chance:
                     break
             assert runner(line_for(folder)) == 0, Path("said").read_text()

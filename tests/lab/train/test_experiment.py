@@ -1,25 +1,22 @@
-"""Runs: repeatable, kept as they go, and the same whether interrupted or not."""
+"""Runs: repeatable, kept as they go; what their epochs, seeds and labels are chosen by."""
 
 from __future__ import annotations
 
 import copy
 import json
-import shutil
-import signal
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from run_folders import stopping
+from run_folders import assert_same_end, results
 from torch.nn import BatchNorm1d, Dropout, Module
 
-from pyg_outerconv import OuterConv, files
+from pyg_outerconv import OuterConv
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.train import (
     Experiment,
     NodeClassifier,
-    RunFolder,
     Settings,
     contributions,
     load_trained,
@@ -45,35 +42,9 @@ SETTINGS = Settings(
 )
 
 
-def run(folder, settings=SETTINGS, resume=False):
-    made = Experiment(settings, folder, resume=resume, log=lambda line: None)
-    made.run()
-    return records(folder)
-
-
-def records(folder):
-    """What seeds got, but for the time it took."""
-    if not (folder / "metrics.json").exists():  # no seed is finished yet
-        return []
-    return [
-        {key: value for key, value in record.items() if key != "seconds"}
-        for record in json.loads((folder / "metrics.json").read_text())["runs"]
-    ]
-
-
-def checkpoint(folder):
-    return torch.load(folder / "checkpoint.pt", weights_only=True)
-
-
-def assert_same_run(one, other):
-    assert records(one) == records(other)
-    first, second = checkpoint(one), checkpoint(other)
-    assert first["parameters"].keys() == second["parameters"].keys()
-    for name, value in first["parameters"].items():
-        assert torch.equal(value, second["parameters"][name]), name
-    assert {k: v for k, v in first.items() if k != "parameters"} == {
-        k: v for k, v in second.items() if k != "parameters"
-    }
+def run(folder, settings=SETTINGS):
+    Experiment(settings, folder, log=lambda line: None).run()
+    return results(folder)
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +57,9 @@ def whole(tmp_path_factory):
 
 def test_equal_seeds_give_equal_numbers_and_others_do_not(whole, tmp_path):
     run(tmp_path / "again", replace(SETTINGS, peer=True))
-    found = records(whole)
+    found = results(whole)
     histories = [record["history"] for record in found]
-    assert_same_run(tmp_path / "again", whole)
+    assert_same_end(tmp_path / "again", whole)
     assert [(record["model"], record["seed"]) for record in found] == [
         ("outerconv", 0),
         ("peer", 0),
@@ -96,80 +67,6 @@ def test_equal_seeds_give_equal_numbers_and_others_do_not(whole, tmp_path):
         ("peer", 1),
     ]
     assert all(a != b for i, a in enumerate(histories) for b in histories[:i])
-
-
-@pytest.mark.slow(cases=3)
-@pytest.mark.parametrize("stop_after", [0, 1, 7, 12, 17, 24, 31, 47])
-def test_resumed_equals_uninterrupted(stop_after, whole, tmp_path, monkeypatch):
-    settings = replace(SETTINGS, peer=True)
-    with stopping(monkeypatch, stop_after):
-        run(tmp_path / "run", settings)
-    assert len(records(tmp_path / "run")) == stop_after // 12
-    assert records(tmp_path / "run") == records(whole)[: stop_after // 12]
-    torch.manual_seed(99)  # whatever happened in between
-    run(tmp_path / "run", settings, resume=True)
-    assert_same_run(tmp_path / "run", whole)
-    assert not (tmp_path / "run" / "partial.pt").exists()
-
-
-def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on():
-    with module.StopOnInterrupt() as stop:
-        assert not stop()
-        signal.raise_signal(signal.SIGTERM)
-        assert stop()
-        with pytest.raises(SystemExit, match="143"):
-            signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    with module.StopOnInterrupt(patient=True) as stop:
-        for _ in range(2):
-            signal.raise_signal(signal.SIGINT)
-        assert stop.number == signal.SIGINT
-
-
-def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(whole, tmp_path, monkeypatch):
-    step = SeedRun.step
-
-    def killed(self):
-        if self.seed == 1 and self.epoch == 5:
-            raise KeyboardInterrupt
-        step(self)
-
-    settings = replace(SETTINGS, peer=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(SeedRun, "step", killed)
-        patched.setattr(module, "SNAPSHOT_SECONDS", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run", settings)
-    state = torch.load(tmp_path / "run" / "partial.pt", weights_only=True)
-    assert (state["seed"], len(state["history"]["val_loss"])) == (1, 5)
-    for epoch in (10**9, 13, 4, -1):
-        shutil.copytree(tmp_path / "run", tmp_path / f"run{epoch}")
-        home = RunFolder(tmp_path / f"run{epoch}")
-        home.save_state({**state, "epoch": epoch})
-        with pytest.raises(ValueError, match="must be of the seed under way"):
-            run(home.path, settings, resume=True)
-    run(tmp_path / "run", settings, resume=True)
-    assert_same_run(tmp_path / "run", whole)
-
-
-def test_a_finished_run_resumes_to_itself(whole):
-    before = (whole / "checkpoint.pt").read_bytes()
-    found = records(whole)
-    assert run(whole, replace(SETTINGS, peer=True), resume=True) == found
-    assert (whole / "checkpoint.pt").read_bytes() == before
-
-
-def test_resuming_something_else_is_refused(whole, tmp_path):
-    with pytest.raises(ValueError, match=r"hidden=8, lr=0.01, got hidden=9, lr=0.5"):
-        run(whole, replace(SETTINGS, peer=True, hidden=9, lr=0.5), resume=True)
-    with pytest.raises(ValueError, match="not a run folder"):
-        run(tmp_path, resume=True)
-    config = files.load_json(whole / "config.json")
-    config["data"]["fingerprint"] = "0" * 64
-    files.save_json(tmp_path / "config.json", config)
-    with pytest.raises(ValueError, match="another graph of that name"):
-        run(tmp_path, replace(SETTINGS, peer=True), resume=True)
 
 
 def test_the_files_of_a_run(whole):
@@ -192,7 +89,7 @@ def test_the_files_of_a_run(whole):
 
 
 def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole):
-    for record in records(whole):
+    for record in results(whole):
         losses = record["history"]["val_loss"]
         best = min(range(len(losses)), key=losses.__getitem__)
         assert record["best_epoch"] == best + 1
@@ -201,9 +98,9 @@ def test_the_epoch_that_counts_is_that_of_the_lowest_validation_loss(whole):
 
 
 def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole):
-    found = [record for record in records(whole) if record["model"] == "outerconv"]
+    found = [record for record in results(whole) if record["model"] == "outerconv"]
     best = min(found, key=lambda record: record["val_loss"])
-    loaded = checkpoint(whole)
+    loaded = torch.load(whole / "checkpoint.pt", weights_only=True)
     assert (loaded["seed"], loaded["best_epoch"]) == (best["seed"], best["best_epoch"])
     said = load_trained(whole).predictions()
     assert said.test_metric == best["test_metric"] == said.trained.recorded
@@ -342,28 +239,6 @@ def test_the_first_of_equal_epochs_is_kept_as_it_was():
     made._record(2, numbers)
     assert made.best.epoch == 1
     assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())
-
-
-def test_a_run_from_before_a_setting_is_read_with_its_default(tmp_path, monkeypatch):
-    as_dict, newer = Settings.as_dict, ("peer_seeds", "undirected")
-
-    def without(settings):
-        return {name: value for name, value in as_dict(settings).items() if name not in newer}
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Settings, "as_dict", without)
-        before = run(tmp_path / "run")
-    written = json.loads((tmp_path / "run" / "config.json").read_text())["settings"]
-    assert not set(newer) & set(written)
-    began = replace(SETTINGS, features="dense")
-    assert RunFolder(tmp_path / "run").settings() == began
-    assert run(tmp_path / "run", resume=True) == before
-    assert load_trained(tmp_path / "run").settings == began
-    config = files.load_json(tmp_path / "run" / "config.json")
-    del config["settings"]["lr"]
-    files.save_json(tmp_path / "run" / "config.json", config)
-    with pytest.raises(ValueError, match=r"must hold the settings of a run.*other ones: \['lr'\]"):
-        RunFolder(tmp_path / "run").settings()
 
 
 # Contributions of labels equal those of models in which a label's matrix is set to zero -----------

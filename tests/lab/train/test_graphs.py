@@ -1,18 +1,17 @@
 """Graphs are classified as one disjoint union, exactly as each graph alone, and as by PyG."""
 
 from dataclasses import replace
-from importlib import import_module
 from io import StringIO
 from itertools import chain
 
 import pytest
 import torch
 import torch.nn.functional as F
-from run_folders import stopping
+from small_graphs import GIN, dataset, graphs
 from torch_geometric.data import Data
 
 from pyg_outerconv.families import parse_family
-from pyg_outerconv.lab.data import Dataset, entry
+from pyg_outerconv.lab.data import entry
 from pyg_outerconv.lab.data.graph import union_of
 from pyg_outerconv.lab.train import Experiment, Settings, load_trained, make_split
 from pyg_outerconv.lab.train.inputs import Graphs, OfGraphs, check_block_diagonal, clusters
@@ -20,7 +19,6 @@ from pyg_outerconv.lab.train.model import ours, structure_on
 from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
 
-GIN = "gcn(norm=None)"
 MEANS = "stack(gcn(norm='target', add_self_loops=False), identity)"
 SUMS = "stack(identity, gcn(norm=None, add_self_loops=False))"
 
@@ -31,25 +29,6 @@ def _float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
-
-
-def graphs(count=12):
-    """Graphs of 2 to 6 nodes, some of them isolated, with types of edges."""
-    generator = torch.Generator().manual_seed(3)
-    made = []
-    for number in range(count):
-        nodes = 2 + number % 5
-        edges = torch.randint(nodes, (2, 2 * nodes), generator=generator)
-        edges = edges[:, edges[0] != edges[1]].unique(dim=1)
-        types = F.one_hot(torch.arange(edges.size(1)) % 4, 4).float()
-        x = torch.randn(nodes, 5, generator=generator, dtype=torch.float64)
-        y = torch.tensor([number % 2])
-        made.append(Data(x=x, edge_index=edges, edge_attr=types, y=y))
-    return made
-
-
-def dataset(count=12):
-    return Dataset(entry("MUTAG"), union_of(graphs(count)), None, "0")
 
 
 def settings(family, **changes):
@@ -211,33 +190,11 @@ def test_ten_folds_test_every_graph_once_and_share_out_classes():
     assert not torch.equal(again.test, splits[0].test)
 
 
-@pytest.fixture
-def loaded(monkeypatch):
-    """MUTAG stands for graphs of these tests, wherever it is read."""
+def test_graphs_are_predicted_by_their_numbers(tmp_path, monkeypatch):
     torch.set_default_dtype(torch.float32)
-    made = dataset(30)
-    for where in ("experiment", "folder"):
-        place = import_module(f"pyg_outerconv.lab.train.{where}")
-        monkeypatch.setattr(place, "load", lambda *args, **kwargs: made)
-
-
-def test_a_resumed_run_equals_an_unbroken_one(loaded, tmp_path, monkeypatch):
-    asked = settings(GIN, update="mlp", layer_norm="batch", dropout=0.3, epochs=4, seeds=2)
-    asked = replace(asked, peer=True)
-
-    def run(folder, resume=False):
-        made = Experiment(asked, folder, resume=resume, log=lambda line: None)
-        made.run()
-        return [{**record, "seconds": 0} for record in made.runs]
-
-    wanted = run(tmp_path / "unbroken")
-    with stopping(monkeypatch, 6):
-        run(tmp_path / "broken")
-    torch.manual_seed(5)
-    assert run(tmp_path / "broken", resume=True) == wanted
-    said = StringIO()
-    found = load_trained(tmp_path / "broken").predictions()
-    assert found.test_metric == pytest.approx(found.trained.recorded)
-    found.write(said)
+    made, asked, said = dataset(30), settings(GIN, epochs=2, seeds=1), StringIO()
+    monkeypatch.setattr("pyg_outerconv.lab.train.folder.load", lambda *args, **kwargs: made)
+    Experiment(asked, tmp_path / "run", log=lambda line: None, dataset=made).run()
+    load_trained(tmp_path / "run").predictions().write(said)
     assert said.getvalue().splitlines()[0] == "graph,class,probability"
     assert len(said.getvalue().splitlines()) == 31

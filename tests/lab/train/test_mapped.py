@@ -8,7 +8,6 @@ from pathlib import Path
 import mapped_graphs
 import pytest
 import torch
-from run_folders import stopping
 
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
@@ -52,11 +51,11 @@ def graph(tmp_path):
     return mapped_graphs.write(tmp_path / "graph")
 
 
-def run(data, folder, settings, resume=False, **given):
+def run(data, folder, settings, **given):
     """The records of a run, without what a clock measured, and its checkpoint's parameters."""
     dataset = load_own(Source(data=str(data)))
     options = {"log": lambda line: None, "dataset": dataset, **given}
-    Experiment(settings, folder, resume=resume, **options).run()
+    Experiment(settings, folder, **options).run()
     runs = files.load_json(folder / "metrics.json")["runs"]
     for one in runs:
         del one["seconds"]
@@ -79,18 +78,6 @@ def test_numbers_are_those_of_the_graph_in_memory(way, graph, tmp_path):
         torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-4)
     made = load_trained(tmp_path / "mapped").predictions()
     assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
-
-
-@pytest.mark.parametrize("way", ["random nodes", "attention", "now and then"])
-def test_resumed_is_unbroken(way, graph, tmp_path, monkeypatch):
-    settings = SETTINGS.with_values(**WAYS[way])
-    whole, wanted = run(graph, tmp_path / "whole", settings)
-    with stopping(monkeypatch, 2):
-        run(graph, tmp_path / "broken", settings)
-    torch.manual_seed(12345)
-    found, ours = run(graph, tmp_path / "broken", settings, resume=True)
-    assert found == whole
-    assert all(torch.equal(ours[name], value) for name, value in wanted.items())
 
 
 def test_epochs_without_evaluation_change_nothing(graph, tmp_path):

@@ -14,7 +14,7 @@ from torch_geometric.utils import to_dense_adj
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Dataset, entry, load
-from pyg_outerconv.lab.train import Experiment, NodeClassifier, Settings, load_trained, make_split
+from pyg_outerconv.lab.train import NodeClassifier, Settings, make_split
 from pyg_outerconv.lab.train.classifiers import logits_by_layers
 from pyg_outerconv.lab.train.inputs import choose_features, settle_features
 from pyg_outerconv.lab.train.loop import SeedRun
@@ -280,10 +280,6 @@ SETTINGS = Settings(
 )
 
 
-def experiment(folder, settings, resume=False):
-    return Experiment(settings, folder, resume=resume, log=lambda line: None)
-
-
 def test_sparse_and_dense_runs_agree_where_no_input_is_dropped():
     club = data.load("KarateClub")
     runs = []
@@ -331,30 +327,6 @@ def test_sparse_is_refused_where_there_are_no_features():
     assert settle_features(bare, SETTINGS).features == "dense"
     with pytest.raises(ValueError, match="needs a graph with features.*KarateClub"):
         choose_features(bare, replace(SETTINGS, features="sparse"))
-
-
-def test_an_unknown_way_to_keep_them_is_refused():
-    with pytest.raises(ValueError, match=r"unknown features 'spars' \(did you mean 'sparse'\?\)"):
-        replace(SETTINGS, features="spars")
-
-
-@pytest.mark.parametrize("kept", ["sparse", "dense"])
-def test_a_run_is_recorded_resumed_and_predicted(kept, tmp_path):
-    settings = replace(SETTINGS, features=kept, input_dropout=0.3)
-    whole = experiment(tmp_path / "whole", settings).run()
-    experiment(tmp_path / "run", settings)
-    resumed = experiment(tmp_path / "run", replace(settings, features="auto"), resume=True)
-    assert resumed.settings.features == kept
-    assert resumed.run()["outerconv"]["test_metric"] == whole["outerconv"]["test_metric"]
-    said = load_trained(tmp_path / "run").predictions()
-    assert said.trained.settings.features == kept
-    assert said.test_metric == said.trained.recorded
-
-
-def test_the_other_way_is_no_resumption(tmp_path):
-    experiment(tmp_path / "run", replace(SETTINGS, features="sparse"))
-    with pytest.raises(ValueError, match="features='sparse', got features='dense'"):
-        experiment(tmp_path / "run", replace(SETTINGS, features="dense"), resume=True)
 
 
 def test_the_command_tells_its_choice(tmp_path, capsys):
