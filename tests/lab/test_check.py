@@ -93,6 +93,5 @@ def test_a_backend_that_is_not_installed_is_named_and_no_failure(capsys, monkeyp
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99", "cpu:x"])
-def test_a_device_that_is_not_here_is_refused(device, capsys):
-    assert main(["check", "--device", device]) == 2
-    assert device in capsys.readouterr().err
+def test_a_device_that_is_not_here_is_refused(device, refused):
+    refused(["check", "--device", device], device)

@@ -132,26 +132,20 @@ def test_list(capsys):
         (["--out", "full/file"], "--out must be writable"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(flags, words, capsys):
+def test_bad_input_is_refused_in_one_line(flags, words, refused):
     Path("full").mkdir()
     Path("full/file").write_text("here")
-    assert main([*TINY, *flags]) == 2
-    said = capsys.readouterr()
-    assert words in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
-    assert not Path("runs").exists()
+    refused([*TINY, *flags], words)
 
 
 @pytest.mark.parametrize("missing", command.EXTRAS)
-def test_a_missing_extra_is_named(missing, monkeypatch, capsys):
+def test_a_missing_extra_is_named(missing, monkeypatch, refused):
     found = command.importlib.util.find_spec
     monkeypatch.setattr(
         command.importlib.util, "find_spec", lambda name: None if name == missing else found(name)
     )
-    assert main([*TINY, "--only", "gcn"]) == 2
-    said = capsys.readouterr().err
-    assert f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'" in said
+    words = f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'"
+    refused([*TINY, "--only", "gcn"], words)
 
 
 # Several processes as one run: medians of medians, their range, and ratios within each process.

@@ -149,13 +149,12 @@ def test_a_column_of_a_basis_is_that_of_its_matrices(runs):
         assert np.array_equal(present, support[:, :, node])
 
 
-def test_refusals_are_one_line_and_nothing_is_written(runs, tmp_path, monkeypatch, capsys):
+def test_refusals_are_one_line_and_nothing_is_written(runs, tmp_path, monkeypatch, refused):
     run = str(runs["fixed"])
     damaged = tmp_path / "damaged"
     shutil.copytree(runs["fixed"], damaged, ignore=shutil.ignore_patterns("show"))
     (damaged / "checkpoint.pt").write_bytes((damaged / "checkpoint.pt").read_bytes()[:900])
     (tmp_path / "file").write_text("")
-    here = sorted(path.name for path in tmp_path.iterdir())
     for arguments, says in (
         ([str(tmp_path)], "is not a run folder: expected config.json, got no such file"),
         ([str(damaged)], "checkpoint.pt must be as outerconv wrote it"),
@@ -166,21 +165,13 @@ def test_refusals_are_one_line_and_nothing_is_written(runs, tmp_path, monkeypatc
         ([run, "--out", run], "--out is a folder for pictures: expected no run folder"),
         ([run, "--out", str(tmp_path / "file")], "--out must be a folder that can be written"),
     ):
-        assert main(["show", *arguments]) == 2
-        said = capsys.readouterr()
-        assert says in said.err
-        assert said.err.startswith("outerconv show: error: ")
-        assert said.err.count("\n") == 1
-    assert not (damaged / "show").exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == here
+        refused(["show", *arguments], says)
     unavailable = data.DataUnavailable("KarateClub is not here")
 
     def missing(*arguments):
         raise unavailable
 
     monkeypatch.setattr("pyg_outerconv.lab.train.trained.dataset_of", missing)
-    assert main(["show", run]) == 2
-    assert "KarateClub is not here" in capsys.readouterr().err
+    refused(["show", run], "KarateClub is not here")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["show", run]) == 2
-    assert "pip install 'pyg_outerconv[plot]'" in capsys.readouterr().err
+    refused(["show", run], "pip install 'pyg_outerconv[plot]'")

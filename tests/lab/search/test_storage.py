@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from short_search import LINE, found_in, numbers, plan, searched
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
-from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.search.search import Search, SearchFolder
 from pyg_outerconv.lab.search.studies import Studies, open_storage
 
@@ -27,63 +27,64 @@ def copied(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "run")
 
 
-def refused(folder, capsys):
-    assert main(["search", "--resume", "--out", str(folder)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
+def cut(name, share):
+    """Keep a share of a file."""
+
+    def spoil(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: int(share * len(content))])
+
+    return spoil
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_storage_that_is_cut_is_refused(share, copied, capsys):
-    path = copied / "study.db"
-    content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    said = refused(copied, capsys)
-    assert "study.db must" in said
-    assert path.stat().st_size in (int(share * len(content)), path.stat().st_size)
+def cut_pages(count):
+    """Take pages from the end of the storage."""
+
+    def spoil(folder):
+        path = folder / "study.db"
+        with closing(sqlite3.connect(path)) as connection:
+            ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+        path.write_bytes(path.read_bytes()[: -count * size])
+
+    return spoil
 
 
-@pytest.mark.parametrize("pages", [1, 5])
-def test_a_storage_cut_between_its_pages_is_refused(pages, copied, capsys):
-    path = copied / "study.db"
-    with sqlite3.connect(path) as connection:
-        ((size,),) = connection.execute("PRAGMA page_size").fetchall()
-    connection.close()
-    path.write_bytes(path.read_bytes()[: -pages * size])
-    assert "study.db must" in refused(copied, capsys)
+def take_another(folder):
+    other = folder.parent / "other"
+    searched(other, plan(trials=1, peers="none", test_seeds=1, finalists=1, seed=1))
+    shutil.copy(other / "study.db", folder)
 
 
-def test_a_storage_that_is_gone_is_refused(copied, capsys):
-    (copied / "study.db").unlink()
-    said = refused(copied, capsys)
-    assert "must hold the trials of the search" in said
-    assert "begin anew in another folder" in said
+def make_older(folder):
+    content = files.load_json(folder / "config.json")
+    files.save_json(folder / "config.json", {**content, "format": 2})
 
 
-def test_a_storage_of_something_else_is_refused(copied, capsys):
-    (copied / "study.db").write_text("hello\n" * 1000)
-    assert "study.db must be a whole database" in refused(copied, capsys)
+DAMAGE = {
+    **{f"{share} of it": (cut("study.db", share), "study.db must") for share in (0, 0.5, 0.999)},
+    **{f"{count} pages less": (cut_pages(count), "study.db must") for count in (1, 5)},
+    "gone": (
+        lambda folder: (folder / "study.db").unlink(),
+        "must hold the trials of the search: expected the file as a search wrote it (or begin anew",
+    ),
+    "another file": (
+        lambda folder: (folder / "study.db").write_text("hello\n" * 1000),
+        "study.db must be a whole database",
+    ),
+    "a configuration that is cut": (cut("config.json", 0.9), "config.json"),
+    "of another search": (take_another, "must be of the search of its folder"),
+    "of an earlier format": (
+        make_older,
+        "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
+    ),
+}
 
 
-def test_a_configuration_that_is_cut_is_refused(copied, capsys):
-    path = copied / "config.json"
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "config.json" in refused(copied, capsys)
-
-
-def test_the_storage_of_another_search_is_refused(copied, tmp_path, capsys):
-    searched(tmp_path / "other", plan(trials=1, peers="none", test_seeds=1, finalists=1, seed=1))
-    shutil.copy(tmp_path / "other" / "study.db", copied)
-    assert "must be of the search of its folder" in refused(copied, capsys)
-
-
-def test_a_folder_of_an_earlier_format_is_refused_with_what_to_do(copied, capsys):
-    content = files.load_json(copied / "config.json")
-    files.save_json(copied / "config.json", {**content, "format": 2})
-    said = refused(copied, capsys)
-    assert "begin anew in another folder, or use pyg_outerconv 0.1.0" in said
-    assert "expected format 3" in said
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_folder_that_is_damaged_or_of_something_else_is_refused(case, copied, refused):
+    spoil, words = DAMAGE[case]
+    spoil(copied)
+    refused(["search", "--resume", "--out", copied], words)
 
 
 def test_a_search_that_was_killed_before_its_configuration_begins_there(copied):
@@ -97,12 +98,12 @@ def test_a_search_that_was_killed_before_its_configuration_begins_there(copied):
     assert numbers(copied) == before
 
 
-def test_a_storage_with_trials_is_no_new_folder(copied, capsys):
+def test_a_storage_with_trials_is_no_new_folder(copied, refused):
     (copied / "config.json").unlink()
     for name in ("winner.toml", "search.md", "search.html"):
         (copied / name).unlink()
-    assert main(["search", *LINE, "--out", str(copied)]) == 2
-    assert "a search begins without trials: expected another folder" in capsys.readouterr().err
+    words = "a search begins without trials: expected another folder"
+    refused(["search", *LINE, "--out", copied], words)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):

@@ -46,14 +46,6 @@ def numbers_of(folder):
     return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
 
 
-def refused(words, capsys):
-    capsys.readouterr()
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
-
-
 def test_it_is_trained_and_predicted_by_its_names(capsys):
     assert main(["train", *OWN, *QUICK]) == 0
     said = capsys.readouterr()
@@ -70,7 +62,7 @@ def test_it_is_trained_and_predicted_by_its_names(capsys):
     assert source.edges == str(Path("edges.csv").resolve())
 
 
-def test_data_by_name_is_made_undirected(tmp_path, capsys):
+def test_data_by_name_is_made_undirected(tmp_path, capsys, refused):
     write(data.entry("texas"), tmp_path / "root")
     train = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
     assert main([*train, "--undirected"]) == 0
@@ -80,9 +72,9 @@ def test_data_by_name_is_made_undirected(tmp_path, capsys):
     assert main(["train", "--resume", "--out", "run"]) == 0
     assert main(["train", "--resume", "--out", "run", "--undirected"]) == 0
     assert numbers_of("run") == before
-    assert "--undirected alone" in refused(["predict", "run", "--undirected"], capsys)
+    assert "--undirected alone" in refused(["predict", "run", "--undirected"])
     assert main([*train[:4], "--out", "directed", *train[6:]]) == 0
-    said = refused(["train", "--resume", "--out", "directed", "--undirected"], capsys)
+    said = refused(["train", "--resume", "--out", "directed", "--undirected"])
     assert "undirected" in said
 
 
@@ -98,7 +90,7 @@ def test_a_file_of_settings_makes_an_own_graph_undirected():
     assert main(["predict", "run"]) == 0
 
 
-def test_it_is_found_from_another_folder_and_where_it_was_moved(tmp_path, monkeypatch, capsys):
+def test_it_is_found_from_another_folder_and_where_it_was_moved(tmp_path, monkeypatch, refused):
     assert main(["train", *OWN, *QUICK, "--out", "run"]) == 0
     before = load_trained("run").predictions().probability
     (tmp_path / "elsewhere").mkdir()
@@ -106,12 +98,12 @@ def test_it_is_found_from_another_folder_and_where_it_was_moved(tmp_path, monkey
     assert torch.equal(load_trained("../run").predictions().probability, before)
     for name in OWN[1::2]:
         shutil.move(tmp_path / name, name)
-    assert "edges.csv must be readable" in refused(["predict", "../run"], capsys)
+    assert "edges.csv must be readable" in refused(["predict", "../run"])
     assert main(["predict", "../run", *OWN]) == 0
     assert main(["train", "--resume", "--out", "../run", *OWN]) == 0
 
 
-def test_a_run_goes_on_and_refuses_another_graph(capsys):
+def test_a_run_goes_on_and_refuses_another_graph(refused):
     assert main(["train", *OWN, *QUICK, "--out", "whole"]) == 0
     shutil.copytree("whole", "run")
     folder = RunFolder("run")
@@ -120,23 +112,23 @@ def test_a_run_goes_on_and_refuses_another_graph(capsys):
     assert numbers_of("run") == numbers_of("whole")
     text = Path("labels.csv").read_text()
     Path("labels.csv").write_text(text.replace("p8,", "p7,", 1))
-    assert "'p7' again" in refused(["train", "--resume", "--out", "run"], capsys)
+    assert "'p7' again" in refused(["train", "--resume", "--out", "run"])
     Path("labels.csv").write_text(text.replace(",train", ",test", 1))
-    said = refused(["train", "--resume", "--out", "run"], capsys)
+    said = refused(["train", "--resume", "--out", "run"])
     assert "another graph of that name" in said
     assert "edges.csv" in said
-    assert "must be of this graph" in refused(["predict", "run"], capsys)
+    assert "must be of this graph" in refused(["predict", "run"])
     Path("labels.csv").write_text(text)
     Path("edges.csv").write_text(Path("edges.csv").read_text() + "p0,p0\n")
-    assert "another graph of that name" in refused(["train", "--resume", "--out", "run"], capsys)
+    assert "another graph of that name" in refused(["train", "--resume", "--out", "run"])
 
 
-def test_a_graph_without_a_split_is_split_by_shares(capsys):
+def test_a_graph_without_a_split_is_split_by_shares(capsys, refused):
     lines = Path("labels.csv").read_text().splitlines()
     Path("labels.csv").write_text("".join(line.rpartition(",")[0] + "\n" for line in lines))
     assert main(["train", *OWN, *QUICK, "--family", "identity", "--out", "run"]) == 0
     assert "split random-60-20-20" in capsys.readouterr().out
-    said = refused(["train", *OWN, "--split", "public", "--out", "other"], capsys)
+    said = refused(["train", *OWN, "--split", "public", "--out", "other"])
     assert "unknown split of edges 'public'" in said
     assert not Path("other").exists()
 
@@ -158,7 +150,7 @@ def test_a_class_that_nobody_trains_is_said_by_its_name(capsys):
     assert "seed 0: no training node has class yellow" in capsys.readouterr().out
 
 
-def test_code_runs_only_where_it_is_named(capsys):
+def test_code_runs_only_where_it_is_named(refused):
     Path("club_for_a_test.py").write_text(
         "from torch_geometric.datasets import KarateClub\n"
         "def club():\n"
@@ -167,8 +159,8 @@ def test_code_runs_only_where_it_is_named(capsys):
     )
     named = ["--data", "club_for_a_test:club"]
     assert main(["train", *named, *QUICK, "--split", "random-60-20-20", "--out", "run"]) == 0
-    assert "named: expected --data club_for_a_test:club" in refused(["predict", "run"], capsys)
-    assert "expected --data" in refused(["train", "--resume", "--out", "run"], capsys)
+    assert "named: expected --data club_for_a_test:club" in refused(["predict", "run"])
+    assert "expected --data" in refused(["train", "--resume", "--out", "run"])
     assert main(["predict", "run", *named]) == 0
     assert main(["train", "--resume", "--out", "run", *named]) == 0
     torch.save(KarateClub()[0], "club.pt")
@@ -187,16 +179,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_options_that_do_not_go_together_are_refused(case, capsys):
+def test_options_that_do_not_go_together_are_refused(case, refused):
     flags, words = BAD[case]
-    assert words in refused(["train", *flags, "--out", "run"], capsys)
+    assert words in refused(["train", *flags, "--out", "run"])
     assert not Path("run").exists()
 
 
-def test_a_run_of_a_name_takes_no_files(capsys):
+def test_a_run_of_a_name_takes_no_files(refused):
     assert main(["train", "KarateClub", *QUICK, "--out", "run"]) == 0
-    assert "dataset by name" in refused(["predict", "run", *OWN], capsys)
-    assert "dataset by name" in refused(["train", "--resume", "--out", "run", *OWN], capsys)
+    assert "dataset by name" in refused(["predict", "run", *OWN])
+    assert "dataset by name" in refused(["train", "--resume", "--out", "run", *OWN])
 
 
 def test_a_split_says_what_is_drawn(capsys):
@@ -213,7 +205,7 @@ def test_a_split_says_what_is_drawn(capsys):
         assert said in capsys.readouterr().out
 
 
-def test_a_run_is_shown_around_a_node_by_its_name(capsys):
+def test_a_run_is_shown_around_a_node_by_its_name(refused):
     pytest.importorskip("matplotlib")
     gat = ["--family", "gat(heads=2)", "--out", "run"]
     assert main(["train", *OWN, *QUICK, *gat]) == 0
@@ -225,5 +217,5 @@ def test_a_run_is_shown_around_a_node_by_its_name(capsys):
     page = Path("run/show/README.md").read_text()
     assert "node 7 (p7)" in page
     assert "| 0 (p0) |" in page
-    said = refused(["show", "run", "--node", "7"], capsys)
+    said = refused(["show", "run", "--node", "7"])
     assert "a node of edges has a name: expected one of 34 names, such as 'p0'" in said

@@ -1,0 +1,37 @@
+"""What tests of commands share."""
+
+import re
+
+import pytest
+
+from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.train.folder import LOCK
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """A command line is refused in one line, which has some words and is returned.
+
+    Nothing is written, but to caches.
+    """
+
+    def there():
+        return {
+            path
+            for path in tmp_path.rglob("*")
+            if path.name != LOCK and not re.search(r"/(cache|basis-\w+)(/|$)", str(path))
+        }
+
+    def check(line, words=""):
+        before = there()
+        capsys.readouterr()
+        assert main([str(word) for word in line]) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith("outerconv")
+        assert ": error: " in said.err
+        assert words in said.err
+        assert said.err.count("\n") == 1
+        assert there() == before
+        return said.err
+
+    return check
