@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from math import isnan
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,9 @@ from ..nn import AttentionConv, OuterConv
 from ..testing import primitive_calls
 from ..testing.backend_laws import PrimitiveCall, derivatives_by, tangent_by
 from ..testing.reference import difference
+
+if TYPE_CHECKING:
+    from .cli.commands import Check
 
 ALLOWED = {torch.float16: 32, torch.bfloat16: 32, torch.float32: 256, torch.float64: 4096}
 """The largest error of each type, in units of its ε; TF32 in the place of float32 makes 4,000."""
@@ -80,9 +84,9 @@ class Cell:
         return " ".join(f"{self.worst[kind]:.2g}" for kind in DERIVATIVES if kind in self.worst)
 
 
-def check(device: str) -> int:
+def check(asked: Check) -> int:
     """Run ``outerconv check`` on a device, print its table, return the exit code."""
-    device = _device(device)
+    device = _device(asked.device)
     machine = _machine(device)
     print(f"{machine}\n")
     here = {one.name: one for one in by_priority() if not _absent(one, device)}

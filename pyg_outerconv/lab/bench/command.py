@@ -63,9 +63,19 @@ EXTRAS = ("matplotlib", "tqdm", "psutil", "jinja2", "pandas")
 FAILED = 1
 
 
-def list_cases(options: Options) -> int:
-    """Print the chosen cases by group; return the exit code."""
+def bench(options: Options) -> int:
+    """Run ``outerconv bench``: list the chosen cases, or measure them and write the report.
+
+    Returns:
+        The exit code, which says whether one broke off.
+    """
     cases = chosen_cases(options)
+    if not options.only_list:
+        from .campaign import Campaign
+
+        campaign = Campaign(options, cases)
+        campaign.run()
+        return FAILED if campaign.failed else 0
     width = max(len(found.name) for found in cases)
     for group in dict.fromkeys(found.group for found in cases):
         print(group)
@@ -73,16 +83,6 @@ def list_cases(options: Options) -> int:
             if found.group == group:
                 print(f"  {found.name.ljust(width)}  {found.description}")
     return 0
-
-
-def measure_cases(options: Options) -> int:
-    """Measure the chosen cases and write the report; return the exit code."""
-    cases = chosen_cases(options)
-    from .campaign import Campaign
-
-    campaign = Campaign(options, cases)
-    campaign.run()
-    return FAILED if campaign.failed else 0
 
 
 def chosen_cases(options: Options) -> list[Case]:

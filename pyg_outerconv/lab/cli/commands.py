@@ -6,7 +6,6 @@ Each declares its words here, and imports what it runs when it runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -53,24 +52,22 @@ class Training:
     )
 
 
-@command(*OWN_GRAPH, Some(Settings, apart=("undirected",)), Training, Run, Place, Imports)
-def train(
-    own: dict[str, Any],
-    both_ways: dict[str, Any],
-    settings: dict[str, Any],
-    training: Training,
-    run: Run,
-    place: Place,
-) -> int:
+@command(
+    *OWN_GRAPH,
+    Some(Settings, apart=("undirected",)),
+    Training,
+    Run,
+    Place,
+    Imports,
+    work="train.command:train",
+)
+def train() -> None:
     """Train classifiers of nodes or of graphs; report mean ± deviation over seeds.
 
     DATASET is a name that 'outerconv datasets' lists; default: Cora, which comes with the package.
     For a graph of your own, use --edges, --features and --labels, or --data, instead. Some data
     sets have other defaults than those named here: 'outerconv datasets NAME' lists them.
     """
-    from ..train.command import train as work
-
-    return work(own, both_ways | settings, **vars(training), **vars(run), **vars(place))
 
 
 @dataclass(frozen=True)
@@ -87,27 +84,25 @@ class Prediction:
     device: str | None = setting(None, "Device", said="that of the run")
 
 
-@command(*OWN_GRAPH, Prediction, Imports)
-def predict(own: dict[str, Any], both_ways: dict[str, Any], asked: Prediction) -> int:
+@command(*OWN_GRAPH, Prediction, Imports, work="train.command:predict")
+def predict() -> None:
     """Write the classes that the checkpoint of a run predicts, as CSV.
 
     RUN_DIR is a run folder of 'outerconv train'. A graph of your own is read from where the run
     found it or, if it was moved, from where the options say.
     """
-    from ..train.command import write_predictions
-
-    return write_predictions(own, both_ways, **vars(asked))
 
 
-@command(*OWN_GRAPH, Some(Plan), Some(Settings, SHARED), Run, Place, Imports)
-def search(
-    own: dict[str, Any],
-    both_ways: dict[str, Any],
-    plan: dict[str, Any],
-    settings: dict[str, Any],
-    run: Run,
-    place: Place,
-) -> int:
+@command(
+    *OWN_GRAPH,
+    Some(Plan),
+    Some(Settings, SHARED),
+    Run,
+    Place,
+    Imports,
+    work="search.command:search",
+)
+def search() -> None:
     """Search for a basis, and a model around it, on validation data alone.
 
     Draws stacks of terms (identity, neighbours up to some steps, high-pass, attention; along the
@@ -116,9 +111,6 @@ def search(
     with the same budget. The test nodes are read once, at the end, for the winners. Writes tables,
     an HTML page, and winner.toml for outerconv train --config.
     """
-    from ..search.command import search as work
-
-    return work(own, plan, both_ways | settings, **vars(run), **vars(place))
 
 
 @dataclass(frozen=True)
@@ -134,16 +126,13 @@ class Reproduction:
     out: str | None = setting(None, "Folder of the runs and results", said="runs/tables/<table>")
 
 
-@command(Reproduction, Some(Settings, ("device",)), Place, Imports)
-def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> int:
+@command(Reproduction, Some(Settings, ("device",)), Place, Imports, work="reproduce.run:reproduce")
+def reproduce() -> None:
     """Run a table of results; write it beside the published figures.
 
     TABLE is a name, or a TOML file; without one, list the tables that come with the package. What
     is finished is read, and what is not goes on: run the same command again after an interruption.
     """
-    from ..reproduce.run import reproduce as work
-
-    return work(**vars(asked), **vars(place), device=settings.get("device"))
 
 
 @dataclass(frozen=True)
@@ -165,12 +154,9 @@ class Comparison:
         check_settings(self)
 
 
-@command(Comparison)
-def compare(asked: Comparison) -> int:
+@command(Comparison, work="report:compare_runs")
+def compare() -> None:
     """Compare RUNS of outerconv train: means, and differences paired by seed."""
-    from ..report import compare_runs
-
-    return compare_runs(**vars(asked))
 
 
 # Pictures -----------------------------------------------------------------------------------------
@@ -269,15 +255,12 @@ def show(asked: Picture) -> int:
 # Measuring, checking, generating ------------------------------------------------------------------
 
 
-@command(Options)
-def bench(asked: Options) -> int:
+@command(Options, work="bench.command:bench")
+def bench() -> None:
     """Compare the times of layers with those of dense forms and of other libraries.
 
     Writes bench.json and one HTML page, bench.html.
     """
-    from ..bench.command import list_cases, measure_cases
-
-    return (list_cases if asked.only_list else measure_cases)(asked)
 
 
 @dataclass(frozen=True)
@@ -287,17 +270,14 @@ class Check:
     device: str = setting("auto", "auto (CUDA where there is a GPU), cpu, cuda or cuda:1")
 
 
-@command(Check)
-def check(asked: Check) -> int:
+@command(Check, work="check:check")
+def check() -> None:
     """Compare what this machine computes with the backend reference in float64.
 
     Every primitive of every backend that is here, in every type, and a few layers: value, first and
     second derivatives, forward mode, and whether the same bits come twice. Takes about a minute.
     The exit code is 1 if something differs by more than rounding; each failure is a line to report.
     """
-    from ..check import check as work
-
-    return work(asked.device)
 
 
 @dataclass(frozen=True)

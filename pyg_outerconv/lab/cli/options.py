@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields
+from importlib import import_module
 from typing import Any
 
 import click
@@ -77,22 +78,29 @@ class Place:
     )
 
 
-def command(*kinds: type | Some) -> Callable[[Callable[..., int]], click.Command]:
+def command(
+    *kinds: type | Some, work: str = ""
+) -> Callable[[Callable[..., int | None]], click.Command]:
     """Make a command of a function, whose docstring is its help.
 
     The function is called with a value for each kind but ``Imports``: of a :class:`Some` a
-    dictionary, of a dataclass an object.
+    dictionary, of a dataclass an object. ``work`` names another function that is called instead, as
+    ``module:function`` of the lab, and is imported then.
     """
     taken = [kind if isinstance(kind, Some) else All(kind) for kind in kinds]
 
-    def decorate(function: Callable[..., int]) -> click.Command:
-        def run(**values: Any) -> int:
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        def run(**values: Any) -> int | None:
             given = (
                 some.of({one.name: values[some.key(one)] for one in some.taken})
                 for some in taken
                 if some.kind is not Imports
             )
-            return function(*given)
+            if not work:
+                return function(*given)
+            module, _, name = work.partition(":")
+            code: int = getattr(import_module(f"..{module}", __package__), name)(*given)
+            return code
 
         parameters = []
         for some in taken:

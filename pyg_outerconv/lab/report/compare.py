@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,6 +18,9 @@ from ...files import as_path
 from ..pages import percent, points, render_page, text_table
 from ..train.folder import RunFolder, write_files
 from ..train.results import can_draw, paired
+
+if TYPE_CHECKING:
+    from ..cli.commands import Comparison
 
 NAME = "compare"
 AGAINST = ("first", "best")
@@ -147,12 +150,9 @@ def _apart(groups: list[Group]) -> list[str]:
 # What is shown ------------------------------------------------------------------------------------
 
 
-def compare_runs(runs: Sequence[str], out: str | None = None, against: str = "first") -> int:
-    """Run ``outerconv compare``: print the tables, write files, and return the exit code.
-
-    ``out`` is the folder of ``compare.md``, ``compare.json`` and ``compare.png``; None to print.
-    """
-    found = compare(runs, against)
+def compare_runs(asked: Comparison) -> int:
+    """Run ``outerconv compare``: print the tables, write files, and return the exit code."""
+    found, out = compare(asked.runs, asked.against), asked.out
     said = [
         f"{_title(group)}\n{text_table(_rows(group))}\n{_end(group)}" for group in found["groups"]
     ]

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,10 @@ from ..train.experiment import Experiment, Interrupted
 from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
 from ..train.model import OURS, PEER, check_device
 from .table import Cell, Table, find_table, read_table, shipped_tables
+
+if TYPE_CHECKING:
+    from ..cli.commands import Reproduction
+    from ..cli.options import Place
 
 KIND, FORMAT = "pyg_outerconv.reproduce", 2
 
@@ -129,37 +133,31 @@ def _shortfalls(one: dict[str, Any]) -> list[str]:
     return said
 
 
-def reproduce(
-    table: str | None,
-    root: str | None,
-    out: str | None,
-    data: tuple[str, ...],
-    rows: tuple[str, ...],
-    seeds: int | None,
-    device: str | None,
-) -> int:
+def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> int:
     """Run ``outerconv reproduce`` and return its exit code.
 
     Each cell of the table is a run folder, as ``outerconv train`` makes it. Finished runs are read,
     unfinished ones go on; the page and the JSON are written after each. They keep the cells of
     earlier calls that are not asked for in this one.
     """
-    if table is None:
+    if asked.table is None:
         _list()
         return 0
-    found = read_table(find_table(table))
-    cells = _chosen(list(found.cells(check_device(device or "auto"))), data, rows)
-    folder = as_path(out, "--out") if out else Path("runs") / "tables" / found.name
-    command = ["outerconv", "reproduce", table]
+    found, device = read_table(find_table(asked.table)), settings.get("device")
+    cells = list(found.cells(check_device(device or "auto")))
+    cells = _chosen(cells, asked.data, asked.rows)
+    folder = Path("runs") / "tables" / found.name
+    folder = as_path(asked.out, "--out") if asked.out else folder
+    command = ["outerconv", "reproduce", asked.table]
     with alone_in(folder, begin=lambda: _make(folder)):
         records = _kept(folder, found)
         for number, cell in enumerate(cells, 1):
             print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
             try:
-                one = _run(cell, folder / cell.folder, root, seeds)
+                one = _run(cell, folder / cell.folder, place.root, asked.seeds)
             except Interrupted as stopped:
-                given: dict[str, Any] = {"--data": data, "--row": rows, "--seeds": seeds}
-                given |= {"--root": root, "--out": out}
+                given: dict[str, Any] = {"--data": asked.data, "--row": asked.rows}
+                given |= {"--seeds": asked.seeds, "--root": place.root, "--out": asked.out}
                 words = shlex.join([*command, *_options(given | {"--device": device})])
                 print(f"outerconv reproduce: {stopped}; go on by: {words}", file=sys.stderr)
                 return STOPPED + stopped.number

@@ -22,6 +22,8 @@ from ..train.model import new_settings
 from .plan import Plan
 
 if TYPE_CHECKING:
+    from ..cli.commands import Run
+    from ..cli.options import Place
     from .search import Search
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
@@ -30,13 +32,11 @@ CONSOLE = Console("search")
 
 def search(
     own: dict[str, Any],
+    both_ways: dict[str, Any],
     chosen: dict[str, Any],
     settings: dict[str, Any],
-    *,
-    dataset: str | None,
-    out: str | None,
-    resume: bool,
-    root: str | None,
+    run: Run,
+    place: Place,
 ) -> int:
     """Run ``outerconv search``, by a plan as it was chosen, and return its exit code."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
@@ -47,12 +47,11 @@ def search(
         )
     from .search import Search, SearchFolder
 
-    both_ways = (
-        {"undirected": settings.pop("undirected")} if own and "undirected" in settings else {}
-    )
-    source = data.source_of(own, both_ways)
+    source = data.source_of(own, both_ways if own else {})
+    settings |= {} if own else both_ways
+    dataset, out, root = run.dataset, run.out, place.root
     with ExitStack() as held:
-        if resume:
+        if run.resume:
             _check_resumed(dataset, chosen | settings, out)
             folder, plan = Path(str(out)), None
             graph = SearchFolder(folder).own_graph(source, CONSOLE.say)

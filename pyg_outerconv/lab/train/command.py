@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RefusedValue
 from ...files import STOPPED, as_path, write_out
@@ -24,6 +24,10 @@ from .model import check_device, new_settings
 from .results import table
 from .trained import load_trained
 
+if TYPE_CHECKING:
+    from ..cli.commands import Prediction, Run, Training
+    from ..cli.options import Place
+
 LOST = 1
 """The exit code of a process that another one has left."""
 _console = Console("train")
@@ -32,18 +36,16 @@ _say, _complain = _console.say, _console.complain
 
 def train(
     own: dict[str, Any],
-    asked: dict[str, Any],
-    *,
-    dataset: str | None,
-    out: str | None,
-    resume: bool,
-    root: str | None,
-    directed: bool,
-    tensorboard: bool,
-    config: str | None,
+    both_ways: dict[str, Any],
+    settings: dict[str, Any],
+    training: Training,
+    run: Run,
+    place: Place,
 ) -> int:
-    """Run ``outerconv train`` on a graph of one's ``own``, and return its exit code."""
-    source = data.source_of(own, {"undirected": asked.pop("undirected", False)} if own else {})
+    """Run ``outerconv train``, and return its exit code."""
+    asked, source = settings, data.source_of(own, both_ways if own else {})
+    asked |= {} if own else both_ways
+    dataset, out, root, config = run.dataset, run.out, place.root, training.config
     if dataset and source:
         rule = "a graph is named, or is one's own"
         raise RefusedValue(rule, "a name or files", f"{dataset} and {source.name}")
@@ -58,7 +60,7 @@ def train(
         asked["device"] = check_device(asked["device"])
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])
-    if resume:
+    if run.resume:
         if not out:
             raise RefusedValue(
                 "--resume needs a run to go on with: expected --out RUN_DIR, got none"
@@ -66,11 +68,11 @@ def train(
         folder = as_path(out, "--out")
         home = RunFolder(folder)
         graph = home.own_graph(source, _say)
-        chosen, root = _resumed(asked, dataset, directed, home, graph), root or home.root()
+        chosen, root = _resumed(asked, dataset, training.directed, home, graph), root or home.root()
     else:
         graph = data.load_own(source, _say) if source else None
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)
-        chosen = new_settings(entry, asked, directed)
+        chosen = new_settings(entry, asked, training.directed)
         stem = f"{chosen.dataset}-{chosen.family.split('(')[0]}".lower()
         folder = Path("runs", stem) if out is None else as_path(out, "--out")
     together = processes(chosen.device)
@@ -78,7 +80,8 @@ def train(
         with ExitStack() as held:
             if together.leads and out is None:
                 folder = next_folder(folder.parent, folder.name, held)
-            return _run(chosen, folder, root, resume, graph, together, tensorboard, held)
+            board = training.tensorboard
+            return _run(chosen, folder, root, run.resume, graph, together, board, held)
     finally:
         together.end()
 
@@ -170,20 +173,14 @@ def _announce(experiment: Experiment) -> None:
             _say(f"{contender.name}: {contender.note}")
 
 
-def write_predictions(
-    own: dict[str, Any],
-    both_ways: dict[str, Any],
-    run_dir: str,
-    out: str | None,
-    root: str | None,
-    device: str | None,
-) -> int:
+def predict(own: dict[str, Any], both_ways: dict[str, Any], asked: Prediction) -> int:
     """Run ``outerconv predict`` and return its exit code."""
+    run_dir, out = asked.run_dir, asked.out
     path, source = _where_to_write(run_dir, out), data.source_of(own, both_ways)
     if both_ways and not own:
         rule = "a run knows whether its edges go both ways"
         raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
-    trained = load_trained(run_dir, root, device, source)
+    trained = load_trained(run_dir, asked.root, asked.device, source)
     predictions = trained.predictions()
     summary = (
         f"test {trained.settings.metric} {100 * predictions.test_metric:.2f} % on the split of "
