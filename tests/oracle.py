@@ -35,6 +35,13 @@ def attend(rows, cols, shape, query, key, value, bias=None):
     return spmm(rows, cols, shape, share, value, "sum")
 
 
+def attend_ends(rows, cols, shape, at_target, at_source, value):
+    """(R, H, V), with a softmax of a leaky ReLU, with slope 0.2, of sums of both ends."""
+    z = at_target[rows] + at_source[cols]
+    share = softmax(rows, torch.where(z > 0, z, 0.2 * z))
+    return spmm(rows, cols, shape, share, value, "sum")
+
+
 def additive(rows, cols, a, b, weight, form):
     """(E, H), of a leaky ReLU with slope 0.2, of tanh, of exp or of squares."""
     z = a[rows] + b[cols]
@@ -54,6 +61,7 @@ def primitive(name, csr):
         "sddmm": lambda a, b: (a[rows] * b[cols]).sum(-1) if form == "dot" else a[rows] + b[cols],
         "segment_softmax": lambda score: softmax(rows, score),
         "attend": lambda *tensors: attend(rows, cols, shape, *tensors),
+        "attend_ends": lambda *tensors: attend_ends(rows, cols, shape, *tensors),
         "additive": lambda *tensors: additive(rows, cols, *tensors, form),
         "grouped_matmul": lambda x, theta: (x.unsqueeze(1) @ theta[rows]).squeeze(1),
     }[word]

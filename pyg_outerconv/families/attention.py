@@ -37,6 +37,7 @@ from ..graph.graph import Graph
 from ..graph.structure import Content, Structure
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.edge_sums import are_few
+from ..kernels.ends import in_one_step
 from ..memo import Memo
 from ..theta import Theta, ThetaValue
 from .content_family import (
@@ -422,7 +423,8 @@ class Attention(Heads):
             return False
         fits = theta.heads is not None and theta.bias is None
         fits = fits and theta.value.shape == (self.heads, x.size(1), ends.channels)
-        return fits and can_attend_ends(x, theta.value, score.att_source, score.att_target)
+        given = x, theta.value, score.att_source, score.att_target
+        return fits and (can_attend_ends(*given) or in_one_step(*given))
 
     def at_once(self, x: Tensor, theta: Theta, over: Basis) -> AdditiveAttentionBasis | None:
         """The basis that adds up values without making scores, where :meth:`sums_at_once` holds.

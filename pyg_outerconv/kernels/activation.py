@@ -46,7 +46,7 @@ class Activation(NamedTuple):
             )
         if self.name == "tanh":
             torch.tanh(z, out=out)
-            return out if self.order == 0 else _horner(out, _of_tanh(self.order))
+            return out if self.order == 0 else _horner(out, of_tanh(self.order))
         if self.order == 0:
             return F.leaky_relu_(out if out is z else out.copy_(z), self.slope)
         # A comparison and two operations on its result take twice as long.
@@ -56,14 +56,14 @@ class Activation(NamedTuple):
 
 
 @cache
-def _of_tanh(order: int) -> tuple[int, ...]:
+def of_tanh(order: int) -> tuple[int, ...]:
     """Coefficients of the derivative of tanh of that order, as a polynomial p_n of t = tanh.
 
     ``p_0(t) = t`` and ``p_{n + 1}(t) = p_n'(t) (1 - t^2)``; the constant comes first.
     """
     if order == 0:
         return (0, 1)
-    slope = [power * factor for power, factor in enumerate(_of_tanh(order - 1))][1:]
+    slope = [power * factor for power, factor in enumerate(of_tanh(order - 1))][1:]
     out = [*slope, 0, 0]
     for power, factor in enumerate(slope):
         out[power + 2] -= factor

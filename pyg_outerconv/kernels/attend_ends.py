@@ -19,13 +19,11 @@ from .csr import CSR, Columns
 from .dispatch import RECORDERS, forced
 from .edge_lists import by_rows, remembered, spread
 from .edge_sums import SAFE, Listed, is_safe
+from .ends import shares_of_terms, sums_of_ends
 from .index_checks import PLAIN
 from .lasting import lasting
 from .mode import mode
 from .primitive import is_differentiated, is_plain
-from .sddmm import sddmm
-from .softmax import segment_softmax
-from .spmm import spmm
 
 MOST_SENT = 2**18
 """Up to so many edges times channels, messages are held; they fit into a cache.
@@ -65,7 +63,7 @@ def attend_ends(
     ``softmax_n(leaky_relu(<of_source[h], v[m, h]> + <of_target[h], v[n, h]>))``, and
     ``out[n, h] = sum_{e in row n} share[e, h] v[column of e, h]``. One dense product computes the
     values and the terms of the scores; one sparse product sums. Differentiable any number of times;
-    second derivatives go through :func:`.sddmm`, :func:`.segment_softmax` and :func:`.spmm`.
+    second derivatives go through :func:`attend_by_primitives`.
 
     Args:
         x: (N, P).
@@ -402,7 +400,7 @@ def attend_by_primitives(
         share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
         return entries.sums(share, values)
     csr = entries.csr if isinstance(entries, HeadCopies) else entries
-    return spmm(csr, _shares(csr, at_source, at_target, slope), values)
+    return sums_of_ends(csr, at_target, at_source, values, slope)
 
 
 def shares_of_ends(
@@ -410,7 +408,7 @@ def shares_of_ends(
 ) -> Tensor:
     """The share of each entry in :func:`attend_ends`, (E, H), by other primitives."""
     _, at_source, at_target = _ends(x, value, of_source, of_target)
-    return _shares(csr, at_source, at_target, slope)
+    return shares_of_terms(csr, at_target, at_source, slope)
 
 
 def _ends(
@@ -419,12 +417,6 @@ def _ends(
     """The values (N, H, V), and the terms of scores (N, H) of sources and of targets."""
     values = (x @ value.transpose(0, 1).flatten(1)).unflatten(1, value.shape[::2])
     return values, (values * of_source).sum(-1), (values * of_target).sum(-1)
-
-
-def _shares(csr: CSR, at_source: Tensor, at_target: Tensor, slope: float) -> Tensor:
-    """The softmax of the scores of each target, (E, H)."""
-    score = leaky_relu(sddmm(csr, at_target, at_source, op="add"), slope)
-    return segment_softmax(csr, score)
 
 
 # One product for all heads ------------------------------------------------------------------------

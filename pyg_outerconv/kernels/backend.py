@@ -144,6 +144,41 @@ class Backend(Named, registry=BACKENDS):
         heads = x.size(1) if value is None else value.size(1)
         return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
 
+    def chosen_sum(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        arg: Tensor,
+        value: Tensor | None,
+        x: Tensor,
+    ) -> Tensor:
+        """The gradient of max and min in the dense operand, by rows of the transposed matrix.
+
+        ``out[r, h, c] = sum_{e of row r} value[n, h] x[index[e], h, c]`` of those entries whose
+        number n, which is ``perm[e]`` or e, equals ``arg[index[e], h, c]``. ``x`` and ``arg``
+        (C, H, channels), ``value`` (E, H) or None for ones. Returns (R, H, channels). A backend may
+        leave it out, and :meth:`chosen_sample`: torch then differentiates a gather.
+        """
+        return x.new_empty((ptr.numel() - 1, *x.shape[1:]))
+
+    def chosen_sample(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        perm: Tensor | None,
+        arg: Tensor,
+        a: Tensor,
+        b: Tensor,
+    ) -> Tensor:
+        """The gradient of max and min in the values.
+
+        ``out[n, h] = sum_c a[r, h, c] b[index[e], h, c]`` over the channels c in which ``arg[r, h,
+        c]`` of row r is the number n of the entry e, ``perm[e]`` or e. ``a`` and ``arg`` (R, H,
+        channels), ``b`` (C, H or 1, channels). Returns (E, H).
+        """
+        return a.new_empty((index.numel(), a.size(1)))
+
     def spmm_theta(
         self,
         ptr: Tensor,
@@ -223,6 +258,43 @@ class Backend(Named, registry=BACKENDS):
         found = query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
         return *found, query.new_empty((0 if bias is None else index.numel(), query.size(1)))
 
+    def attend_ends(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        at_target: Tensor,
+        at_source: Tensor,
+        value: Tensor,
+        slope: float,
+    ) -> tuple[Tensor, Tensor]:
+        """:meth:`attend` with scores of one number for each end.
+
+        ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[index[e], h])``, with
+        ``slope`` below zero. ``at_target`` (R, H), ``at_source`` (C, H), ``value`` (C, H, V).
+        Returns what :meth:`attend` does.
+        """
+        out = value.new_empty((ptr.numel() - 1, *value.shape[1:]))
+        return out, value.new_empty(at_target.shape, dtype=accumulator(value.dtype))
+
+    def attend_ends_backward(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
+        at_target: Tensor,
+        at_source: Tensor,
+        value: Tensor,
+        slope: float,
+        out: Tensor,
+        logsumexp: Tensor,
+        grad: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of :meth:`attend_ends` in at_target, at_source and value."""
+        ends = at_target, at_source, value
+        return tuple([x.new_empty(x.shape) for x in ends])  # type: ignore[return-value]
+
     def additive(
         self,
         ptr: Tensor,
@@ -300,7 +372,8 @@ class Backend(Named, registry=BACKENDS):
 
 
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
-"""The primitives that suffice for every layer; beyond these there are spmm_theta and additive."""
+"""The primitives that suffice for every layer; beyond these there are spmm_theta, additive and
+attend_ends."""
 
 _DECLARED = ("priority", "devices", "dtypes", "primitives", "deterministic", "tolerance")
 
@@ -311,6 +384,7 @@ _INCLUDED = {
     "sddmm": ("spmm", "segment_sum"),
     "segment_softmax": ("segment_sum",),
     "attend": ("attend_backward", "spmm", "sddmm", "segment_softmax", "segment_sum"),
+    "attend_ends": ("attend_ends_backward", "spmm", "sddmm", "segment_softmax", "segment_sum"),
     "additive": ("additive_rows",),
     "grouped_matmul": ("grouped_outer",),
 }

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
-from .backend import REDUCTIONS, Backend, Request
+from .backend import BACKENDS, REDUCTIONS, Backend, Request
 from .csr import CSR
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry
@@ -97,13 +97,18 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     Rows without entries give zeros. The gradient goes to the first of equal products.
     """
     ptr, index, order = csr.ptr, csr.index, csr.order
-    value = in_order(value, order)
     if value is not None and value.size(1) == 1 and x.size(1) > 1:
         value = value.expand(-1, x.size(1))
+    in_place, value = value, in_order(value, order)
     (arg,) = _Arguments.apply(value, x, ptr, index, largest, backend)
     if index.numel() == 0:
         zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
+    if type(BACKENDS[backend]).chosen_sum is not Backend.chosen_sum:
+        # Entries by their position among the values, which a matrix and its transpose share.
+        place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
+        arg = place.to(index.dtype)
+        return _Chosen.apply(in_place, x, csr, arg, backend)  # type: ignore[no-any-return]
     found, entry = arg >= 0, arg.clamp(min=0)
     # Gather from flat tensors: their gradients need no tensor of entries × channels, and are summed
     # in a fixed order on CUDA too.
@@ -145,6 +150,121 @@ class _Arguments(Primitive):
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[None]:
         return (None,)
+
+
+# The chosen entries: a product, and the two that are its gradients, whose own are these again --
+
+_chosen_sum = operator(
+    Backend.chosen_sum,
+    lambda ptr, index, perm, arg, value, x: request_of("spmm", ptr, index, x.size(0), x, "max"),
+)
+_chosen_sample = operator(
+    Backend.chosen_sample,
+    lambda ptr, index, perm, arg, a, b: request_of("spmm", ptr, index, b.size(0), b, "max"),
+)
+
+
+class _Chosen(Primitive):
+    """``out[r, h, c] = value[e, h] x[column of e, h, c]`` for the entry e = ``arg[r, h, c]``.
+
+    Values, and the entries in ``arg``, are in the order of the rows of the untransposed matrix.
+    """
+
+    operands = 2
+    batch_axis = None
+
+    @staticmethod
+    def forward(value: Tensor | None, x: Tensor, csr: CSR, arg: Tensor, backend: str) -> Tensor:
+        found, entry = arg >= 0, arg.clamp(min=0).long()
+        column = csr.index if csr.order is None else _columns_in_order(csr)
+        head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
+        of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
+        place = (column.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
+        out = x.flatten()[place]
+        if value is not None:
+            out = out * value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
+        return torch.where(found, out, 0.0)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (value, x), rest = ctx.saved_tensors, ctx.rest
+        of_value = of_x = None
+        if value is not None and ctx.needs_input_grad[0]:
+            of_value = _ChosenSample.apply(grad, x, *rest)
+        if ctx.needs_input_grad[1]:
+            of_x = _of_heads(_ChosenSum.apply(value, grad, *rest), x)
+        return of_value, of_x
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (value, x), (of_value, of_x) = primals, tangents
+        out: Tensor = _Chosen.apply(value, of_x, *ctx.rest)
+        return out if value is None else out + _Chosen.apply(of_value, x, *ctx.rest)
+
+
+class _ChosenSum(Primitive):
+    """``out[c, h, p] = sum value[e, h] a[row of e, h, p]`` of the entries that chose column c."""
+
+    operands = 2
+    batch_axis = None
+
+    @staticmethod
+    def forward(value: Tensor | None, a: Tensor, csr: CSR, arg: Tensor, backend: str) -> Tensor:
+        return _chosen_sum(*csr.columns, arg, value, a, backend)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (value, a), rest = ctx.saved_tensors, ctx.rest
+        of_value = of_a = None
+        if value is not None and ctx.needs_input_grad[0]:
+            of_value = _ChosenSample.apply(a, grad, *rest)
+        if ctx.needs_input_grad[1]:
+            of_a = _Chosen.apply(value, grad, *rest)
+        return of_value, of_a
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (value, a), (of_value, of_a) = primals, tangents
+        out: Tensor = _ChosenSum.apply(value, of_a, *ctx.rest)
+        return out if value is None else out + _ChosenSum.apply(of_value, a, *ctx.rest)
+
+
+class _ChosenSample(Primitive):
+    """``out[e, h] = sum_p a[row of e, h, p] x[column of e, h, p]`` where e is the chosen entry."""
+
+    operands = 2
+    batch_axis = None
+
+    @staticmethod
+    def forward(a: Tensor, x: Tensor, csr: CSR, arg: Tensor, backend: str) -> Tensor:
+        return _chosen_sample(csr.ptr, csr.index, csr.order, arg, a, x, backend)
+
+    @staticmethod
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (a, x), rest = ctx.saved_tensors, ctx.rest
+        of_a = of_x = None
+        if ctx.needs_input_grad[0]:
+            of_a = _Chosen.apply(grad, x, *rest)
+        if ctx.needs_input_grad[1]:
+            of_x = _of_heads(_ChosenSum.apply(grad, a, *rest), x)
+        return of_a, of_x
+
+    @staticmethod
+    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
+        (a, x), (of_a, of_x) = primals, tangents
+        out: Tensor = _ChosenSample.apply(of_a, x, *ctx.rest)
+        return out + _ChosenSample.apply(a, of_x, *ctx.rest)
+
+
+def _columns_in_order(csr: CSR) -> Tensor:
+    """The column of each entry of a transpose, in the order of the values."""
+    assert csr.order is not None
+    return torch.empty_like(csr.index).index_copy_(0, csr.order.long(), csr.index)
+
+
+def _of_heads(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient in x, which all heads may share."""
+    return grad if grad.size(1) == x.size(1) else grad.sum(1, keepdim=True)
 
 
 # Propagate and transform in one step -----------------------------------------------------------

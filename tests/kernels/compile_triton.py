@@ -35,7 +35,10 @@ from pyg_outerconv.kernels.backends.triton_backend import Triton
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "examples" / "triton_kernels.md"
-FILES = ("segments", "products", "extreme", "attend", "attend_backward", "grouped", "fused")
+FILES = (
+    "segments", "products", "extreme", "chosen", "attend", "attend_backward", "additive",
+    "grouped", "fused",
+)  # fmt: skip
 WIDEST = 16  # bytes of one load
 
 
@@ -178,13 +181,23 @@ def call_all(case: Case) -> None:
     backend.spmm(ptr, index, value, dense(1, 1, channels))
     backend.spmm(ptr, index, None, x)
     backend.spmm_arg(ptr, index, value, x, True)
-    backend.spmm_arg(ptr, index, None, x, False)
+    arg = backend.spmm_arg(ptr, index, None, x, False).int()
+    backend.chosen_sum(ptr, index, index, arg[:1].contiguous(), value, x)
+    backend.chosen_sample(ptr, index, None, arg, rows, x)
     backend.sddmm(ptr, index, rows, x)
     backend.segment_sum(ptr, value)
     backend.segment_softmax(ptr, value)
     sent = dense(1, heads, case.outputs)
     out, total = backend.attend(ptr, index, rows, x, sent, value, 0.5)
     backend.attend_backward(ptr, index, *far, rows, x, sent, value, 0.5, out, total, out)
+    ends = rows[:, :, 0].contiguous(), value[:1], sent
+    out, total = backend.attend_ends(ptr, index, *ends, 0.2)
+    backend.attend_ends_backward(ptr, index, *far, *ends, 0.2, out, total, out)
+    weight = dense(1, heads, channels)
+    backend.additive(ptr, index, rows, x, weight, None, "leaky_relu", 0.2, 0)
+    backend.additive(ptr, index, rows, x, None, x, "tanh", 0.2, 1)
+    backend.additive_rows(ptr, index, rows, x, None, value, "leaky_relu", 0.2, 0, 2)
+    backend.additive_rows(ptr, index, rows, x, x, value, "tanh", 0.2, 1, 1)
     theta, products = dense(3, channels, case.outputs), dense(43, channels)
     backend.grouped_matmul(products, ptr, theta, index, index, 5)
     backend.grouped_matmul(products, ptr, theta, None, None, 43)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from matrices import csr_of
+from matrices import calls_of, csr_of
 
 from pyg_outerconv.kernels import (
     BACKENDS,
@@ -43,7 +43,7 @@ def test_automatic_choice_and_its_record():
 
 def test_every_call_is_recorded_with_what_was_asked():
     csr = csr_of("tall")
-    for name, (function, shapes) in primitive_calls(csr, 3, 2).items():
+    for name, function, shapes in calls_of("native", csr, 3, 2):
         inputs = [torch.randn(shape) for shape in shapes.values()]
         with record() as calls:
             function(*inputs)

@@ -6,6 +6,7 @@ it): Triton reads it when it is imported, and no layer compiles in one graph whe
 
 import importlib.util
 import os
+import random
 import re
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 from pyg_outerconv.kernels.csr import CSR
+from pyg_outerconv.testing import assert_near, primitive_calls
+from pyg_outerconv.testing.backend_laws import derivatives_by, has_call, tangent_by
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -89,6 +92,8 @@ class Inputs:
         self.gathered = self.dense(COLUMNS + 2, channels)
         self.scattered = self.dense(COLUMNS + 3, 6)
         self.plain_out = self.dense(sum(GROUPS), 6)
+        self.weight = self.dense(1, heads, channels)
+        self.ends = self.dense(rows, heads), self.dense(COLUMNS, heads), self.sent
 
     def dense(self, *shape):
         return torch.randn(shape, generator=self.generator).to(DEVICE, self.dtype)
@@ -114,12 +119,27 @@ def theta_of(backend, i, value):
     )
 
 
+def neurons_of(backend, i, left, right, *phi):
+    return backend.additive(i.ptr, i.index, i.rows, i.x, left, right, *phi)
+
+
+def rows_of_neurons(backend, i, right, *phi):
+    return backend.additive_rows(i.ptr, i.index, i.rows, i.x, right, i.value, *phi)
+
+
 def backward(backend, i):
     bias = i.bias
     out, total = backend.attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 0.3)
     return backend.attend_backward(
         i.ptr, i.index, *i.far, i.rows, i.x, i.sent, bias, 0.3, out, total, i.grad
     )
+
+
+def backward_of_ends(backend, i):
+    out, total = backend.attend_ends(i.ptr, i.index, *i.ends, 0.2)
+    found = backend.attend_ends_backward(i.ptr, i.index, *i.far, *i.ends, 0.2, out, total, i.grad)
+    # Those of the ends are small sums of large terms.
+    return torch.cat([x.flatten() for x in found])
 
 
 CALLS = {
@@ -141,6 +161,14 @@ CALLS = {
     "attend": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.sent, i.bias, 0.3),
     "attend without bias": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.x, None, 0.3),
     "attend_backward": backward,
+    "attend_ends": lambda b, i: b.attend_ends(i.ptr, i.index, *i.ends, 0.2),
+    "attend_ends_backward": backward_of_ends,
+    "additive": lambda b, i: neurons_of(b, i, i.weight, None, "leaky_relu", 0.2, 0),
+    "additive tanh": lambda b, i: neurons_of(b, i, i.rows, i.x, "tanh", 0.0, 2),
+    "additive exp": lambda b, i: neurons_of(b, i, None, i.weight, "exp", 0.0, 1),
+    "additive_rows": lambda b, i: rows_of_neurons(b, i, None, "leaky_relu", 0.2, 0, 2),
+    "additive_rows tanh": lambda b, i: rows_of_neurons(b, i, i.x, "tanh", 0.0, 1, 3),
+    "additive_rows square": lambda b, i: rows_of_neurons(b, i, i.x, "square", 0.0, 1, 1),
     "grouped_matmul": lambda b, i: b.grouped_matmul(
         i.gathered, i.groups, i.theta, i.gather, i.scatter, COLUMNS + 3
     ),
@@ -313,6 +341,43 @@ def test_every_derivative_through_the_package():
     testing.assert_backend_equals_reference(
         "triton", csr, torch.float32, channels=3, tolerance=5e-5
     )
+
+
+def drawn_matrix(draw):
+    """A matrix of some size, of either type of index, with long, short and empty rows."""
+    rows, columns = draw.randint(1, 5), draw.randint(1, 5)
+    degrees = torch.tensor(draw.choices((0, 1, 2, 19, 40), k=rows))
+    dtype = draw.choice((torch.int32, torch.int64))
+    ptr = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]).to(DEVICE, dtype)
+    return CSR(ptr, torch.randint(columns, (int(degrees.sum()),)).to(DEVICE, dtype), columns)
+
+
+@pytest.mark.slow(cases=4)
+@pytest.mark.parametrize("number", range(60))
+def test_values_and_derivatives_of_drawn_sizes_equal_those_of_the_reference(number, monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", 32)
+    torch.manual_seed(number)
+    draw = random.Random(number)
+    csr, heads = drawn_matrix(draw), draw.choice((1, 2, 3, 8, 16))
+    channels = draw.choice((1, 2, 7, 16, 33, 130, 300) if heads < 4 else (1, 3, 8))
+    calls = primitive_calls(csr, channels, heads)
+    function, shapes = calls[draw.choice([name for name in calls if has_call("triton", name)])]
+    # Operands that do not lie one number after another.
+    wide = {key: torch.randn(*shape, 2, dtype=torch.float64) for key, shape in shapes.items()}
+    inputs = {key: x.to(DEVICE)[..., 1] for key, x in wide.items()}
+    found, wanted = (
+        derivatives_by(one, function, inputs) | {"along": tangent_by(one, function, inputs)}
+        for one in ("triton", "reference")
+    )
+    for what, expected in wanted.items():
+        assert_near(found[what].detach(), expected.detach(), at_least=1.0)
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("call", ["segment_sum", "attend_ends"])
+def test_a_row_of_100_000_entries(call):
+    i = Inputs((3, 100_000, 0), 1, 2, torch.float32, torch.int32)
+    assert_equals_reference(call, i)
 
 
 # Where things lie ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..activation import Activation
 from ..backend import PRIMITIVES, Backend
-from ..tiles import accumulator, rows_of
+from ..tiles import accumulator, exact, rows_of
 
 
 class Reference(Backend):
@@ -20,7 +20,7 @@ class Reference(Backend):
     priority = 0
     devices = frozenset({"cpu", "cuda", "mps", "xpu"})
     dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-    primitives = PRIMITIVES | {"spmm_theta", "additive"}
+    primitives = PRIMITIVES | {"spmm_theta", "additive", "attend_ends"}
     deterministic = True
     tolerance = 0.0
 
@@ -125,6 +125,48 @@ class Reference(Backend):
         found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
         return found[0], found[1], found[2], found[3][: 0 if bias is None else None]
 
+    def attend_ends(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        at_target: Tensor,
+        at_source: Tensor,
+        value: Tensor,
+        slope: float,
+    ) -> tuple[Tensor, Tensor]:
+        score, _ = _of_ends(ptr, index, at_target, at_source, slope)
+        _, total, highest = _exponentials(ptr, score)
+        out = self.spmm(ptr, index, self.segment_softmax(ptr, score), exact(value))
+        return out.to(value.dtype), total.log() + highest
+
+    def attend_ends_backward(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        ptr_t: Tensor,
+        index_t: Tensor,
+        perm_t: Tensor,
+        at_target: Tensor,
+        at_source: Tensor,
+        value: Tensor,
+        slope: float,
+        out: Tensor,
+        logsumexp: Tensor,
+        grad: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the gradients in the terms of both ends, and in the values."""
+        rows, above, values = rows_of(ptr), exact(grad), exact(value)
+        score, bend = _of_ends(ptr, index, at_target, at_source, slope)
+        share = self.segment_softmax(ptr, score)
+        of_share = self.sddmm(ptr, index, above, values)
+        mean = self.segment_sum(ptr, share * of_share)
+        of_term = bend * share * (of_share - mean.index_select(0, rows))
+        of_source = exact(at_source.new_zeros(at_source.shape)).index_add_(0, index, of_term)
+        sent = share.unsqueeze(-1) * above.index_select(0, rows)
+        of_value = torch.zeros_like(values).index_add_(0, index, sent)
+        found = self.segment_sum(ptr, of_term), of_source, of_value
+        return found[0].to(value.dtype), found[1].to(value.dtype), found[2].to(value.dtype)
+
     def additive(
         self,
         ptr: Tensor,
@@ -207,6 +249,16 @@ def _messages(index: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
     """The messages ``value[e, h] x[index[e], h, :]``, (E, H, channels)."""
     gathered = x.index_select(0, index).to(accumulator(x.dtype))
     return gathered if value is None else gathered * value.to(gathered.dtype).unsqueeze(-1)
+
+
+def _of_ends(
+    ptr: Tensor, index: Tensor, at_target: Tensor, at_source: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
+    """The scores of the entries from both ends, and the slope of the leaky ReLU there, (E, H)."""
+    terms = exact(at_target).index_select(0, rows_of(ptr))
+    terms = terms + exact(at_source).index_select(0, index)
+    bend = torch.ones_like(terms).masked_fill(terms <= 0, slope)
+    return terms * bend, bend
 
 
 def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -39,17 +39,39 @@ from .segments import empty_partial, finite
 
 
 @triton.jit
+def ends(at_target, at_source, row, place, live, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr):
+    """``at_target[row] + at_source[place]``, (entries, heads)."""
+    one = tl.arange(0, 1)
+    near = entry_heads(at_target, row + one, one == 0, h, heads, WIDE, ACC)
+    return near + entry_heads(at_source, place, live, h, heads, WIDE, ACC)
+
+
+@triton.jit
+def bend(term, slope, slope_low, ACC: tl.constexpr):
+    """The slope of the leaky ReLU at ``term``."""
+    return tl.where(term > 0, tl.full(term.shape, 1.0, ACC), joined(slope, slope_low, ACC))
+
+
+@triton.jit
 def scores(
     query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
-    HAS_BIAS: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, ONE: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+    ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    ONE: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """``scale <query[row], key[place]> + bias[e]``, (entries, heads); -inf where not live."""
-    score = dots(
-        query, key, row, place, live, h, heads, depth,
-        False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
-    )  # fmt: skip
-    score = score * joined(scale, scale_low, ACC)
+    """``scale <query[row], key[place]> + bias[e]``, (entries, heads); -inf where not live.
+
+    If ENDS, they are ``leaky_relu(query[row] + key[place])`` of one number each, with ``scale`` as
+    the slope.
+    """
+    if ENDS:
+        score = ends(query, key, row, place, live, h, heads, WIDE, ACC)
+        score = score * bend(score, scale, scale_low, ACC)
+    else:
+        score = dots(
+            query, key, row, place, live, h, heads, depth,
+            False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
+        )  # fmt: skip
+        score = score * joined(scale, scale_low, ACC)
     if HAS_BIAS:
         score += entry_heads(bias, e, live, h, heads, WIDE, ACC)
     return tl.where(live[:, None], score, -float("inf"))
@@ -68,7 +90,7 @@ def attend_kernel(
     index, query, key, value, bias, out, lse_out, partial, partial_lse,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, depth, channels, head_blocks, channel_blocks, scale, scale_low,
-    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, ONE: tl.constexpr,
+    SPLIT: tl.constexpr, ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, ONE: tl.constexpr,
     WIDE: tl.constexpr, ACC: tl.constexpr, LANES_D: tl.constexpr, LANES_C: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
@@ -90,7 +112,7 @@ def attend_kernel(
         place = tl.load(index + e, mask=live, other=0)
         score = scores(
             query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
-            HAS_BIAS, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
+            ENDS, HAS_BIAS, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_D,
         )  # fmt: skip
         rows = head_rows(value, place, live, h, c, heads, channels, False, WIDE, ACC)
         top = tl.maximum(high, tl.max(score, 0))
@@ -161,7 +183,33 @@ def attend(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
-    rows, heads, depth, channels = ptr.numel() - 1, query.size(1), query.size(2), value.size(2)
+    return _attend(ptr, index, query, key, value, bias, scale, query.size(2), False)
+
+
+def attend_ends(
+    ptr: Tensor,
+    index: Tensor,
+    at_target: Tensor,
+    at_source: Tensor,
+    value: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor]:
+    """Attend along the entries by scores of one number for each end."""
+    return _attend(ptr, index, at_target, at_source, value, None, slope, 1, True)
+
+
+def _attend(
+    ptr: Tensor,
+    index: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    depth: int,
+    ends: bool,
+) -> tuple[Tensor, Tensor]:
+    rows, heads, channels = ptr.numel() - 1, value.size(1), value.size(2)
     out = query.new_empty((rows, heads, channels))
     lse = torch.empty((rows, heads), dtype=accumulator(query.dtype), device=query.device)
     if lse.numel() == 0:
@@ -182,7 +230,7 @@ def attend(
         index, query, key, value, query if bias is None else bias, out, lse,
         out if partial is None else partial, lse if partial_lse is None else partial_lse,
         *job_arguments, heads, depth, *sizes[1:], *halves(scale),
-        SPLIT=pieces is not None, HAS_BIAS=bias is not None,
+        SPLIT=pieces is not None, ENDS=ends, HAS_BIAS=bias is not None,
         ONE=depth <= block_d, WIDE=wide,
         ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth), LANES_C=of_values,
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c,

@@ -35,10 +35,10 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .attend import scores
+from .attend import bend, ends, scores
 from .balance import jobs_of, launch
 from .products import dots, spmm
-from .segments import add_pieces, empty_partial, finite
+from .segments import add_pieces, empty_partial, finite, segment_sum
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def target_kernel(
     index, query, key, value, bias, out, lse, grad, share_out, slope_out, query_grad, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, depth, channels, head_blocks, scale, scale_low,
-    SPLIT: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
+    SPLIT: tl.constexpr, ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
     ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
     LANES_D: tl.constexpr, LANES_C: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
@@ -73,7 +73,7 @@ def target_kernel(
         place = tl.load(index + e, mask=live, other=0)
         score = scores(
             query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
-            HAS_BIAS, WIDE, ACC, WITH_QUERY, BLOCK_E, BLOCK_H, BLOCK_D,
+            ENDS, HAS_BIAS, WIDE, ACC, WITH_QUERY, BLOCK_E, BLOCK_H, BLOCK_D,
         )  # fmt: skip
         along = dots(
             grad, value, row, place, live, h, heads, channels,
@@ -81,7 +81,11 @@ def target_kernel(
         )  # fmt: skip
         share = tl.exp(score - shift)
         slope = share * (along - mean)
-        if WITH_QUERY:
+        if ENDS:
+            term = ends(query, key, row, place, live, h, heads, WIDE, ACC)
+            slope = slope * bend(term, scale, scale_low, ACC)
+            total += slope[:, :, None]
+        elif WITH_QUERY:
             rows = head_rows(key, place, live, h, d, heads, depth, False, WIDE, ACC)
             total += slope[:, :, None] * rows
         inside = live[:, None] & (h < heads)[None, :]
@@ -89,7 +93,9 @@ def target_kernel(
         tl.store(share_out + where, share, mask=inside)
         tl.store(slope_out + where, slope, mask=inside)
     if WITH_QUERY:
-        result = tl.sum(total, 0) * joined(scale, scale_low, ACC)
+        result = tl.sum(total, 0)
+        if not ENDS:
+            result = result * joined(scale, scale_low, ACC)
         inside = (h < heads)[:, None] & (d < depth)[None, :]
         where = (h * depth)[:, None] + d[None, :]
         keep(
@@ -115,12 +121,34 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of attention in query, key, value and score."""
     share, slope, query_grad = _target_pass(
-        ptr, index, query, key, value, bias, scale, out, logsumexp, grad
+        ptr, index, query, key, value, bias, scale, query.size(2), False, out, logsumexp, grad
     )
     key_grad = spmm(ptr_t, index_t, slope, query, perm_t, scale)
     value_grad = spmm(ptr_t, index_t, share, grad, perm_t)
     of_bias = slope[: 0 if bias is None else None].to(query.dtype)
     return query_grad, key_grad, value_grad, of_bias
+
+
+def attend_ends_backward(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    at_target: Tensor,
+    at_source: Tensor,
+    value: Tensor,
+    slope: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the gradients of attention in the terms of both ends and in the values."""
+    share, of_term, of_target = _target_pass(
+        ptr, index, at_target, at_source, value, None, slope, 1, True, out, logsumexp, grad
+    )
+    of_source = segment_sum(ptr_t, of_term, perm_t).to(value.dtype)
+    return of_target, of_source, spmm(ptr_t, index_t, share, grad, perm_t)
 
 
 def _target_pass(
@@ -131,12 +159,14 @@ def _target_pass(
     value: Tensor,
     bias: Tensor | None,
     scale: float,
+    depth: int,
+    ends: bool,
     out: Tensor,
     logsumexp: Tensor,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Share and slope (E, H) in the accumulating dtype, and the gradient in the query."""
-    heads, depth, channels = query.size(1), query.size(2), value.size(2)
+    heads, channels = value.size(1), value.size(2)
     share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)
     if query.size(0) * heads == 0:
@@ -153,7 +183,7 @@ def _target_pass(
         index, query, key, value, query if bias is None else bias, out, logsumexp, grad,
         share, slope, query_grad, query_grad if partial is None else partial,
         *job_arguments, heads, depth, channels, blocks.head_blocks, *halves(scale),
-        SPLIT=pieces is not None, HAS_BIAS=bias is not None, WITH_QUERY=with_query,
+        SPLIT=pieces is not None, ENDS=ends, HAS_BIAS=bias is not None, WITH_QUERY=with_query,
         ONE=channels <= block_c,
         WIDE=needs_int64(index, query, key, value, out, share, partial),
         ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth),

@@ -35,12 +35,12 @@ from .balance import Pieces, jobs_of, launch
 
 @triton.jit
 def segment_sum_kernel(
-    value, rows, out, partial, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    value, perm, rows, out, partial, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     width, blocks,
-    SPLIT: tl.constexpr, MAPPED: tl.constexpr, WIDE: tl.constexpr, LANES: tl.constexpr,
-    ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
+    SPLIT: tl.constexpr, HAS_PERM: tl.constexpr, MAPPED: tl.constexpr, WIDE: tl.constexpr,
+    LANES: tl.constexpr, ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
-    """``out[rows[r], w] = sum_{e of row r} value[e, w]``."""
+    """``out[rows[r], w] = sum_{e of row r} value[perm[e], w]``."""
     width = multiple(width, LANES)
     number = tl.program_id(0) // blocks
     row, begin, end, is_piece, whole = bounds(
@@ -50,22 +50,25 @@ def segment_sum_kernel(
     total = tl.zeros([BLOCK_E, BLOCK_W], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
-        total += row_tile(value, e, e < end, w, width, WIDE).to(ACC)
+        live = e < end
+        if HAS_PERM:
+            e = tl.load(perm + e, mask=live, other=0)
+        total += row_tile(value, e, live, w, width, WIDE).to(ACC)
     result = tl.sum(total, 0)
     if MAPPED:
         row = tl.load(rows + row)
     keep(out, partial, row, number, width, w, w < width, is_piece, whole, result, SPLIT, WIDE)
 
 
-def segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
-    """Sum the values of each row, (R, H)."""
+def segment_sum(ptr: Tensor, value: Tensor, perm: Tensor | None = None) -> Tensor:
+    """Sum the values of each row, (R, H); entry e has the value ``perm[e]``."""
     out = value.new_empty((ptr.numel() - 1, value.size(1)))
     pieces = balance.pieces_of(ptr, value.size(0), balance.LIMIT)
     if pieces is None:
-        _sum_rows(ptr, value, out)
+        _sum_rows(ptr, value, out, perm)
         return out
     partial = value.new_empty((pieces.number, value.size(1)), dtype=accumulator(value.dtype))
-    _sum_rows(ptr, value, out, pieces=pieces, partial=partial)
+    _sum_rows(ptr, value, out, perm, pieces=pieces, partial=partial)
     add_pieces(pieces, partial, out)
     return out
 
@@ -79,6 +82,7 @@ def _sum_rows(
     ptr: Tensor,
     value: Tensor,
     out: Tensor,
+    perm: Tensor | None = None,
     rows: Tensor | None = None,
     pieces: Pieces | None = None,
     partial: Tensor | None = None,
@@ -89,9 +93,9 @@ def _sum_rows(
     jobs, job_arguments = jobs_of(ptr, pieces)
     launch(
         segment_sum_kernel, jobs * blocks, value,
-        value, ptr if rows is None else rows, out, out if partial is None else partial,
-        *job_arguments, width, blocks,
-        SPLIT=pieces is not None, MAPPED=rows is not None,
+        value, ptr if perm is None else perm, ptr if rows is None else rows,
+        out, out if partial is None else partial, *job_arguments, width, blocks,
+        SPLIT=pieces is not None, HAS_PERM=perm is not None, MAPPED=rows is not None,
         WIDE=needs_int64(value, out, partial), LANES=lanes(value.dtype, width),
         ACC=wide_type(value.dtype),
         BLOCK_E=max(8, 32 // block_w), BLOCK_W=block_w, num_warps=1,

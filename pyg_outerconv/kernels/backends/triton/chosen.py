@@ -1,0 +1,170 @@
+"""The gradients of max and min: sums over the entries that were the largest or least of a row.
+
+Positions of these entries are gathered with the rows, as in ``spmm``; where an entry was not
+chosen, its numbers are not loaded. No position of a row is sorted, and nothing is atomic.
+
+A GPU profile should show the gathers of positions as the limit.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import balance
+from .addressing import (
+    bounds,
+    entry_heads,
+    keep,
+    lanes,
+    multiple,
+    needs_int64,
+    offset,
+    tile,
+    wide_type,
+)
+from .balance import jobs_of, launch
+from .segments import add_pieces, empty_partial
+
+
+@triton.jit
+def places(place, h, c, heads, channels, SHARED: tl.constexpr, WIDE: tl.constexpr):
+    """The positions of ``x[place, h, c]``, (places, heads, channels), of one head if SHARED."""
+    if SHARED:
+        where = offset(place, channels, WIDE)[:, None, None] + (h * 0)[None, :, None]
+    else:
+        where = offset(place, heads * channels, WIDE)[:, None] + (h * channels)[None, :]
+        where = where[:, :, None]
+    return where + c[None, None, :]
+
+
+@triton.jit
+def chosen_sum_kernel(
+    index, perm, arg, value, x, out, partial,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, channels, head_blocks, channel_blocks,
+    SPLIT: tl.constexpr, HAS_PERM: tl.constexpr, HAS_VALUE: tl.constexpr, WIDE: tl.constexpr,
+    ACC: tl.constexpr, LANES: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """``out[r, h, c] = sum_{e of row r} value[n, h] x[index[e], h, c]`` where n was chosen."""
+    channels = multiple(channels, LANES)
+    block = tl.program_id(0) % (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
+    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        if HAS_PERM:
+            e = tl.load(perm + e, mask=live, other=0)
+        where = places(place, h, c, heads, channels, False, WIDE)
+        best = tl.load(arg + where, mask=live[:, None, None] & inside[None], other=-1)
+        chosen = best == e[:, None, None]
+        rows = tl.load(x + where, mask=chosen, other=0.0).to(ACC)
+        if HAS_VALUE:
+            rows *= entry_heads(value, e, live, h, heads, WIDE, ACC)[:, :, None]
+        total += tl.where(chosen, rows, 0.0)
+    keep(
+        out, partial, row, number, heads * channels, (h * channels)[:, None] + c[None, :], inside,
+        is_piece, whole, tl.sum(total, 0), SPLIT, WIDE,
+    )  # fmt: skip
+
+
+@triton.jit
+def chosen_sample_kernel(
+    index, perm, arg, a, b, out, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, channels, head_blocks,
+    SPLIT: tl.constexpr, HAS_PERM: tl.constexpr, SHARED: tl.constexpr, WIDE: tl.constexpr,
+    ACC: tl.constexpr, LANES: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """``out[n, h] = sum_c a[row, h, c] b[index[e], h, c]`` of the channels where n was chosen."""
+    channels = multiple(channels, LANES)
+    number = tl.program_id(0) // head_blocks
+    row, begin, end, _is_piece, _whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    one = tl.arange(0, 1)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        if HAS_PERM:
+            e = tl.load(perm + e, mask=live, other=0)
+        total = tl.zeros([BLOCK_E, BLOCK_H], ACC)
+        for first in range(0, channels, BLOCK_C):
+            c = first + tl.arange(0, BLOCK_C)
+            inside = ((h < heads)[:, None] & (c < channels)[None, :])[None]
+            near = places(row + one, h, c, heads, channels, False, WIDE)
+            best = tl.load(arg + near, mask=inside, other=-1)
+            above = tl.load(a + near, mask=inside, other=0.0).to(ACC)
+            chosen = live[:, None, None] & (best == e[:, None, None])
+            where = places(place, h, c, heads, channels, SHARED, WIDE)
+            rows = tl.load(b + where, mask=chosen, other=0.0).to(ACC)
+            total += tl.sum(tl.where(chosen, above * rows, 0.0), 2)
+        inside = live[:, None] & (h < heads)[None, :]
+        tl.store(out + offset(e, heads, WIDE)[:, None] + h[None, :], total, mask=inside)
+
+
+def chosen_sum(
+    ptr: Tensor,
+    index: Tensor,
+    perm: Tensor | None,
+    arg: Tensor,
+    value: Tensor | None,
+    x: Tensor,
+) -> Tensor:
+    """Sum the rows of entries that were chosen, (R, H, channels)."""
+    heads, channels = x.size(1), x.size(2)
+    out = x.new_empty((ptr.numel() - 1, heads, channels))
+    if out.numel() == 0:
+        return out
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    partial = empty_partial(pieces, x, heads, channels)
+    blocks = tile(heads, channels, x.dtype)
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        chosen_sum_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
+        index, index if perm is None else perm, arg, x if value is None else value, x,
+        out, out if partial is None else partial, *job_arguments,
+        heads, channels, blocks.head_blocks, blocks.channel_blocks,
+        SPLIT=pieces is not None, HAS_PERM=perm is not None, HAS_VALUE=value is not None,
+        WIDE=needs_int64(index, value, x, out, partial), ACC=wide_type(x.dtype),
+        LANES=lanes(x.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+    )  # fmt: skip
+    if pieces is not None and partial is not None:
+        add_pieces(pieces, partial, out)
+    return out
+
+
+def chosen_sample(
+    ptr: Tensor, index: Tensor, perm: Tensor | None, arg: Tensor, a: Tensor, b: Tensor
+) -> Tensor:
+    """Compute dot products over the channels in which an entry was chosen, (E, H)."""
+    heads, channels = a.size(1), a.size(2)
+    out = a.new_empty((index.numel(), heads))
+    if out.numel() == 0:
+        return out
+    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    blocks = tile(heads, channels, a.dtype)
+    jobs, job_arguments = jobs_of(ptr, pieces)
+    launch(
+        chosen_sample_kernel, jobs * blocks.head_blocks, a,
+        index, index if perm is None else perm, arg, a, b, out, *job_arguments,
+        heads, channels, blocks.head_blocks,
+        SPLIT=pieces is not None, HAS_PERM=perm is not None, SHARED=b.size(1) < heads,
+        WIDE=needs_int64(index, a, b, out), ACC=wide_type(a.dtype),
+        LANES=lanes(a.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+    )  # fmt: skip
+    return out
