@@ -421,10 +421,12 @@ class Attention(Heads):
             return False
         if not isinstance(x, Tensor) or x.dim() != 2 or not isinstance(theta, Theta):
             return False
-        fits = theta.heads is not None and theta.bias is None
-        fits = fits and theta.value.shape == (self.heads, x.size(1), ends.channels)
+        if theta.heads is None or theta.bias is not None:
+            return False
+        if theta.value.shape != (self.heads, x.size(1), ends.channels):
+            return False
         given = x, theta.value, score.att_source, score.att_target
-        return fits and (can_attend_ends(*given) or in_one_step(*given))
+        return can_attend_ends(*given) or in_one_step(*given)
 
     def at_once(self, x: Tensor, theta: Theta, over: Basis) -> AdditiveAttentionBasis | None:
         """The basis that adds up values without making scores, where :meth:`sums_at_once` holds.
