@@ -346,7 +346,9 @@ class OuterConv(MessageHooks):
             check_devices(self, call)
             out = compiled.convolution(self, call, self._parameter(call), self.bias)
         elif self._lists_edges and call.is_tiny(module.num_labels) and self._only_sums():
-            out = tiny.convolution(self, call, self._parameter(call), self._parameters.get("bias"))
+            bias = self._parameters.get("bias")  # of a replica or a parametrisation an attribute
+            bias = self.bias if bias is None else bias
+            out = tiny.convolution(self, call, self._parameter(call), bias)
         else:
             return None
         root: Any = self._modules.get("root")

@@ -165,15 +165,32 @@ def test_what_does_not_fit_is_refused_as_with_more_edges():
         conv(x, index)
 
 
+def test_parametrised_weights_are_read():
+    x, index = torch.randn(3, P), torch.tensor([[0, 1], [1, 2]])
+    conv = OuterConv(P, Q, Relation(1), root_weight=True)
+    torch.nn.init.normal_(conv.bias)
+    expected = conv(x, index)
+    for module, name in ((conv, "bias"), (conv.theta, "weight"), (conv.root, "weight")):
+        torch.nn.utils.parametrize.register_parametrization(module, name, Twice())
+    assert_near(conv(x, index), 2 * expected)
+
+
+class Twice(torch.nn.Module):
+    """A parametrisation."""
+
+    def forward(self, parameter):
+        return 2 * parameter
+
+
 def test_a_family_that_makes_other_matrices_of_its_edges_is_asked_for_them(taken):
-    class Twice(Relation):
+    class TwiceRelation(Relation):
         """Each edge counts twice."""
 
         def basis_on(self, edges, dtype=None):
             return edge_basis(edges.but(edge_weight=2 * edges.weight(dtype)))
 
     x, index = torch.randn(3, P), torch.tensor([[0, 1], [1, 2]])
-    conv = OuterConv(P, P, Twice(), theta="identity", bias=False)
+    conv = OuterConv(P, P, TwiceRelation(), theta="identity", bias=False)
     assert_near(conv(x, index), 2 * torch.cat([torch.zeros(1, P), x[:2]]))
     assert not taken
 
