@@ -295,7 +295,7 @@ class OuterConv(MessageHooks):
         if is_basis and (call.beside or call.size is not None):
             return None  # checked where bases are made of all that comes
         check_devices(self, call)
-        few = family.support.is_quick and call.is_tiny(theta.shape[0])
+        few = call.is_tiny(theta.shape[0]) and family.support.is_quick
         keeps = bool(self.cached) or not few
         over = given if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
         basis = family.at_once(x, theta, over)
