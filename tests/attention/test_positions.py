@@ -68,13 +68,6 @@ def test_a_shift_turns_the_encoding_by_angles_of_its_own(start, shift, form, int
     assert_near(turn(sinusoidal(position, channels, base, interleaved), -step), moved, 1e-9)
 
 
-def test_an_inner_product_depends_on_the_difference():
-    code = sinusoidal(torch.arange(40, dtype=torch.float64), 16)
-    product = code @ code.t()
-    assert_near(product[3:20, 3:20], product[20:37, 20:37])
-    assert not torch.allclose(product[0], product[0, 0].expand(40))
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_type_follows_the_positions(dtype):
     position = torch.arange(0, 200, 25, dtype=dtype)  # which all of these types can say
@@ -183,13 +176,6 @@ def test_turns_add_up_and_keep_lengths(seed, first, second):
     turn, one = Rotary(8), torch.ones(1, dtype=torch.float64)
     assert_near(turn(turn(x, first * one), second * one), turn(x, (first + second) * one))
     assert_near(turn(x, first * one).norm(), x.norm())
-
-
-def test_other_shifts_give_other_products():
-    query = key = torch.ones(3, 4, dtype=torch.float64)
-    turn = Rotary(4)
-    product = (query * turn(key, torch.arange(3))).sum(1)
-    assert product.unique().numel() == 3
 
 
 def test_gradients_of_vectors_and_of_positions():

@@ -54,17 +54,6 @@ def test_a_copied_model_shares_within_itself():
     assert twin.encode.functions[0] is twin.encode.family.score
 
 
-@pytest.mark.parametrize("score", ["gatv2(shared=True)", "supergat-sd"])
-def test_values_are_projected_once_for_the_score_and_the_sum(score, monkeypatch):
-    calls, project = [], contract.heads.project
-    monkeypatch.setattr(
-        contract.heads, "project", lambda *given: calls.append(given) or project(*given)
-    )
-    conv = AttentionConv(P, 6, HEADS, score=score, order="heads_transform_first")
-    conv(torch.randn(5, P), EDGES)
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("channels", [1, 40])
 def test_additive_scores_are_the_same_by_values_and_by_folded_weights(channels):
     """Values of 2 numbers are narrower than x, those of 80 are not."""
@@ -118,13 +107,14 @@ def test_channels_are_learned_from_the_first_input(score):
 
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("combine", ["concat", "mean"])
-def test_values_are_made_once_of_any_batch_and_combination(batch, combine, monkeypatch):
+@pytest.mark.parametrize("score", ["gatv2(shared=True)", "supergat-sd"])
+def test_values_are_made_once_for_the_score_and_the_sum(batch, combine, score, monkeypatch):
     calls, project = [], contract.heads.project
     monkeypatch.setattr(
         contract.heads, "project", lambda *given: calls.append(given) or project(*given)
     )
     options = {"combine": combine, "order": "heads_transform_first"}
-    conv = AttentionConv(P, 6, HEADS, score="supergat-sd", **options)
+    conv = AttentionConv(P, 6, HEADS, score=score, **options)
     conv(torch.randn(*batch, 5, P), EDGES)
     assert len(calls) == 1
 

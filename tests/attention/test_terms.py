@@ -109,18 +109,6 @@ def test_rotary_positions_turn_keys_and_queries():
     assert_near(heads.value, normalised("softmax", products, pattern))
 
 
-def test_rotary_scores_see_relative_positions_alone():
-    score = KeyQuery(HEADS, 4, P, rotary=Rotary(4)).double()
-    family = Attention(score, Complete(), Softmax())
-    x = torch.randn(1, P).double().expand(6, P).clone()  # the same features everywhere
-    structure = family.read(CASES[0].index, size=(6, 6)).with_content(Content(x, x))
-    scores = family.basis_on(structure).scores().view(6, 6, HEADS)  # of targets, sources
-    for offset in range(-3, 4):
-        for head in range(HEADS):
-            line = scores[..., head].diagonal(offset)
-            assert_near(line, line[:1].expand_as(line))
-
-
 def test_positions_that_are_given_go_first():
     pos = torch.tensor([[0.0], [3.0], [6.0], [9.0], [1.0]]).double()
     term = ALiBi(HEADS)

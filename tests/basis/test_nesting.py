@@ -81,6 +81,7 @@ def test_what_it_does_not_is_refused_beyond_a_depth(name):
     assert_usable(basis)
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("seed", range(6))
 def test_towers_of_anything_are_right_or_refused(seed):
     pick, basis = random.Random(seed), WALK

@@ -22,10 +22,6 @@ def dense(edges):
     return edge_basis(edges).to_dense()[0]
 
 
-def test_edge_index_with_weights():
-    assert_near(dense(Graph.read(INDEX, WEIGHT, size=(3, 4))), DENSE)
-
-
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
 def test_torch_sparse_is_read_transposed_and_its_values_are_weights(layout):
     matrix = torch.sparse_coo_tensor(INDEX.flip(0), WEIGHT, (4, 3))

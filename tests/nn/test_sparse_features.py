@@ -318,7 +318,6 @@ def test_values_that_learn_are_compiled_or_refused():
     basis, value = conv.basis(dense, RING), x.value.clone().requires_grad_()
     learns = x.with_values(value)
     for function, given in (
-        (lambda x: conv(x, basis), learns),
         (lambda x: conv(dropout_features(x, 0.5), basis), learns),
         (lambda v: conv(x.with_values(2 * v), basis), value),
     ):

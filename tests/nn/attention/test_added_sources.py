@@ -191,14 +191,6 @@ def test_dropout_drops_their_shares_too():
         assert_near(often.mean(0), conv.eval()(x, edges), 0.1)
 
 
-def test_they_begin_anew():
-    conv = layer("edges")
-    before = copy.deepcopy(conv.added_sources)
-    conv.reset_parameters()
-    for mine, other in zip(conv.added_sources.parameters(), before.parameters(), strict=True):
-        assert not torch.equal(mine, other)
-
-
 # Keys apart from values --------------------------------------------------------------------------
 
 

@@ -143,13 +143,6 @@ def test_on_the_identity_the_gru_that_resets_after_is_torchs():
     assert_same(ours, theirs(x, h), [x, h, *theirs.parameters()])
 
 
-def test_on_the_identity_the_gru_that_resets_before_is_not_torchs():
-    one, other = cell_of("gru", Identity()), cell_of("gru, reset after", Identity())
-    assert len(list(one.parameters())) == len(list(other.parameters())) == 4
-    assert one.candidate.theta.in_channels == P + Q
-    assert other.input.out_channels == other.hidden.out_channels == 3 * Q
-
-
 def test_on_the_identity_the_lstm_is_torchs():
     theirs = torch.nn.LSTMCell(P, Q, dtype=torch.float64)
     weight = torch.cat([theirs.weight_ih, theirs.weight_hh], dim=1).t()
