@@ -11,9 +11,19 @@ import pytest
 import torch
 
 from pyg_outerconv import files
-from pyg_outerconv.lab.train import Interrupted, experiment
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.train import Interrupted, Settings, experiment, make_split
 from pyg_outerconv.lab.train.folder import LOCK, RunFolder
 from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import ours
+
+
+def seed_run(settings: Settings, seed: int = 0, **options: Any) -> SeedRun:
+    """One model under training, on the data set that its settings name."""
+    dataset = data.load(settings.dataset)
+    split, made = make_split(dataset.data, settings.split, seed), ours(dataset, settings)
+    y, count = dataset.data.y, dataset.num_classes
+    return SeedRun(made, y, count, split, settings, seed, **options)
 
 
 def results(folder: Path) -> list[dict[str, Any]]:

@@ -4,8 +4,17 @@ import re
 
 import pytest
 
+from pyg_outerconv.files import CACHE_VARIABLE, ROOT_VARIABLE
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.train.folder import LOCK
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    """A working folder and a cache of its own, and no data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv(ROOT_VARIABLE, raising=False)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from run_folders import results
 from torch_geometric import datasets as pyg_datasets
 
 from pyg_outerconv import files
@@ -35,15 +36,10 @@ QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch):
-    """A folder of its own, no data, and no network."""
-
+def _no_network(monkeypatch):
     def no_network(self):
         raise OSError("no route to host")
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
     for reader in ("Planetoid", "WebKB"):
         monkeypatch.setattr(getattr(pyg_datasets, reader), "download", no_network)
 
@@ -587,12 +583,6 @@ def _no_picture(monkeypatch):
     monkeypatch.setattr(experiment, "can_draw", lambda: False)
 
 
-def numbers_of(run):
-    """The records of a run, but for the time it took."""
-    runs = files.load_json(Path(run, "metrics.json"))["runs"]
-    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
-
-
 def test_a_full_disk_keeps_older_predictions(finished, monkeypatch, capsys):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -639,7 +629,7 @@ def test_training_goes_on_when_nobody_reads(lines, finished, monkeypatch, capfd)
         said.append("before")
     monkeypatch.setattr(Experiment, "_keep", until)
     assert main(["train", "KarateClub", "--out", "run", *QUICK]) == 0
-    assert numbers_of("run") == numbers_of(finished)
+    assert results(Path("run")) == results(finished)
     if lines < 2:
         assert "train goes on" in capfd.readouterr().err
     out.close()
@@ -667,7 +657,7 @@ def test_a_reader_may_leave_while_a_run_is_announced(last, monkeypatch, capfd):
     options = ["--directed", "--peer", *QUICK, "--epochs", "2"]
     assert main(["train", "KarateClub", "--out", "run", *options]) == 0
     assert left
-    assert len(numbers_of("run")) == 4  # two seeds of each contender
+    assert len(results(Path("run"))) == 4  # two seeds of each contender
     assert "train goes on" in capfd.readouterr().err
     out.close()
 

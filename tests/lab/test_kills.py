@@ -125,8 +125,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_at_random_moments(kind, tmp_path, monkeypatch, pytestconfig, record_property):
-    monkeypatch.chdir(tmp_path)
+def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property):
     ((command, *new), program, read, assert_same_end, most, chance) = KINDS[kind]
     strikes, together = Strikes(pytestconfig.getoption("--kills")), kind == "two processes"
     if command == "search":

@@ -14,8 +14,7 @@ QUICK = ["--epochs", "3", "--seeds", "1", "--hidden", "4"]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _nothing_stays():
     with nothing_stays():
         yield
 

@@ -32,13 +32,6 @@ def _roofline():
         yield
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYG_OUTERCONV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("PYG_OUTERCONV_DATA", raising=False)
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """The folder of a run, what it said, and torch's threads before and after."""

@@ -29,12 +29,6 @@ SHARED = (ROOT.parent / "shared" / "data").resolve()
 TWITCH = "Twitch/PT/raw/PT.npz"
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
-
-
 @pytest.fixture
 def texas(tmp_path):
     """A root with a small graph, whose checksums nobody knows, read-only."""

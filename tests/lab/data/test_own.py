@@ -26,11 +26,6 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def put(name, content):
     """A file: of text or bytes, or of columns or arrays by their names."""
     path, suffix = Path(name), Path(name).suffix

@@ -24,10 +24,8 @@ SPLIT = RAW / "texas_split_0.6_0.2_3.npz"
 
 
 @pytest.fixture(autouse=True)
-def _texas(tmp_path, monkeypatch):
+def _texas(tmp_path):
     """The working folder is a root with a small graph, whose checksums nobody knows."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
     raw_layouts.write(data.entry("texas"), tmp_path)
 
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from pyg_outerconv.lab import data
-
 pytest.importorskip("optuna")
 
 
@@ -16,13 +14,6 @@ def _soon():
         patch.setattr(studies, "RANDOM_TRIALS", 2)
         patch.setattr(studies, "COMPARED_TRIALS", 2)
         yield
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.delenv(data.ROOT_VARIABLE, raising=False)
 
 
 @pytest.fixture(autouse=True)

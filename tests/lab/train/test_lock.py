@@ -76,22 +76,45 @@ def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path):
     assert not folder.exists()
 
 
-# Begins each line of its own when another process begins the same one of its lines.
+# Begins each line when another process begins the same one of its lines; or one without a folder,
+# where both have chosen a number before one of them locks its folder.
 TOGETHER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from pyg_outerconv.lab.cli import main
-import pyg_outerconv.lab.train.command, pyg_outerconv.lab.reproduce.run
-import pyg_outerconv.lab.search.command
+import pyg_outerconv.lab.reproduce.run, pyg_outerconv.lab.search.command
+from pyg_outerconv.lab.train import command
 own, other, rounds, *line = sys.argv[1:]
-codes = []
-for number in range(int(rounds)):
+os.chdir(Path(own).parent)
+
+def together(number):
     Path(f"{own}-{number}").touch()
     while not Path(f"{other}-{number}").exists():
         time.sleep(0.001)
-    codes.append(main([*line, "--out", f"{own.rpartition('/')[0]}/out-{number}"]))
+
+codes, alone_in = [], command.alone_in
+for number in range(int(rounds)):
+    together(number)
+    codes.append(main([*line, "--out", f"out-{number}"]))
+if not codes:
+    command.alone_in = lambda *given: together(0) or alone_in(*given)
+    codes.append(main(line))
 print("codes", *codes)
 """
+
+
+def both(fresh, folder, rounds, *lines):
+    """The exit codes of two processes, and what they complained of."""
+    names = [str(folder / name) for name in ("first", "second")]
+    begun = [
+        fresh.begin(TOGETHER, *pair, str(rounds), *line)
+        for pair, line in zip((names, names[::-1]), lines, strict=True)
+    ]
+    ended = [fresh.end(one) for one in begun]
+    codes = [one.stdout.rpartition("codes ")[2].split() for one in ended]
+    return codes, [one.stderr for one in ended]
+
+
 TABLE = """
 title = "Karate"
 seeds = 1
@@ -136,35 +159,11 @@ COMMANDS = {
 }
 
 
-# Trains without a folder, and goes on with the number it chose when another process has one too.
-NUMBERED = """
-import os, sys, time
-from pathlib import Path
-from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.train import command
-own, other, *line = sys.argv[1:]
-os.chdir(Path(own).parent)
-alone_in = command.alone_in
-def both_chose(*arguments):
-    Path(own).touch()
-    while not Path(other).exists():
-        time.sleep(0.001)
-    return alone_in(*arguments)
-command.alone_in = both_chose
-print("codes", main(line))
-"""
-
-
 @pytest.mark.slow
 def test_of_two_without_a_folder_each_takes_a_number(tmp_path, fresh):
-    line = COMMANDS["train"][0]
-    names = [str(tmp_path / name) for name in ("first", "second")]
-    begun = [
-        fresh.begin(NUMBERED, own, other, *line, "--seeds", "1")
-        for own, other in (names, names[::-1])
-    ]
-    for one in map(fresh.end, begun):
-        assert one.stdout.rpartition("codes ")[2].split() == ["0"], one.stderr
+    line = [*COMMANDS["train"][0], "--seeds", "1"]
+    codes, told = both(fresh, tmp_path, 0, line, line)
+    assert codes == [["0"], ["0"]], told
     made = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert made == [f"karateclub-gcn-{number:03d}" for number in (1, 2)]
     for name in made:
@@ -189,15 +188,8 @@ def test_of_two_that_begin_together_one_is_refused(command, tmp_path, fresh):
     if command == "search":
         pytest.importorskip("optuna")
     (tmp_path / "karate.toml").write_text(TABLE)
-    line = [str(tmp_path / word) if word.endswith(".toml") else word for word in line]
-    names = [str(tmp_path / name) for name in ("first", "second")]
-    begun = [
-        fresh.begin(TOGETHER, own, other, str(ROUNDS), *line, option, seeds)
-        for own, other, seeds in ((*names, "1"), (*names[::-1], "2"))
-    ]
-    ended = [fresh.end(one) for one in begun]
-    said = [one.stdout.rpartition("codes ")[2].split() for one in ended]
-    assert all(len(codes) == ROUNDS for codes in said), [one.stderr for one in ended]
-    for number, codes in enumerate(zip(*said, strict=True)):
-        assert sorted(codes) == ["0", "2"], f"round {number}: {codes}"
+    codes, told = both(fresh, tmp_path, ROUNDS, *([*line, option, seeds] for seeds in "12"))
+    assert [len(one) for one in codes] == [ROUNDS] * 2, told
+    for number, pair in enumerate(zip(*codes, strict=True)):
+        assert sorted(pair) == ["0", "2"], f"round {number}: {pair}"
         is_whole(tmp_path / f"out-{number}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import mapped_graphs
 import pytest
 import torch
+from run_folders import results
 
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
@@ -56,10 +57,7 @@ def run(data, folder, settings, **given):
     dataset = load_own(Source(data=str(data)))
     options = {"log": lambda line: None, "dataset": dataset, **given}
     Experiment(settings, folder, **options).run()
-    runs = files.load_json(folder / "metrics.json")["runs"]
-    for one in runs:
-        del one["seconds"]
-    return runs, files.load_tensors(folder / "checkpoint.pt")["parameters"]
+    return results(folder), files.load_tensors(folder / "checkpoint.pt")["parameters"]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -120,8 +118,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_would_read_the_whole_graph_is_refused(case, graph, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
+def test_what_would_read_the_whole_graph_is_refused(case, graph, refused):
     flags, words = REFUSED[case]
     refused(["train", "--data", graph, *flags, "--out", "run"], words)
 
@@ -144,15 +141,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_graphs_that_break_rules_are_refused(case, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
+def test_graphs_that_break_rules_are_refused(case, tmp_path, refused):
     changes, words = BAD[case]
     place = mapped_graphs.write(tmp_path / "graph", **changes)
     refused(["train", "--data", place, *BLOCKS, "--out", "run"], words)
 
 
-def test_damaged_files_are_refused(graph, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
+def test_damaged_files_are_refused(graph, tmp_path, refused):
     line = ["train", "--data", graph, *BLOCKS, "--out", "run"]
     for name in ("y", "source"):  # which are read whole: at the start, and for the basis
         path = graph / f"{name}.npy"
@@ -168,8 +163,7 @@ def test_damaged_files_are_refused(graph, tmp_path, monkeypatch, refused):
     refused(line, HEADER)
 
 
-def test_other_commands(graph, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
+def test_other_commands(graph, tmp_path, refused):
     assert graph.is_dir()
     assert main(["train", "--data", "graph", *BLOCKS, "--out", "run"]) == 0
     assert main(["train", "--data", "graph", *BLOCKS, "--hidden", "8", "--out", "other"]) == 0

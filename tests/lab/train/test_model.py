@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from run_folders import seed_run
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv
@@ -285,10 +286,9 @@ def test_sparse_and_dense_runs_agree_where_no_input_is_dropped():
     runs = []
     for kept in ("sparse", "dense"):
         settings = replace(SETTINGS, features=kept)
-        contender = ours(club, settings)
-        assert (contender.inputs.x.layout == torch.sparse_csr) == (kept == "sparse")
-        split = make_split(club.data, "public", 0)
-        made = SeedRun(contender, club.data.y, club.num_classes, split, settings, 0)
+        x = ours(club, settings).inputs.x
+        assert (x.layout == torch.sparse_csr) == (kept == "sparse")
+        made = seed_run(settings)
         for _ in range(SETTINGS.epochs):
             made.step()
         runs.append(made.history)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from raw_layouts import write
+from run_folders import results
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv.lab import data
@@ -25,10 +26,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
+def _here(monkeypatch):
     """The karate club as tables whose nodes and classes are words."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(data.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr("pyg_outerconv.lab.train.experiment.can_draw", lambda: False)
     club = KarateClub()[0]
     edges = [f"p{m},p{n}" for m, n in club.edge_index.T.tolist()]
@@ -39,11 +38,6 @@ def _here(tmp_path, monkeypatch):
     Path("edges.csv").write_text("\n".join(["source,target", *edges, ""]))
     Path("features.csv").write_text("\n".join(["node,f,g", *rows, ""]))
     Path("labels.csv").write_text("\n".join(["node,label,split", *labels, ""]))
-
-
-def numbers_of(folder):
-    runs = json.loads(Path(folder, "metrics.json").read_text())["runs"]
-    return [{key: value for key, value in run.items() if key != "seconds"} for run in runs]
 
 
 def test_it_is_trained_and_predicted_by_its_names(capsys):
@@ -67,11 +61,11 @@ def test_data_by_name_is_made_undirected(tmp_path, capsys, refused):
     train = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
     assert main([*train, "--undirected"]) == 0
     assert "Texas: 6 nodes, 12 edges" in capsys.readouterr().out
-    before = numbers_of("run")
+    before = results(Path("run"))
     assert main(["predict", "run"]) == 0
     assert main(["train", "--resume", "--out", "run"]) == 0
     assert main(["train", "--resume", "--out", "run", "--undirected"]) == 0
-    assert numbers_of("run") == before
+    assert results(Path("run")) == before
     assert "--undirected alone" in refused(["predict", "run", "--undirected"])
     assert main([*train[:4], "--out", "directed", *train[6:]]) == 0
     said = refused(["train", "--resume", "--out", "directed", "--undirected"])
@@ -109,7 +103,7 @@ def test_a_run_goes_on_and_refuses_another_graph(refused):
     folder = RunFolder("run")
     folder.write_metrics(folder.read_runs()[:1], {})
     assert main(["train", "--resume", "--out", "run"]) == 0
-    assert numbers_of("run") == numbers_of("whole")
+    assert results(Path("run")) == results(Path("whole"))
     text = Path("labels.csv").read_text()
     Path("labels.csv").write_text(text.replace("p8,", "p7,", 1))
     assert "'p7' again" in refused(["train", "--resume", "--out", "run"])

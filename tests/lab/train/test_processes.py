@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES
+from run_folders import seed_run as begun
 
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.train import Settings, make_split
+from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.inputs import Share
-from pyg_outerconv.lab.train.loop import SeedRun
-from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.scale import Carried
 
 pytestmark = pytest.mark.skipif(
@@ -48,13 +47,9 @@ Job = tuple[dict[str, Any], int, int]
 
 
 def seed_run(changes, seed=0, processes=None):
-    dataset = data.load("KarateClub")
     given = {"batches": "random-nodes", "parts": 5, "accumulate": 2, "hidden": 8}
     settings = Settings("KarateClub", **{"family": "gcn", "split": "public", **given, **changes})
-    options = {} if processes is None else {"processes": processes}
-    split = make_split(dataset.data, settings.split, seed)
-    made = ours(dataset, settings)
-    return SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, seed, **options)
+    return begun(settings, seed, **({} if processes is None else {"processes": processes}))
 
 
 def together(jobs, folder, seconds):

@@ -190,9 +190,8 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The working folder; drawing takes longer than these runs."""
-    monkeypatch.chdir(tmp_path)
+def no_picture(monkeypatch):
+    """Drawing takes longer than these runs."""
     monkeypatch.setattr(experiment, "can_draw", lambda: False)
 
 
@@ -206,7 +205,7 @@ def goes_on(finished):
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("epoch", [0, 7, 14, 20])
-def test_a_signal_saves_and_stops(number, code, epoch, here, finished, monkeypatch, capsys):
+def test_a_signal_saves_and_stops(number, code, epoch, no_picture, finished, monkeypatch, capsys):
     step, done = SeedRun.step, 0
 
     def stopped(self):
@@ -241,7 +240,7 @@ def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on():
 
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("nth", range(6))
-def test_a_full_disk_is_said_and_loses_nothing(nth, here, finished, monkeypatch, capsys):
+def test_a_full_disk_is_said_and_loses_nothing(nth, no_picture, finished, monkeypatch, capsys):
     sync, written = os.fsync, 0
 
     def full(descriptor):
@@ -261,13 +260,13 @@ def test_a_full_disk_is_said_and_loses_nothing(nth, here, finished, monkeypatch,
     goes_on(finished)
 
 
-def test_a_folder_with_a_configuration_alone_goes_on(here, finished):
+def test_a_folder_with_a_configuration_alone_goes_on(no_picture, finished):
     Path("run").mkdir()
     shutil.copy(finished / "config.json", "run")
     goes_on(finished)
 
 
-def test_what_a_killed_process_left_is_swept(here, finished):
+def test_what_a_killed_process_left_is_swept(no_picture, finished):
     ended = subprocess.Popen(["true"])
     ended.wait()
     Path("run").mkdir()
@@ -285,7 +284,7 @@ def test_what_a_killed_process_left_is_swept(here, finished):
     assert results(Path("run")) == results(finished)
 
 
-def test_a_seed_that_was_finished_is_not_under_way(here, finished):
+def test_a_seed_that_was_finished_is_not_under_way(no_picture, finished):
     """Killed between the metrics and the removal."""
     home = RunFolder(shutil.copytree(finished, "run"))
     parts = {key: {} for key in ("parameters", "optimizer", "history", "best", "random")}

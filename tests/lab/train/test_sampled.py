@@ -5,13 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from run_folders import seed_run as begun
 
 from pyg_outerconv import files
-from pyg_outerconv.lab import data
 from pyg_outerconv.lab.train import Experiment, Settings
-from pyg_outerconv.lab.train.loop import SeedRun
-from pyg_outerconv.lab.train.model import ours
-from pyg_outerconv.lab.train.splits import make_split
 
 SETTINGS = Settings(
     "KarateClub",
@@ -29,11 +26,7 @@ WHOLE = {"batches": "none", "parts": 8, "accumulate": 0}
 
 
 def seed_run(**changes):
-    dataset = data.load("KarateClub")
-    settings = replace(SETTINGS, dropout=0.0, **{"accumulate": 1, **changes})
-    split = make_split(dataset.data, "public", 0)
-    made = ours(dataset, settings)
-    return SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, 0)
+    return begun(replace(SETTINGS, dropout=0.0, **{"accumulate": 1, **changes}))
 
 
 def parameters(made):

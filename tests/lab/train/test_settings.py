@@ -38,50 +38,26 @@ def settings(**changes):
     return Settings(**{"dataset": "d", "family": "f", "split": "s", **changes})
 
 
+def beyond():
+    """For each bound of a setting a value beyond it, for each setting of words another one."""
+    for name, one in TOLD.items():
+        for sign, bound in one.metadata["bounds"].items():
+            end, step = ("minimum", -1) if ">" in sign else ("maximum", 1)
+            value = 2 * bound if bound > 1e9 else bound + step if "=" in sign else bound
+            yield {name: value}, f"{name} has a {end}: expected {sign} {bound}, got "
+        if words := one.metadata["words"]:
+            said = f"expected one of {', '.join(sorted(words))}"
+            yield {name: f"{min(words)}x"}, f"unknown {name} '{min(words)}x' (did you mean"
+            yield {name: "?"}, f"unknown {name} '?': {said}"
+
+
 # What a setting cannot be, and parts of the message.
 BAD = [
-    ({"depth": 0}, "depth has a minimum: expected >= 1, got 0"),
-    ({"depth": 257}, "depth has a maximum: expected <= 256, got 257"),
-    ({"hidden": 0}, "hidden has a minimum: expected >= 1"),
-    ({"hidden": 10**12}, "hidden has a maximum: expected <= 16384"),
+    *beyond(),
     ({"depth": 256, "hidden": 16_384}, "expected depth × hidden² <= 1073741824, got 256 × 16384²"),
-    ({"out_heads": -1}, "out_heads has a minimum: expected >= 0"),
-    ({"out_heads": 16_385}, "out_heads has a maximum: expected <= 16384"),
-    ({"epochs": 0}, "epochs has a minimum: expected >= 1"),
     ({"epochs": 10**400}, "epochs has a maximum: expected <= 1000000, got more"),
-    ({"evaluate_every": 0}, "evaluate_every has a minimum: expected >= 1"),
-    ({"evaluate_every": 10**7}, "evaluate_every has a maximum: expected <= 1000000"),
-    ({"patience": -1}, "patience has a minimum: expected >= 0"),
-    ({"patience": 10**7}, "patience has a maximum: expected <= 1000000"),
-    ({"seeds": 0}, "seeds has a minimum: expected >= 1"),
-    ({"seeds": 10**9}, "seeds has a maximum: expected <= 10000"),
-    ({"parts": 0}, "parts has a minimum: expected >= 1"),
-    ({"parts_per_batch": 0}, "parts_per_batch has a minimum: expected >= 1"),
-    ({"batch_size": 0}, "batch_size has a minimum: expected >= 1"),
-    ({"batch_size": 10**7}, "batch_size has a maximum: expected <= 1000000"),
-    ({"accumulate": -1}, "accumulate has a minimum: expected >= 0"),
-    ({"dropout": 1.0}, "dropout has a maximum: expected < 1"),
     ({"dropout": math.nan}, "dropout has a minimum: expected >= 0, got nan"),
-    ({"input_dropout": -0.1}, "input_dropout has a minimum: expected >= 0, got -0.1"),
-    ({"input_dropout": 1.0}, "input_dropout has a maximum: expected < 1"),
-    ({"lr": 0.0}, "lr has a minimum: expected > 0"),
-    ({"lr": math.nan}, "lr has a minimum: expected > 0, got nan"),
     ({"lr": math.inf}, "lr has a maximum: expected <= 1e+30"),
-    ({"weight_decay": -1.0}, "weight_decay has a minimum: expected >= 0"),
-    ({"weight_decay": 1e300}, "weight_decay has a maximum: expected <= 1e+30"),
-    ({"layer_norm": "batchh"}, "unknown layer_norm 'batchh' (did you mean 'batch'?)"),
-    ({"skip": "residul"}, "(did you mean 'residual'?): expected one of concat, none, residual"),
-    ({"decay": "none"}, "unknown decay 'none'"),
-    ({"activation": "rel"}, "did you mean 'relu'"),
-    ({"architecture": "block"}, "did you mean 'blocks'"),
-    ({"update": "x"}, "unknown update 'x': expected one of mlp, none"),
-    ({"pool": "avg"}, "unknown pool"),
-    ({"metric": "f2"}, "unknown metric 'f2': expected one of accuracy, auroc, f1"),
-    ({"class_weights": "balance"}, "did you mean 'balanced'"),
-    ({"select": "los"}, "did you mean 'loss'"),
-    ({"features": "spars"}, "did you mean 'sparse'"),
-    ({"batches": "cluster"}, "did you mean 'clusters'"),
-    ({"precision": "float16"}, "unknown precision 'float16'"),
     ({"skip": "residual", "depth": 2}, "expected depth >= 3, got 2"),
     ({"architecture": "blocks", "skip": "concat"}, "expected skip='none', got concat"),
     ({"architecture": "blocks", "update": "mlp"}, "expected update='none', got mlp"),
@@ -119,9 +95,8 @@ def as_toml(changes):
 
 @pytest.mark.parametrize(("changes", "words"), BAD, ids=lambda part: str(part)[:60])
 def test_a_value_is_refused_alike_in_python_by_option_and_in_toml(
-    changes, words, tmp_path, refused, monkeypatch
+    changes, words, tmp_path, refused
 ):
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=re.escape(words)):
         settings(**changes)
     file = tmp_path / "a.toml"
