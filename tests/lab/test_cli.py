@@ -374,109 +374,50 @@ def test_bad_input_is_refused_in_one_line(line, words, finished, refused):
     refused([finished if word == "FINISHED" else word for word in line], words)
 
 
-def change_config(folder, **changes):
-    config = files.load_json(folder / "config.json")
-    change_file(folder, settings={**config["settings"], **changes})
+def change_config(run, **changes):
+    config = files.load_json(run / "config.json")
+    change_file(run, settings={**config["settings"], **changes})
 
 
-def change_file(folder, name="config.json", **changes):
+def change_file(run, name="config.json", **changes):
     """Change a file as who forges its checksum too."""
-    files.save_json(folder / name, {**files.load_json(folder / name), **changes})
+    files.save_json(run / name, {**files.load_json(run / name), **changes})
 
 
-def change_config_and_checkpoint(folder, **changes):
-    change_config(folder, **changes)
-    change_checkpoint(folder, settings=files.load_json(folder / "config.json")["settings"])
+def change_both(run, **changes):
+    change_config(run, **changes)
+    change_checkpoint(run, settings=files.load_json(run / "config.json")["settings"])
 
 
-def change_checkpoint(folder, **changes):
-    content = files.load_tensors(folder / "checkpoint.pt")
-    files.save_tensors(folder / "checkpoint.pt", {**content, **changes})
-
-
-def with_nan(folder):
-    parameters = files.load_tensors(folder / "checkpoint.pt")["parameters"]
-    first = next(iter(parameters.values()))
-    first.view(-1)[-1] = math.nan
-    change_checkpoint(folder, parameters=parameters)
-
-
-def make_pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def make_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-SPOIL = {
-    "another family": (
-        lambda run: change_config(run, family="Walk(length=2)"),
-        'expected family="Walk(length=2)"',
-    ),
-    "another width": (lambda run: change_config(run, hidden=9), "expected hidden=9, got hidden=8"),
-    "other channels": (lambda run: change_checkpoint(run, in_channels=7), "expected (7, 4)"),
-    "another graph": (lambda run: change_checkpoint(run, fingerprint="0"), "of this graph"),
-    "other parameters": (lambda run: change_checkpoint(run, parameters={}), "must fit the model"),
-    "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
-    "a damaged checkpoint": (lambda run: (run / "checkpoint.pt").write_text("x"), "checksum"),
-    "a tensor": (lambda run: torch.save(torch.ones(1), run / "checkpoint.pt"), "checksum"),
-    "a tensor, sealed": (
-        lambda run: files.save_tensors(run / "checkpoint.pt", torch.ones(1)),
-        "Tensor",
-    ),
-    "NaN": (with_nan, "must be finite"),
-    "infinite features": (
-        lambda run: change_checkpoint(
-            run,
-            parameters={
-                name: torch.full_like(value, 3e38)
-                for name, value in files.load_tensors(run / "checkpoint.pt")["parameters"].items()
-            },
-        ),
-        "must be finite",
-    ),
-    "a code of its own": (
-        lambda run: (run / "checkpoint.pt").write_bytes(pickle.dumps(shutil.rmtree)),
-        "checksum",
-    ),
-    "a pipe": (lambda run: make_pipe(run / "checkpoint.pt"), "no regular file"),
-    "a folder": (lambda run: make_folder(run / "checkpoint.pt"), "no regular file"),
-    "a configuration in a pipe": (lambda run: make_pipe(run / "config.json"), "no regular file"),
-    "damaged configuration": (lambda run: (run / "config.json").write_text("{"), "JSON"),
-    "foreign configuration": (lambda run: (run / "config.json").write_text("{}"), "checksum"),
-    "another format": (
-        lambda run: change_file(run, format=2),
-        "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
-    ),
-    "a format to come": (lambda run: change_file(run, format=4), "expected format 3"),
-    "a setting of another type": (lambda run: change_config(run, hidden="8"), "got '8'"),
-    "another split": (lambda run: change_config_and_checkpoint(run, split="x"), "unknown split"),
-    "data of another kind": (
-        lambda run: change_file(run, data=[]),
-        "its root and fingerprint",
-    ),
-    "a seed that was not": (lambda run: change_checkpoint(run, seed=9), "format 3"),
-    "a number as text": (lambda run: change_checkpoint(run, test_metric="x"), "format 3"),
-    "a list of parameters": (lambda run: change_checkpoint(run, parameters=[]), "format 3"),
-    "an odd setting": (lambda run: change_config(run, colour="red"), "colour"),
-}
-
-
-@pytest.mark.parametrize("case", SPOIL)
-def test_a_run_that_does_not_fit_is_refused(case, finished, refused):
-    shutil.copytree(finished, "run")
-    spoil, words = SPOIL[case]
-    spoil(Path("run"))
-    assert words.replace('"', "'") in refused(["predict", "run"]).replace('"', "'")
+def change_checkpoint(run, **changes):
+    content = files.load_tensors(run / "checkpoint.pt")
+    files.save_tensors(run / "checkpoint.pt", {**content, **changes})
 
 
 def change_record(run, **changes):
     runs = files.load_json(run / "metrics.json")["runs"]
     runs[1].update(changes)
     change_file(run, "metrics.json", runs=runs)
+
+
+def fill(run, value):
+    """All parameters have this value in one place, or the last of them alone has NaN."""
+    parameters = files.load_tensors(run / "checkpoint.pt")["parameters"]
+    for one in parameters.values():
+        one.view(-1)[-1 if math.isnan(value) else slice(None)] = value
+    change_checkpoint(run, parameters=parameters)
+
+
+def instead(run, name, content):
+    """In the place of a file are bytes, a tensor that is sealed, a pipe, a folder, or nothing."""
+    path = run / name
+    path.unlink()
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, torch.Tensor):
+        files.save_tensors(path, content)
+    elif content is not None:
+        content(path)
 
 
 def under_way(run, **changes):
@@ -488,35 +429,35 @@ def under_way(run, **changes):
     files.save_tensors(run / "partial.pt", {**of_its_own, **rest, **changes})
 
 
-SPOIL_RESUME = {
-    "another device": (lambda run: change_config(run, device="zz"), "unknown device"),
-    "another split": (lambda run: change_config(run, split="x"), "unknown split"),
-    "no runs": (lambda run: change_file(run, "metrics.json", runs=None), "must hold runs"),
-    "runs that are none": (
-        lambda run: change_file(run, "metrics.json", runs=[{}]),
-        "a record for each seed",
-    ),
-    "metrics of another run": (
-        lambda run: change_file(run, "metrics.json", config="0" * 64),
-        "must be of the run",
-    ),
-    "a seed twice": (lambda run: change_record(run, seed=0), "has a seed once"),
-    "a picture that is a folder": (
-        lambda run: make_folder(run / "curves.png"),
-        "a run folder must be writable",
-    ),
-    "metrics in a pipe": (lambda run: make_pipe(run / "metrics.json"), "no regular file"),
-    "no checkpoint": (lambda run: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
-    "a seed under way of another model": (under_way, "of the seed under way"),
-    "a seed under way of another run": (
-        lambda run: under_way(run, config="0" * 64),
-        "must be of the run",
-    ),
-    "a seed under way that is none": (
-        lambda run: under_way(run, history=[]),
-        "of the seed under way",
-    ),
-}
+ANEW = "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3"
+# What is said of a run that was changed, and how it was.
+SPOIL = [
+    ("expected family='Walk(length=2)'", change_config, {"family": "Walk(length=2)"}),
+    ("expected hidden=9, got hidden=8", change_config, {"hidden": 9}),
+    ("expected (7, 4)", change_checkpoint, {"in_channels": 7}),
+    ("of this graph", change_checkpoint, {"fingerprint": "0"}),
+    ("must fit the model", change_checkpoint, {"parameters": {}}),
+    ("checkpoint.pt", instead, {"name": "checkpoint.pt", "content": None}),
+    ("checksum", instead, {"name": "checkpoint.pt", "content": b"damaged"}),
+    ("Tensor", instead, {"name": "checkpoint.pt", "content": torch.ones(1)}),
+    ("must be finite", fill, {"value": math.nan}),
+    ("must be finite", fill, {"value": 3e38}),
+    ("checksum", instead, {"name": "checkpoint.pt", "content": pickle.dumps(shutil.rmtree)}),
+    ("no regular file", instead, {"name": "checkpoint.pt", "content": os.mkfifo}),
+    ("no regular file", instead, {"name": "checkpoint.pt", "content": os.mkdir}),
+    ("no regular file", instead, {"name": "config.json", "content": os.mkfifo}),
+    ("JSON", instead, {"name": "config.json", "content": b"{"}),
+    ("checksum", instead, {"name": "config.json", "content": b"{}"}),
+    (ANEW, change_file, {"format": 2}),
+    ("expected format 3", change_file, {"format": 4}),
+    ("got '8'", change_config, {"hidden": "8"}),
+    ("unknown split", change_both, {"split": "x"}),
+    ("its root and fingerprint", change_file, {"data": []}),
+    ("format 3", change_checkpoint, {"seed": 9}),
+    ("format 3", change_checkpoint, {"test_metric": "x"}),
+    ("format 3", change_checkpoint, {"parameters": []}),
+    ("colour", change_config, {"colour": "red"}),
+]
 IMPOSSIBLE = {
     "model": ["peer", 3, None],
     "seed": [-1, 2, 0.0, "0", True, None],
@@ -528,22 +469,39 @@ IMPOSSIBLE = {
     "seconds": [-1.0, "1"],
     "history": [[], {}, {"val_loss": [1.0] * 15}, None],
 }
-SPOIL_RESUME |= {
-    f"{name} = {value!r}": (
-        lambda run, name=name, value=value: change_record(run, **{name: value}),
-        "a record for each seed",
-    )
-    for name, values in IMPOSSIBLE.items()
-    for value in values
-}
+SPOIL_RESUME = [
+    ("unknown device", change_config, {"device": "zz"}),
+    ("unknown split", change_config, {"split": "x"}),
+    ("must hold runs", change_file, {"name": "metrics.json", "runs": None}),
+    ("a record for each seed", change_file, {"name": "metrics.json", "runs": [{}]}),
+    ("must be of the run", change_file, {"name": "metrics.json", "config": "0" * 64}),
+    ("has a seed once", change_record, {"seed": 0}),
+    ("a run folder must be writable", instead, {"name": "curves.png", "content": os.mkdir}),
+    ("no regular file", instead, {"name": "metrics.json", "content": os.mkfifo}),
+    ("checkpoint.pt", instead, {"name": "checkpoint.pt", "content": None}),
+    ("of the seed under way", under_way, {}),
+    ("must be of the run", under_way, {"config": "0" * 64}),
+    ("of the seed under way", under_way, {"history": []}),
+    *(
+        ("a record for each seed", change_record, {name: value})
+        for name, values in IMPOSSIBLE.items()
+        for value in values
+    ),
+]
 
 
-@pytest.mark.parametrize("case", SPOIL_RESUME)
-def test_a_run_that_cannot_go_on_is_refused(case, finished, refused):
-    shutil.copytree(finished, "run")
-    spoil, words = SPOIL_RESUME[case]
-    spoil(Path("run"))
-    refused(["train", "--resume", "--out", "run"], words)
+@pytest.mark.parametrize(
+    ("line", "words", "spoil", "changes"),
+    [
+        *((["predict", "run"], *case) for case in SPOIL),
+        *((["train", "--resume", "--out", "run"], *case) for case in SPOIL_RESUME),
+    ],
+    ids=lambda part: getattr(part, "__name__", str(part)[:50]),
+)
+def test_a_run_that_does_not_fit_is_refused(line, words, spoil, changes, finished, refused):
+    run = Path(shutil.copytree(finished, "run"))
+    spoil(run, **changes)
+    assert words in refused(line).replace('"', "'")
 
 
 @pytest.mark.parametrize("seed", range(24))
