@@ -16,6 +16,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from ....families import GCN, Walk
 from ....nn import OuterConv, compose
 from ....nn.recipes import layer_of
+from ....pyg import outer_conv
 from ...train.peers import begin_as, peer_of
 from ..case import (
     CHAINED,
@@ -77,6 +78,8 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
     The edges are normalised, and sorted, before the clock starts, for either of them.
     """
     ours, theirs, given = layer.pair(sides.data, sides.x.size(1), sides.direction.size(1))
+    is_learned = ours.family.makes_use_of("x")
+    ours = outer_conv(theirs) if is_learned else ours  # which has every bias of PyG's
     ours, theirs = sides.placed(ours), sides.placed(theirs)
     if isinstance(theirs, GCNConv):
         theirs.cached = True
@@ -84,7 +87,6 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
         norm = theirs.normalization, given["lambda_max"].to(sides.x)
         made = theirs.__norm__(sides.edge_index, sides.nodes, None, *norm, dtype=sides.x.dtype)
         theirs.__norm__ = lambda *_, **__: made
-    is_learned = ours.family.makes_use_of("x")
     structure = sides.edge_index if is_learned else sides.basis(ours.family)
     sides.layer(OURS, ours, structure)
     sides.layer(PYG, theirs, **given)
