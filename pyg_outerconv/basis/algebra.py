@@ -43,11 +43,7 @@ MOST_PIECES = 2**14
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compound(Basis):
-    """A basis made of others, its parts; methods are applied to these unless it overrides them.
-
-    Raises:
-        ValueError: the nesting exceeds ``DEEPEST``, or the pieces exceed ``MOST_PIECES``.
-    """
+    """A basis made of others, its parts; methods are applied to these unless it overrides them."""
 
     levels: ClassVar[int] = 1  # of nesting that it adds to that of its parts
 

@@ -77,9 +77,6 @@ class AttentionBasis(Basis):
         present: (M,) or (M, *batch) booleans, the sources that may be attended to, or None for
             all.
         value_type: the dtype of values, where queries and keys are in a wider one; None for theirs.
-
-    Raises:
-        ValueError: the shapes do not fit, or the support has values.
     """
 
     is_leaf: ClassVar[bool] = True

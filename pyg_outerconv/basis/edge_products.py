@@ -43,11 +43,7 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, aggr: str = "sum") -> Edg
 
 
 def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
-    """Refuse matrices whose sizes do not fit a product.
-
-    Raises:
-        ValueError: N of the first is not M of the second.
-    """
+    """Refuse matrices whose sizes do not fit a product."""
     if first[1] != second[0]:
         raise RefusedValue("sizes must fit a product", f"({first[1]}, N)", second)
 

@@ -219,9 +219,6 @@ def reorder(basis: Basis) -> Reordered:
     Neighbours get close numbers (George & Liu, *Computer Solution of Large Sparse Positive Definite
     Systems*, section 4.3), so that products read X from a processor cache. The edges of all labels
     are used together, as undirected edges.
-
-    Raises:
-        ValueError: M ≠ N.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import reverse_cuthill_mckee

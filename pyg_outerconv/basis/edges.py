@@ -373,12 +373,7 @@ def no_edges(size: tuple[int, int], device: torch.device, num_labels: int = 0) -
 
 
 def check_values(value: Tensor, pattern: Pattern, heads: bool = False) -> None:
-    """Refuse values of a wrong shape, dtype or device.
-
-    Raises:
-        TypeError: the values are not floating point.
-        ValueError: there is not one value for each edge, or they are on another device.
-    """
+    """Refuse values of a wrong shape, dtype or device."""
     if not (isinstance(pattern, Pattern) and isinstance(value, Tensor)):
         check_type("a basis of edges", "pattern", pattern, Pattern)
         check_type("a basis of edges", "value", value, Tensor)

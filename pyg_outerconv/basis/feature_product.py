@@ -52,10 +52,6 @@ class FeatureProduct(Basis):
         exponents: whether key and query are the logarithms of the factors, only for a normalised
             causal basis; see :meth:`of_exponents` for others.
         value_type: the dtype of values, where factors are in a wider one; None for theirs.
-
-    Raises:
-        ValueError: the shapes do not fit, or an option is unknown or does not fit another.
-        TypeError: features are not floating point, or blocks are not integers.
     """
 
     hides_edges: ClassVar[bool] = True
@@ -249,11 +245,7 @@ class FeatureProduct(Basis):
         return MultiHeadEdges(pattern, value.unflatten(1, (*self.batch, self.num_bases)))
 
     def edges(self) -> EdgeBasis:
-        """One edge for every pair and head.
-
-        Raises:
-            ValueError: the factors have batch dimensions.
-        """
+        """One edge for every pair and head."""
         return self.heads().edges()
 
     def transpose(self) -> Basis:

@@ -36,9 +36,6 @@ class Axis:
         stride: s.
         padding_mode: what outputs see beyond the ends: nothing ('zeros'), the axis repeated
             ('circular'), mirrored at its end cells ('reflect'), or its end cell ('replicate').
-
-    Raises:
-        ValueError: an option is out of range or unknown.
     """
 
     num_inputs: int
@@ -121,9 +118,6 @@ class GridShift(ImplicitEdges):
     Attributes:
         axes: the shifts along each of D axes.
         taps: for each label, the tap on each axis. If transposed, outputs of the axes are sources.
-
-    Raises:
-        ValueError: there is no axis or no label, or a tap is out of range.
     """
 
     axes: tuple[Axis, ...]

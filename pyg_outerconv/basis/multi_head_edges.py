@@ -223,11 +223,7 @@ def by_head(x: Tensor, num_labels: int, heads: int, batch: tuple[int, ...]) -> T
 
 
 def for_heads(x: Tensor, heads: int, own: tuple[int, ...]) -> Tensor:
-    """Expand X (M, *batch, P) to (M, *batch, H, P), a view, for a basis of H heads.
-
-    Raises:
-        ValueError: the basis has batch dimensions ``own``, and X has others.
-    """
+    """Expand X (M, *batch, P) to (M, *batch, H, P), a view, for a basis of H heads."""
     batch = tuple(x.shape[1:-1])
     if own not in ((), batch):
         raise RefusedValue("features and basis have the same batch", own, batch)

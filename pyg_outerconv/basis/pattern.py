@@ -510,9 +510,6 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
 
     Under torch.export it is int64, because an exported graph takes any sizes; so it is where a
     compiler does not know a size, as that of edges without their self-loops.
-
-    Raises:
-        ValueError: max(M, N) · K does not fit into int64.
     """
     if is_exporting():
         return torch.int64
@@ -529,11 +526,7 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
 
 
 def check_range(name: str, index: Tensor, count: int) -> None:
-    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers.
-
-    Raises:
-        ValueError: an index is out of range.
-    """
+    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers."""
     if not has_numbers(index) or index.numel() == 0:
         return
     lowest, highest = int(index.min()), int(index.max())

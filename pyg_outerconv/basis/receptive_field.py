@@ -54,9 +54,6 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int) -> Tensor:
         reach: the number of layers over this basis; more than one needs M = N, rows and columns
             being the same nodes. The computation stops early once the set of sources repeats;
             if it takes more than 100,000 layers to repeat, a greater reach is refused.
-
-    Raises:
-        TypeError, ValueError, IndexError: as :meth:`.Basis.receptive_field`.
     """
     if not isinstance(reach, Integral) or isinstance(reach, bool):
         raise RefusedType("reach is a number of layers", "an integer", repr(reach))

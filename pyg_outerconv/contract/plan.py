@@ -73,11 +73,7 @@ def contract(
 
 
 def solve(problem: Problem, order: str | None = None, max_memory: int | None = None) -> Tensor:
-    """:func:`contract` for layers, whose options are checked; shapes are, where no plan has them.
-
-    Raises:
-        TypeError, ValueError: as :func:`contract`.
-    """
+    """:func:`contract` for layers, whose options are checked; shapes are where no plan has them."""
     x, theta, basis = problem.x, problem.parameter, problem.basis
     if (
         order is None
@@ -198,10 +194,6 @@ def choose_order(
 
     The choice is cached for all problems with one key: graphs of about the same size, with equal
     channels, dtypes, devices and reductions.
-
-    Raises:
-        ValueError: ``wanted`` would allocate more than ``max_memory``, or no order can solve the
-            problem; the message then lists every reason.
     """
     if wanted is not None and not ORDERS[wanted].why_not(problem):
         if max_memory is not None and (why := _exceeds(ORDERS[wanted].cost(problem), max_memory)):
@@ -220,10 +212,6 @@ def make_plan(problem: Problem, checked: bool = False) -> Plan:
 
     The key of a plan contains all shapes, dtypes and devices but the number of nodes, so that
     shapes of a problem with a plan need no further check.
-
-    Raises:
-        TypeError, ValueError: as :func:`.check_shapes`.
-        ValueError: no order can solve the problem; the message lists every reason.
     """
     if not checked:
         check_shapes(problem)

@@ -236,12 +236,7 @@ Broken = tuple[str, object, object]
 
 
 def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | None = None) -> None:
-    """Check the types of the arguments of :func:`contract`, and the shape of a bias.
-
-    Raises:
-        TypeError: an argument is of another type.
-        ValueError: the bias does not have a number for each output channel.
-    """
+    """Check the types of the arguments of :func:`contract`, and the shape of a bias."""
     for name, value, hint in (
         ("basis", basis, Basis),
         ("x", x, Features),
@@ -257,12 +252,7 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
 
 
 def check_shapes(problem: Problem) -> None:
-    """Check shapes, devices and dtypes of a contraction.
-
-    Raises:
-        ValueError: shapes do not fit, indices are out of range, or devices differ.
-        TypeError: dtypes differ, and autocast is off.
-    """
+    """Check shapes, devices and dtypes of a contraction."""
     operands = problem.basis, problem.x, problem.parameter
     broken = _broken_shape(*operands)
     if broken is not None:
@@ -329,12 +319,7 @@ def _broken_dtype(basis: Basis, x: Features, theta: Theta) -> Broken | None:
 
 
 def check_inputs(problem: Problem) -> None:
-    """Check that the inputs of a label can be compared or counted.
-
-    Raises:
-        ValueError: the basis hides its edges (powers, products), or features to be compared by max
-            or min are not dense.
-    """
+    """Check that the inputs of a label can be compared or counted."""
     if problem.aggr in ("max", "min") and not problem.has_features:
         rule = (
             f"{problem.aggr} over the inputs of a label needs dense node features, "
@@ -361,9 +346,6 @@ def problems(whole: Problem) -> list[Problem]:
 
     With a sum over labels each leaf of the basis is one problem. With a max or min over labels the
     whole basis is one problem, because labels of all its parts are compared at a target.
-
-    Raises:
-        ValueError: a reduction is unknown, or labels are compared and the basis hides its edges.
     """
     basis, x, theta, aggr = whole.basis, whole.x, whole.parameter, whole.aggr
     if aggr not in REDUCTIONS:
@@ -388,11 +370,7 @@ def problems(whole: Problem) -> list[Problem]:
 
 
 def _with_bias_channel(x: Features, theta: Theta) -> tuple[Features, Theta]:
-    """X with one more channel of ones, and Θ with the bias of values as its row for that channel.
-
-    Raises:
-        ValueError: the features are not dense.
-    """
+    """X with one more channel of ones, and Θ with the bias of values as its row for it."""
     of_bias = theta.full_bias()
     if of_bias is None:
         return x, theta

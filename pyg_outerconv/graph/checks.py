@@ -19,12 +19,7 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_positive(what: str, **counts: int) -> None:
-    """Refuse counts that are not positive integers.
-
-    Raises:
-        TypeError: a count is not an integer.
-        ValueError: a count is less than 1.
-    """
+    """Refuse counts that are not positive integers."""
     for name, count in counts.items():
         if not is_integer(count):
             raise RefusedType(f"{what} needs its {name}", "an integer", repr(count))
@@ -75,11 +70,7 @@ def check_size(size: Any) -> None:
 def agreed(
     what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
 ) -> tuple[int | None, int | None]:
-    """The known (M, N), with missing entries taken from ``size``.
-
-    Raises:
-        ValueError: ``size`` contradicts the known numbers.
-    """
+    """The known (M, N), with missing entries taken from ``size``."""
     check_size(size)
     given = size or (None, None)
     if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
@@ -148,9 +139,6 @@ def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> 
 
     Integers become torch's default without ``dtype``. What is no tensor is returned, for
     :func:`check_edge_vector` to refuse.
-
-    Raises:
-        TypeError: the numbers are boolean or complex.
     """
     if not isinstance(given, Tensor):
         return given
@@ -242,11 +230,7 @@ def all_below(index: Tensor, count: int) -> bool:
 def infer_size(
     edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
 ) -> tuple[int, int]:
-    """(M, N): ``size``, with missing entries inferred from the largest indices.
-
-    Raises:
-        ValueError: an index is negative, or not below M (row 0) or N (row 1).
-    """
+    """(M, N): ``size``, with missing entries inferred from the largest indices."""
     size = size or (None, None)
     if size[0] is not None and size[1] is not None:
         if can_read(edge_index):

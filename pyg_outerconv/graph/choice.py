@@ -23,10 +23,6 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
     """(n,) int64 indices of a selection; a mask selects the indices where it is true.
 
     ``given`` is a list, tuple, range or vector of integers, or ``count`` booleans.
-
-    Raises:
-        TypeError: the selection has none of these forms.
-        ValueError: the selection has more than one dimension, or a mask has another length.
     """
     if isinstance(given, np.ndarray | np.generic):
         if given.dtype.kind not in "biufc":
@@ -46,13 +42,7 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
 
 
 def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Tensor | None:
-    """(n,) distinct node indices below ``count``, from indices or a mask; None for None.
-
-    Raises:
-        TypeError: the selection is not a list, vector or mask; see :func:`chosen`.
-        ValueError: an index is repeated, or a shape does not fit.
-        IndexError: an index is out of range.
-    """
+    """(n,) distinct node indices below ``count``, from indices or a mask; None for None."""
     if nodes is None:
         return None
     nodes = chosen(name, nodes, count).to(device)

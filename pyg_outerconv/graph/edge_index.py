@@ -26,10 +26,6 @@ def from_sparse(
     """The (2, E) edge index, weights and (M, N) of a sparse matrix (N, M), whose rows are targets.
 
     The values of the matrix are the weights unless ``edge_weight`` is given.
-
-    Raises:
-        ValueError: ``size`` contradicts the matrix, or it is an uncoalesced COO matrix that
-            requires gradients.
     """
     is_torchs = isinstance(matrix, Tensor)
     rows, columns = matrix.shape if is_torchs else matrix.sparse_sizes()
@@ -60,11 +56,7 @@ def from_sparse(
 
 
 def check_compressed(matrix: Tensor) -> None:
-    """Refuse pointers and indices out of range in a CSR or CSC matrix, which torch reads memory at.
-
-    Raises:
-        ValueError: they are out of range, or pointers do not ascend.
-    """
+    """Refuse a CSR or CSC matrix with pointers or indices that torch would read other memory at."""
     if matrix.layout is torch.sparse_csr:
         ptr, index, count = matrix.crow_indices(), matrix.col_indices(), matrix.size(1)
     else:
@@ -75,12 +67,7 @@ def check_compressed(matrix: Tensor) -> None:
 
 
 def edges_of(data: Data) -> dict[str, Any]:
-    """The edges of a ``Data`` object and their attributes, as arguments of :meth:`Graph.read`.
-
-    Raises:
-        TypeError: ``data`` is not a homogeneous graph.
-        ValueError: ``data`` has no edges.
-    """
+    """The edges of a ``Data`` object and their attributes, as arguments of :meth:`Graph.read`."""
     require_data(data)
     edge_index = data.get("edge_index")
     if edge_index is None:

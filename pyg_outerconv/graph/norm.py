@@ -63,11 +63,7 @@ _OTHER_WORDS = {
 
 
 def check_norm(norm: str | None, known: Iterable[str | None] = NORMS) -> None:
-    """Refuse an unknown norm.
-
-    Raises:
-        ValueError: ``norm`` is not in ``known``.
-    """
+    """Refuse an unknown norm."""
     if norm in known:
         return
     if norm in _OTHER_WORDS:
@@ -91,10 +87,6 @@ def divisor(
 
     Edges at a node of degree 0 get weight 0. Callers divide, w/d, instead of multiplying by 1/d:
     the derivative w/d² is then computed as (w/d)/d, whereas 1/d² overflows at d = 1e-20.
-
-    Raises:
-        ValueError: negative weights make a degree negative, or zero by cancellation, and they are
-            not ``signed``.
     """
     degrees = degree(weight, nodes, num_nodes)
     if signed:
@@ -188,9 +180,6 @@ def transition(
         improved: whether added self-loops weigh 2.
         as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
             node (the last is kept), with ``improved`` (it needs weights) and with negative weights.
-
-    Raises:
-        ValueError: self-loops are added to bipartite edges, or as :func:`normalise`.
     """
     if add_self_loops:
         fill = 2.0 if improved else 1.0

@@ -15,11 +15,7 @@ from .structure import Structure
 
 
 def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
-    """The graph of each source (M,) and of each target (N,), or None without a batch vector.
-
-    Raises:
-        ValueError: sources and targets are different nodes, and only one side has a batch vector.
-    """
+    """The graph of each source (M,) and of each target (N,), or None without a batch vector."""
     batch = getattr(structure, "batch", None)
     if batch is None:
         return None
@@ -46,12 +42,7 @@ def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
 
 
 def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
-    """Positions (n,) or (n, D) as (n, D), a view; ``axes`` is the required D, or None for any.
-
-    Raises:
-        TypeError: ``position`` is not a numeric tensor.
-        ValueError: ``position`` has another shape.
-    """
+    """Positions (n,) or (n, D) as (n, D), a view; ``axes`` is the required D, or None for any."""
     is_dense = isinstance(position, Tensor) and position.layout is torch.strided
     if not is_dense or position.dtype == torch.bool or position.is_complex():
         got = getattr(position, "dtype" if is_dense else "layout", type(position).__name__)

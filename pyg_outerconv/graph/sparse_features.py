@@ -269,11 +269,7 @@ def of_shell(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _on_dense(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The function of dense copies of all sparse features among the arguments, with a warning.
-
-    Raises:
-        TypeError: the function would write to such a copy.
-    """
+    """The function of dense copies of all sparse features among the arguments, with a warning."""
     name = resolve_name(func) or getattr(func, "__name__", repr(func))
     if sparse_in(kwargs.get("out")) or (sparse_in(args[:1]) and writes(func, kwargs)):
         raise refuse_write(name)

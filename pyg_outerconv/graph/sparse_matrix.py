@@ -243,12 +243,7 @@ def pattern_of(place: Tensor, shape: tuple[int, int]) -> CSR:
 
 
 def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> CSR:
-    """A pattern from a file or another process, after checks of its pointers and columns.
-
-    Raises:
-        TypeError: they are not vectors of integers.
-        ValueError: pointers do not ascend to the number of entries, or a column is out of range.
-    """
+    """A pattern from a file or another process, after checks of its pointers and columns."""
     check_integers("rowptr", ptr)
     check_integers("col", column)
     if ptr.dtype != column.dtype or not ptr.numel() or num_columns < 0:
@@ -356,9 +351,6 @@ def coalesced(x: Tensor) -> Tensor:
     """A ``torch.sparse`` tensor, coalesced if it is a COO matrix.
 
     The result is cached per tensor object, unless the tensor requires gradients.
-
-    Raises:
-        ValueError, TypeError: see :meth:`SparseFeatures.of`.
     """
     check_sparse(x)
     if x.layout != torch.sparse_coo or x.is_coalesced():

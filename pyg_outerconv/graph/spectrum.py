@@ -42,9 +42,6 @@ def largest_eigenvalues(matrix: Graph, batch: Tensor | None = None) -> Tensor:
 
     Returns:
         One value for each graph, float64.
-
-    Raises:
-        ValueError: the iteration did not converge.
     """
     value = matrix.weight(torch.float64).detach().double()
     num_graphs = 1

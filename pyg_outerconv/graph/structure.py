@@ -134,11 +134,7 @@ def kind_of(given: Any) -> type[Structure]:
 
 
 def require_kind(family: Any, given: Any) -> type[Structure]:
-    """The kind of structure as which ``family`` reads ``given``.
-
-    Raises:
-        TypeError: ``given`` is of another kind, which the family does not read.
-    """
+    """The kind of structure as which ``family`` reads ``given``."""
     reads: type[Structure] = family.reads
     kind = reads if reads in KINDS and reads.recognises(given) else kind_of(given)
     if not issubclass(kind, reads) and kind.recognises(given):
@@ -151,11 +147,7 @@ def require_kind(family: Any, given: Any) -> type[Structure]:
 
 
 def common_kind(families: Iterable[Any]) -> type[Structure]:
-    """The kind of structure that all of ``families`` read.
-
-    Raises:
-        TypeError: two of them read different kinds.
-    """
+    """The kind of structure that all of ``families`` read."""
     kinds = {family.reads: family for family in families}
     narrow = [kind for kind in kinds if kind is not Structure]
     if len(narrow) > 1:
@@ -174,11 +166,7 @@ def _brief(given: Any) -> str:
 
 
 def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
-    """Refuse arguments that belong to another kind of structure.
-
-    Raises:
-        ValueError: an argument in ``beside`` is not None.
-    """
+    """Refuse arguments that belong to another kind of structure."""
     given = [name for name, value in beside.items() if value is not None]
     if given:
         raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(given))

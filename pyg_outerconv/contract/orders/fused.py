@@ -98,11 +98,7 @@ def _request(problem: Problem) -> Request:
 
 
 def fused_product(edges: EdgeBasis, x: Tensor, theta: Tensor) -> Tensor:
-    """Σ_k A_kᵀ X Θ_k for X (M, P) and Θ (K, P, Q) by one kernel: (N, Q).
-
-    Raises:
-        ValueError: no backend has the kernel.
-    """
+    """Σ_k A_kᵀ X Θ_k for X (M, P) and Θ (K, P, Q) by one kernel: (N, Q)."""
     x, theta = autocast_pair(x, theta)
     value = None if edges.value is None else edges.value.to(x.dtype)
     pattern = edges.pattern
