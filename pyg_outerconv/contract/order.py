@@ -47,14 +47,14 @@ class Order(Named, ABC, registry=ORDERS):
             edges (compact forms) or the question has no meaning.
     """
 
-    name: ClassVar[str]
+    name: str
     solves: ClassVar[tuple[type[Basis], ...]]
     needs: ClassVar[tuple[Need, ...]] = ()
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
-    propagates: ClassVar[bool] = False
-    transforms: ClassVar[bool | None] = None
+    propagates: bool = False
+    transforms: bool | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "name" in vars(cls) and cls.steps is Order.steps:

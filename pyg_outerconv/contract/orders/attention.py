@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import MultiHeadEdges
 from ..cost import Cost, Operations, Steps, sparse_product
 from ..heads import collect_values, needs_batch, steps_of_values, values
-from ..order import Order, needs_features
+from ..order import ORDERS, Order, needs_features
 from ..problem import Problem
 
 
@@ -23,14 +23,23 @@ def _needs_no_bias(problem: Problem) -> list[str]:
 
 
 class HeadOrder(Order):
-    """An order in which the matrix A_h of each head is applied to rows of that head.
+    """A pair of orders in which the matrix A_h of each head is applied to rows of that head.
 
-    Attributes:
-        values_first: whether the rows are the values of each head, X V_h + b_h or X Θ_h; else they
-            are features X, and Θ_h is applied to what each head receives.
+    With Θ first the rows are the values of each head, X V_h + b_h or X Θ_h; else they are features
+    X, and Θ_h is applied to what each head receives.
     """
 
-    values_first: ClassVar[bool]
+    known_shapes = True  # of its matrices, whatever the edges are
+
+    def __init_subclass__(cls, pair: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, theta_first in zip(pair, (True, False), strict=False):
+            ORDERS[name] = cls(name, theta_first)
+
+    def __init__(self, name: str, theta_first: bool) -> None:
+        self.name, self.theta_first = name, theta_first
+        self.propagates = self.propagates and not theta_first
+        self.transforms = theta_first if self.known_shapes else None
 
     @abstractmethod
     def send(self, steps: Steps, width: int) -> None:
@@ -42,14 +51,14 @@ class HeadOrder(Order):
 
     def lacks(self, problem: Problem) -> list[str]:
         """Requires a fitting batch; of features also dense ones, and values without a bias."""
-        if self.values_first:
+        if self.theta_first:
             return needs_batch(problem) + super().lacks(problem)
         reasons = needs_features(problem) + needs_batch(problem)
         return reasons or super().lacks(problem) + _needs_no_bias(problem)
 
     def steps(self, problem: Problem) -> Steps:
         """The values and their propagation at width V; or at width P, then N·H·P·Q dense."""
-        if self.values_first:
+        if self.theta_first:
             return steps_of_values(problem, self.send)
         rows = _received(problem)
         self.send(steps := Steps(problem), problem.in_channels)
@@ -58,7 +67,7 @@ class HeadOrder(Order):
         return steps.theta(rows).work("rows of heads", Operations(), memory=held)
 
     def run(self, problem: Problem) -> Tensor:
-        if self.values_first:
+        if self.theta_first:
             return collect_values(problem, self.propagate(problem, values(problem)))
         x = problem.features
         of_heads = x.unsqueeze(-2).expand(*x.shape[:-1], problem.num_labels, -1)
@@ -76,12 +85,8 @@ def _heads(problem: Problem) -> MultiHeadEdges | AttentionBasis:
     return problem.basis
 
 
-def _attention(problem: Problem) -> AttentionBasis:
-    return problem.of(AttentionBasis)
-
-
 def _needs_softmax(problem: Problem) -> list[str]:
-    normalise = _attention(problem).normalise
+    normalise = problem.of(AttentionBasis).normalise
     return [] if normalise.is_softmax else [f"normalises by softmax only, not by {normalise}"]
 
 
@@ -100,10 +105,11 @@ def _has_edges(problem: Problem) -> bool:
 PASSES = 8.0
 
 
-class ProductOfEachHead(HeadOrder):
+class ProductOfEachHead(HeadOrder, pair=("heads_transform_first", "heads_propagate_first")):
     """Compute the shares of all edges, then a sparse product for each head."""
 
     solves = (MultiHeadEdges, AttentionBasis)
+    propagates = True
 
     def is_prepared(self, problem: Problem) -> bool:
         return _has_edges(problem)
@@ -135,29 +141,14 @@ def _add_shares(steps: Steps, basis: AttentionBasis) -> None:
     steps.work("shares", passes, basis.learns, 4.0 * size)
 
 
-class HeadsTransformFirst(ProductOfEachHead):
-    """Compute X Θ_h or the values of each head, then a sparse product for each head."""
-
-    name = "heads_transform_first"
-    values_first = transforms = True
-
-
-class HeadsPropagateFirst(ProductOfEachHead):
-    """Propagate X by a sparse product for each head, then Θ_h."""
-
-    name = "heads_propagate_first"
-    values_first = transforms = False
-    propagates = True
-
-
 # One primitive -----------------------------------------------------------------------------------
 
 
 def _needs_no_dropout(problem: Problem) -> list[str]:
-    return ["has no dropout"] if _attention(problem).normalise.dropped else []
+    return ["has no dropout"] if problem.of(AttentionBasis).normalise.dropped else []
 
 
-class Attend(HeadOrder):
+class Attend(HeadOrder, pair=("attend_transform_first", "attend_propagate_first")):
     """Scores, softmax and sum by the primitive ``attend``, which stores no shares of edges.
 
     Its backward pass computes the shares again.
@@ -165,13 +156,14 @@ class Attend(HeadOrder):
 
     solves = (AttentionBasis,)
     needs = (_needs_softmax, _needs_no_dropout)
+    propagates, known_shapes = True, False
 
     def is_prepared(self, problem: Problem) -> bool:
         return _has_edges(problem)
 
     def send(self, steps: Steps, width: int) -> None:
         """E·H·(D + width) numbers gathered; 2.5 times as much in the backward pass."""
-        problem, basis = steps.problem, _attention(steps.problem)
+        problem, basis = steps.problem, steps.problem.of(AttentionBasis)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
         vector = float(basis.num_edges * problem.itemsize)
@@ -183,22 +175,7 @@ class Attend(HeadOrder):
         steps.work("attention", work, 2.5 * any(problem.gradients), 4.0 * vector)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        return _attention(problem).attend(x)
-
-
-class AttendTransformFirst(Attend):
-    """Compute the values of each head, then ``attend``."""
-
-    name = "attend_transform_first"
-    values_first = True
-
-
-class AttendPropagateFirst(Attend):
-    """``attend`` with X as the values, then Θ_h."""
-
-    name = "attend_propagate_first"
-    values_first = False
-    propagates = True
+        return problem.of(AttentionBasis).attend(x)
 
 
 class AttendEnds(Order):
@@ -250,27 +227,29 @@ FLOPS_OF_A_SCORE = 32.0
 
 def _needs_rule(problem: Problem) -> list[str]:
     """Reasons if the support is no band or blocks, or does not take the bias, mask or dropout."""
-    over = _attention(problem).over
+    over = problem.of(AttentionBasis).over
     if not isinstance(over, DenseRule):
         return [f"needs a support that is a band or blocks, not a {type(over).__name__}"]
     return over.lacks(_additions(problem))
 
 
 def _rule(problem: Problem) -> DenseRule:
-    over = _attention(problem).over
+    over = problem.of(AttentionBasis).over
     assert isinstance(over, DenseRule)  # as _needs_rule says
     return over
 
 
 def _additions(problem: Problem) -> ExtraOperands:
     """Whether scores have a bias, a mask, a bias that requires gradients, and dropout."""
-    basis = _attention(problem)
+    basis = problem.of(AttentionBasis)
     learns = basis.bias is not None and basis.bias.requires_grad
     has = basis.bias is not None, basis.present is not None
     return ExtraOperands(*has, learns, basis.normalise.dropped > 0)
 
 
-class DenseAttention(HeadOrder):
+class DenseAttention(
+    HeadOrder, pair=("dense_attention_transform_first", "dense_attention_propagate_first")
+):
     """Attention by dense blocks of nodes, without a sparse matrix.
 
     Full and causal attention are torch's ``scaled_dot_product_attention``; windows are cut into
@@ -286,7 +265,7 @@ class DenseAttention(HeadOrder):
 
     def send(self, steps: Steps, width: int) -> None:
         """2·pairs·H·(D + width) flops, for all pairs in the blocks."""
-        problem, basis = steps.problem, _attention(steps.problem)
+        problem, basis = steps.problem, steps.problem.of(AttentionBasis)
         pairs = _rule(problem).pairs(_additions(problem))
         columns = float(problem.num_labels * problem.num_columns)
         calls = CALLS_OF_A_WINDOW * pairs.windows if pairs.windows else 1.0
@@ -299,7 +278,7 @@ class DenseAttention(HeadOrder):
         steps.work("attention by blocks", work, back, 2.0 * scores + nodes)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
-        basis = _attention(problem)
+        basis = problem.of(AttentionBasis)
         kernel = partial(
             _rule(problem).attend,
             present=_mask(basis, problem.batch),
@@ -316,17 +295,3 @@ def _mask(basis: AttentionBasis, batch: tuple[int, ...]) -> Tensor | None:
     there = basis.seen_sources()
     there = there.view(*there.shape, *(1,) * (len(batch) + 2 - there.dim()))
     return there.expand(there.size(0), *batch, basis.num_bases).flatten(1)
-
-
-class DenseAttentionTransformFirst(DenseAttention):
-    """Compute the values of each head, then attention by blocks."""
-
-    name = "dense_attention_transform_first"
-    values_first = transforms = True
-
-
-class DenseAttentionPropagateFirst(DenseAttention):
-    """Attention by blocks with X as the values, then Θ_h."""
-
-    name = "dense_attention_propagate_first"
-    values_first = transforms = False

@@ -16,25 +16,23 @@ from ..order import Order, needs_features
 from ..problem import Problem
 
 
-def _product(problem: Problem) -> FeatureProduct:
-    return problem.of(FeatureProduct)
-
-
 def _needs_latent_nodes(problem: Problem) -> list[str]:
-    if _product(problem).causal is None:
+    if problem.of(FeatureProduct).causal is None:
         return needs_batch(problem)
     return ["needs a basis without causality: sums over prefixes take a scan"]
 
 
 def _needs_causality(problem: Problem) -> list[str]:
-    if _product(problem).causal is not None:
+    if problem.of(FeatureProduct).causal is not None:
         return needs_batch(problem)
     return ["needs a causal basis: without causality two dense products suffice"]
 
 
 def _folds(problem: Problem) -> tuple[int, int]:
     """(R, B): how many items of the batch have their own factors, and how many share each."""
-    return (problem.num_columns, 1) if _product(problem).batch else (1, problem.num_columns)
+    return (
+        (problem.num_columns, 1) if problem.of(FeatureProduct).batch else (1, problem.num_columns)
+    )
 
 
 def _at_full_precision(problem: Problem) -> AbstractContextManager[None]:
@@ -61,7 +59,7 @@ class ValuesFirst(Order):
 
     def send(self, steps: Steps, width: int) -> None:
         """(M + N)·H·D·V for φ(K)ᵀ and φ(Q)."""
-        problem, basis = steps.problem, _product(steps.problem)
+        problem, basis = steps.problem, steps.problem.of(FeatureProduct)
         nodes = float(sum(basis.size))
         columns = float(problem.num_labels * problem.num_columns * width)
         held = nodes * columns * problem.itemsize
@@ -77,7 +75,7 @@ def _received(problem: Problem, value: Tensor) -> Tensor:
 
     A column of ones is appended to the values; it yields the sums to divide by.
     """
-    basis, (own, shared), dtype = _product(problem), _folds(problem), value.dtype
+    basis, (own, shared), dtype = problem.of(FeatureProduct), _folds(problem), value.dtype
     heads, width = value.shape[-2:]
     with _at_full_precision(problem):
         query, key, value = _in_full(basis.query, basis.key, value)
@@ -120,7 +118,7 @@ class Scan(ValuesFirst):
     def send(self, steps: Steps, width: int) -> None:
         """(M + N)·H·D·V for states, and N·H·C·(D + V) within chunks of C."""
         super().send(steps, width)
-        problem, basis = steps.problem, _product(steps.problem)
+        problem, basis = steps.problem, steps.problem.of(FeatureProduct)
         chunks = basis.chunks(width)
         assert chunks is not None  # a causal basis has chunks
         copies = float(problem.num_labels * problem.num_columns)
@@ -140,7 +138,7 @@ class Latent(Order):
 
     def steps(self, problem: Problem) -> Steps:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
-        basis, (of_x, of_theta, of_basis) = _product(problem), problem.gradients
+        basis, (of_x, of_theta, of_basis) = problem.of(FeatureProduct), problem.gradients
         rows = float(problem.num_labels * basis.num_channels * problem.num_columns)
         width = float(value_width(problem) if _concatenates(problem) else problem.out_channels)
         inside = 2.0 * basis.num_blocks * rows * problem.in_channels * width
@@ -165,7 +163,7 @@ class Latent(Order):
 
 def _through(problem: Problem, x: Tensor, matrix: Tensor) -> Tensor:
     """Y (N, *batch, Q): heads are concatenated, or summed by the last product."""
-    basis, (own, shared) = _product(problem), _folds(problem)
+    basis, (own, shared) = problem.of(FeatureProduct), _folds(problem)
     query, key, x, matrix = _in_full(basis.query, basis.key, x, matrix)
     heads, channels, inputs = problem.num_labels, basis.num_channels, x.size(-1)
     query, key = (part.reshape(part.size(0), own, heads, channels) for part in (query, key))

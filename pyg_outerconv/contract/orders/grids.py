@@ -18,10 +18,6 @@ from ..problem import Problem
 MOST_AXES = 3  # of torch's convolutions and poolings
 
 
-def _shifts(problem: Problem) -> GridShift:
-    return problem.of(GridShift)
-
-
 def why_not_torch(basis: GridShift) -> list[str]:
     """Reasons why torch's convolutions and poolings cannot compute these shifts."""
     reasons = []
@@ -99,7 +95,7 @@ def as_nodes(images: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 def _needs_one_input(problem: Problem) -> list[str]:
-    if problem.aggr == "sum" or sees_one(_shifts(problem)):
+    if problem.aggr == "sum" or sees_one(problem.of(GridShift)):
         return []
     return [f"sums inputs, and several share a label under {problem.aggr}"]
 
@@ -122,7 +118,7 @@ SHARE = 0.75
 
 
 def _needs_box(problem: Problem) -> list[str]:
-    basis = _shifts(problem)
+    basis = problem.of(GridShift)
     why = why_not_torch(basis)
     if not why and not basis.geometry.is_full:
         return ["needs a label at every position of a box, because zero times NaN is NaN"]
@@ -144,7 +140,7 @@ class Convolution(Order):
 
     def steps(self, problem: Problem) -> Steps:
         """2·N·P·Q/G flops for each position of the kernel, and the padded input."""
-        basis, (of_x, of_theta, _) = _shifts(problem), problem.gradients
+        basis, (of_x, of_theta, _) = problem.of(GridShift), problem.gradients
         places = prod(basis.geometry.kernel)
         cells = prod([axis.num_outputs for axis in basis.axes]) * problem.num_columns
         rows, columns = problem.parameter.shape[2:]
@@ -165,7 +161,7 @@ class Convolution(Order):
         return steps.work("torch's convolution", work, of_x + of_theta)
 
     def run(self, problem: Problem) -> Tensor:
-        basis = _shifts(problem)
+        basis = problem.of(GridShift)
         geometry, images = basis.geometry, as_images(problem.features, basis.input_shape)
         weight = _kernel_of(problem.theta, geometry, basis.is_transposed)
         return as_nodes(_convolved(images, weight, problem, geometry), problem.batch)
@@ -188,7 +184,7 @@ def _kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Te
 def _convolved(x: Tensor, weight: Tensor, problem: Problem, geometry: ConvGeometry) -> Tensor:
     """The convolution of images x; its transpose crops what the convolution pads."""
     axes, bias = geometry.axes, problem.bias
-    transposed = _shifts(problem).is_transposed
+    transposed = problem.of(GridShift).is_transposed
     padding, spare, ends = [0] * len(axes), [0] * len(axes), [(0, 0)] * len(axes)
     if transposed:
         for axis, window in enumerate(axes):
@@ -223,7 +219,7 @@ _LARGEST = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 def _needs_windows(problem: Problem) -> list[str]:
     """Reasons why torch's poolings do not compute these windows."""
-    basis, aggr = _shifts(problem), problem.label_aggr
+    basis, aggr = problem.of(GridShift), problem.label_aggr
     if why := why_not_torch(basis):
         return why
     geometry, compares, turned = basis.geometry, aggr != "sum", basis.is_transposed
@@ -264,7 +260,7 @@ class Pooling(Order):
 
     def steps(self, problem: Problem) -> Steps:
         """Each window is read from a cache, again for the gradient, and the input is padded."""
-        basis, columns = _shifts(problem), problem.num_columns * problem.in_channels
+        basis, columns = problem.of(GridShift), problem.num_columns * problem.in_channels
         cells = prod([axis.num_outputs for axis in basis.axes]) * len(basis.taps)
         padded = padded_bytes(basis, columns, problem.itemsize)
         read = float(cells * columns * problem.itemsize)
@@ -272,7 +268,7 @@ class Pooling(Order):
         return Steps(problem).work("torch's pooling", work, problem.gradients[0], padded)
 
     def run(self, problem: Problem) -> Tensor:
-        basis, factor = _shifts(problem), problem.factor
+        basis, factor = problem.of(GridShift), problem.factor
         assert factor is not None  # it needs Θ_k = c I
         geometry, images = basis.geometry, as_images(problem.features, basis.input_shape)
         if basis.is_transposed:

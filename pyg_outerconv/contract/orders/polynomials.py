@@ -19,19 +19,15 @@ from ..problem import Problem
 from ..rule import has_few, transforms
 
 
-def _polynomial(problem: Problem) -> Polynomial:
-    return problem.of(Polynomial)
-
-
 def _step(problem: Problem) -> Step:
     """The function H ↦ s Aᵀ H, by sparse products."""
-    return _polynomial(problem).step(problem.dtype)
+    return problem.of(Polynomial).step(problem.dtype)
 
 
 def sum_forward(problem: Problem, step: Step) -> Tensor:
     """Σ_k (p_k(A)ᵀ X) Θ_k + b, term by term."""
     out = problem.bias
-    for k, h in enumerate(_polynomial(problem).terms(problem.features, step)):
+    for k, h in enumerate(problem.of(Polynomial).terms(problem.features, step)):
         out = problem.parameter.labels(k, k + 1).combine(h, h.size(0), out)
     assert out is not None  # a polynomial has a term
     return out
@@ -44,7 +40,7 @@ def sum_clenshaw(
 
     ``term(i)`` returns z_k for the i-th label; without it, z_k = X Θ_k. Other z_k are left out.
     """
-    basis, term = _polynomial(problem), term or problem.transform_label
+    basis, term = problem.of(Polynomial), term or problem.transform_label
     rule, number = basis.recurrence, {k: i for i, k in enumerate(basis.labels)}
     last: Tensor | None = None
     here: Tensor | None = None
@@ -89,7 +85,7 @@ class RecurrenceOrder(Order):
         ``wanted``: the first term requires gradients; ``keeps``: autograd saves all terms, of which
         three are in memory otherwise; ``beside``: number of further tensors of the size of a term.
         """
-        basis, width = _polynomial(problem), self._width(problem)
+        basis, width = problem.of(Polynomial), self._width(problem)
         nodes, steps = basis.size[0], basis.num_terms - 1
         entries = float(basis.operator.num_edges)
         sparse = sparse_product(problem, width, (nodes, nodes), wanted, entries).forward
@@ -126,7 +122,7 @@ class Forward(RecurrenceOrder):
         """(K − 1)·E·P sparse, N·K·P·Q dense."""
         of_x, of_theta, of_basis = problem.gradients
         rows = float(problem.basis.size[0] * problem.num_columns)
-        first = int(_polynomial(problem).labels[0] == 0)  # X itself; A makes all later terms
+        first = int(problem.of(Polynomial).labels[0] == 0)  # X itself; A makes all later terms
         later = problem.num_labels - first
         products = dense_product(problem, rows * first, of_x, first)
         products += dense_product(problem, rows * later, of_x or of_basis, later)
@@ -134,7 +130,7 @@ class Forward(RecurrenceOrder):
 
     def run(self, problem: Problem) -> Tensor:
         # Of sums of X Θ_k, which may have another type under autocast, each step asks by itself.
-        return sum_forward(problem, _polynomial(problem).step(problem.dtype, problem.few))
+        return sum_forward(problem, problem.of(Polynomial).step(problem.dtype, problem.few))
 
 
 class Clenshaw(RecurrenceOrder):
@@ -211,7 +207,7 @@ class ForwardMixed(MixedRecurrence):
         total: Tensor | None = None  # (N, B, *batch, P)
         coefficient = _coefficient(problem)
         x = problem.features.contiguous()  # of whose strides the sum is, too
-        for k, h in enumerate(_polynomial(problem).terms(x, _step(problem))):
+        for k, h in enumerate(problem.of(Polynomial).terms(x, _step(problem))):
             weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
             h = h.unsqueeze(1)
             total = h * weight if total is None else torch.addcmul(total, h, weight)
