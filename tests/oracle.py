@@ -1,8 +1,10 @@
-"""What every primitive means, entry by entry in plain torch, for any derivative of it."""
+"""What every primitive means, entry by entry in plain torch, and whether two results are one."""
 
 import math
 
 import torch
+
+from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 
 def spmm(rows, cols, shape, value, x, aggr):
@@ -65,3 +67,9 @@ def primitive(name, csr):
         "additive": lambda *tensors: additive(rows, cols, *tensors, form),
         "grouped_matmul": lambda x, theta: (x.unsqueeze(1) @ theta[rows]).squeeze(1),
     }[word]
+
+
+def assert_same(found, expected, inputs, tolerance=None):
+    """Results that are near each other, and their gradients in whatever of the inputs has one."""
+    assert_near(found, expected, tolerance)
+    assert_same_gradients(found, expected, inputs, tolerance)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from oracle import assert_same
 from seen import HEADS, SEEN, P, Q, layer
 
 from pyg_outerconv import OuterConv
@@ -35,7 +36,7 @@ from pyg_outerconv.families import (
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.memo import EACH
 from pyg_outerconv.nn import AttentionConv
-from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.testing import assert_near
 
 NODES, D = 9, 4
 SUPPORTS = [*SEEN, Union(SlidingWindow(1), Causal()), RandomLinks(2), Stack(Causal(), Complete())]
@@ -68,8 +69,7 @@ def aligned(conv, align):
 def assert_is_slice(conv, align, rows, x, *args, **beside):
     whole = conv(x, *args)[..., rows, :]
     found = aligned(conv, align)(x, *args, **beside)
-    assert_near(found, whole)
-    assert_same_gradients(found, whole, [x, *conv.family.score.parameters()])
+    assert_same(found, whole, [x, *conv.family.score.parameters()])
 
 
 @pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
@@ -130,8 +130,7 @@ def test_causal_linear_attention_counts_from_where_queries_stand(feature_map, st
         whole.load_state_dict(conv.state_dict())
         x = features(nodes)
         found, wanted = conv(x, None), whole(x, None)[rows_of(part, nodes)]
-        assert_near(found, wanted)
-        assert_same_gradients(found, wanted, [x])
+        assert_same(found, wanted, [x])
         conv.fuse = False
         assert_near(conv(x, None), wanted)
         graph = torch.arange(nodes) % 3
@@ -186,8 +185,7 @@ def test_positions_of_sources_are_those_of_queries_that_are_sources(support):
     x, pos, part = features(NODES), torch.rand(NODES, 1).double().requires_grad_(), Part(4, 3)
     few, rows = aligned(conv, part), rows_of(part)
     found, wanted = few(x, pos=pos), conv(x, pos=pos)[rows]
-    assert_near(found, wanted)
-    assert_same_gradients(found, wanted, [x, pos])
+    assert_same(found, wanted, [x, pos])
     assert_near(few(x, few.basis(x).over, pos=pos), wanted)
 
 

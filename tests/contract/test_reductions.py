@@ -3,6 +3,7 @@
 import pytest
 import torch
 from contractions import OF_EDGES, normal, parameter, reduced, tensors_of
+from oracle import assert_same
 
 from pyg_outerconv.basis import EdgeBasis, Eye, Pattern, Scaled
 from pyg_outerconv.contract import ORDERS, contract
@@ -21,19 +22,6 @@ def edges_of(name):
     found = awkward_structures()[name]
     pattern = Pattern.build(found.edge_index, found.edge_type, size=found.size, num_labels=3)
     return EdgeBasis(pattern, normal(pattern.num_edges))
-
-
-def assert_same(actual, expected, inputs):
-    assert_near(actual, expected, at_least=0.1)
-    if expected.requires_grad and actual.requires_grad:
-        for found, wanted in zip(
-            torch.autograd.grad(actual.sin().sum(), inputs, materialize_grads=True),
-            torch.autograd.grad(
-                expected.sin().sum(), inputs, materialize_grads=True, allow_unused=True
-            ),
-            strict=True,
-        ):
-            assert_near(found, wanted, at_least=0.1)
 
 
 def test_orders_that_hold_the_inputs_of_a_label_declare_all_reductions():

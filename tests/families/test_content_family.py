@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from oracle import assert_same
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import SCORES, KeyQuery, LearnedQueries, PerHead, Softmax
@@ -22,7 +23,7 @@ from pyg_outerconv.families import (
 )
 from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.testing import assert_near
 
 N, P, Q, HEADS = 6, 4, 6, 2
 SPARSE = ("heads_transform_first",)
@@ -57,8 +58,7 @@ def test_queries_are_the_aligned_features():
     conv, x = layer(align=GCN()), features(N, P)
     aligned = GCN().basis(EDGES, size=(N, N), dtype=torch.float64).to_dense()[0].T @ x
     actual, expected = conv(x, EDGES), attention(conv, x, aligned)
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+    assert_same(actual, expected, [x, *conv.parameters()])
 
 
 def test_the_identity_aligns_nothing():
@@ -72,8 +72,7 @@ def test_each_head_may_have_its_own_alignment():
     dense = GCN().basis(EDGES, size=(N, N), dtype=torch.float64).to_dense()[0].T
     aligned = torch.stack([x, dense @ x], 1)
     actual, expected = conv(x, EDGES), attention(conv, x, aligned)
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+    assert_same(actual, expected, [x, *conv.parameters()])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -126,8 +125,7 @@ def test_soft_alignments_learn():
     soft = features(N, 3)
     actual = conv(x, alignment=soft)
     expected = attention(conv, x, soft.T @ x)
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x, soft])
+    assert_same(actual, expected, [x, soft])
 
 
 def test_the_papers_rectangular_identity_is_a_selection_of_edges():
@@ -147,8 +145,7 @@ def test_learned_queries_ask_all_nodes(heads):
     x = features(N, P)
     actual, expected = conv(x), attention(conv, x, queries.weight)
     assert actual.shape == (4, Q)
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x, *conv.parameters()])
+    assert_same(actual, expected, [x, *conv.parameters()])
     assert any(parameter is queries.weight for parameter in conv.parameters())
 
 
@@ -162,8 +159,7 @@ def test_each_graph_is_asked_by_the_same_queries(heads):
     expected = torch.cat(
         [attention(conv, x[batch == g], conv.family.align.weight) for g in range(3)]
     )
-    assert_near(found, expected)
-    assert_same_gradients(found, expected, [x, *conv.parameters()])
+    assert_same(found, expected, [x, *conv.parameters()])
 
 
 def test_a_graph_without_nodes_is_answered_with_zeros():
@@ -240,8 +236,7 @@ def test_products_with_heads_take_a_batch_item_by_item(family, options):
     conv.fuse = not by_messages
     found = conv(x, EDGES)
     wanted = torch.stack([conv(item, EDGES) for item in x.flatten(0, 1)]).view_as(found)
-    assert_near(found, wanted)
-    assert_same_gradients(found, wanted, [x, *conv.parameters()])
+    assert_same(found, wanted, [x, *conv.parameters()])
 
 
 def test_a_layer_of_mixed_labels_aligns_its_heads():

@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv, GCNConv, Linear, SAGEConv
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.nn import SparseFeatures, dropout_features
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 FORMS = (
     "full",
@@ -38,14 +38,7 @@ def assert_same(conv, dense, sparse, *args, learn=(), **kwargs):
     """One output, and one gradient in every parameter and in ``learn``."""
     expected, actual = conv(dense, *args, **kwargs), conv(sparse, *args, **kwargs)
     assert_near(actual, expected)
-    wanted = [*conv.parameters(), *learn]
-    direction = torch.randn_like(expected)
-    for found, reference in zip(
-        torch.autograd.grad(actual, wanted, direction, materialize_grads=True),
-        torch.autograd.grad(expected, wanted, direction, materialize_grads=True),
-        strict=True,
-    ):
-        assert_near(found, reference, 1e-9)
+    assert_same_gradients(actual, expected, [*conv.parameters(), *learn], 1e-9)
 
 
 @over(ALL_PAIRS)
@@ -246,13 +239,7 @@ def test_layers_of_pyg_take_them_and_nothing_becomes_dense(make):
     args = () if "Linear" in type(layer).__name__ else (RING,)
     found, expected = layer(x, *args), layer(dense, *args)
     assert_near(found, expected)
-    direction = torch.randn_like(expected)
-    for one, reference in zip(
-        torch.autograd.grad(found, list(layer.parameters()), direction),
-        torch.autograd.grad(expected, list(layer.parameters()), direction),
-        strict=True,
-    ):
-        assert_near(one, reference, 1e-9)
+    assert_same_gradients(found, expected, layer.parameters(), 1e-9)
 
 
 def test_learned_values_are_a_parameter_of_their_own():
@@ -276,16 +263,6 @@ def compiled(function, *args):
     out = torch.compile(function, backend="aot_eager", fullgraph=True)(*args)
     torch.manual_seed(0)
     return out, function(*args)
-
-
-def assert_same_gradients(found, expected, inputs):
-    direction = torch.randn_like(expected)
-    for one, reference in zip(
-        torch.autograd.grad(found, inputs, direction),
-        torch.autograd.grad(expected, inputs, direction),
-        strict=True,
-    ):
-        assert_near(one, reference)
 
 
 @silent

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from oracle import assert_same
 
 from pyg_outerconv.attention import ALiBi
 from pyg_outerconv.families import Causal, Stack
@@ -64,15 +65,6 @@ def by_definition(conv, x, *edges):
         total = total + learned.sum(1)
     shares = sums / total.t().unsqueeze(-1)
     return torch.einsum("nhv,hvq->nq", shares, conv.theta.output) + conv.bias
-
-
-def assert_same(found, expected, inputs):
-    """Values and every gradient."""
-    assert_near(found, expected)
-    direction = torch.randn_like(expected)
-    pairs = (torch.autograd.grad(y, inputs, direction) for y in (found, expected))
-    for mine, other in zip(*pairs, strict=True):
-        assert_near(mine, other, at_least=0.1)
 
 
 @pytest.mark.parametrize(("count", "empty"), [(1, False), (0, True), (3, True)])
