@@ -36,7 +36,7 @@ from pyg_outerconv import (
 )
 from pyg_outerconv.nn.attention import GraphAttention, Skip
 from pyg_outerconv.nn.convert import from_torch
-from pyg_outerconv.scale import mapped
+from pyg_outerconv.scale.mapped import open_mapped
 
 
 class Call(NamedTuple):
@@ -93,10 +93,8 @@ def data() -> Data:
 
 
 def hetero() -> HeteroData:
-    two = HeteroData()
-    two["a"].x, two["b"].x = torch.ones(4, 3), torch.ones(4, 3)
-    two["a", "to", "b"].edge_index = EDGE_INDEX
-    return two
+    nodes: Any = {"a": {"x": x()}, "b": {"x": x()}}
+    return HeteroData(nodes | {("a", "to", "b"): {"edge_index": EDGE_INDEX}})
 
 
 def carried() -> scale.Carried:
@@ -116,14 +114,9 @@ def entered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def mapped_folder() -> Path:
-    """A small graph in mapped files."""
     folder = Path(tempfile.mkdtemp()) / "graph"
     scale.generate(folder, nodes=40, edges=80, features=4, classes=2, log=lambda line: None)
     return folder
-
-
-def mapped_graph() -> Any:
-    return mapped.open_mapped(mapped_folder())
 
 
 def _of(function: Callable[..., Any], *several: Any, **arguments: Any) -> Callable[[], Call]:
@@ -466,9 +459,12 @@ CALLS: dict[str, Callable[[], Call]] = {
     "scale.RandomNodes": _made(scale.RandomNodes, lambda: {"carried": carried(), "parts": 2}),
     "scale.Scratch": _of(scale.Scratch),
     "scale.carried_by": _made(
-        scale.carried_by, lambda: {"graph": mapped_graph(), "family": families.GCN()}
+        scale.carried_by,
+        lambda: {"graph": open_mapped(mapped_folder()), "family": families.GCN()},
     ),
-    "scale.clusters_of": _made(scale.clusters_of, lambda: {"graph": mapped_graph(), "parts": 2}),
+    "scale.clusters_of": _made(
+        scale.clusters_of, lambda: {"graph": open_mapped(mapped_folder()), "parts": 2}
+    ),
     "scale.convolve": _made(
         scale.convolve, lambda: {"conv": conv(), "x": x(), "basis": edge_basis()}
     ),
@@ -560,7 +556,10 @@ CALLS: dict[str, Callable[[], Call]] = {
         testing.assert_restrict,
         lambda: {"basis": edge_basis(), "sources": torch.tensor([0, 1]), "targets": None},
     ),
-    "testing.assert_same_gradients": lambda: _gradients(),
+    "testing.assert_same_gradients": _made(
+        testing.assert_same_gradients,
+        lambda: {"actual": (z := x().requires_grad_()), "reference": 1 * z, "inputs": [z]},
+    ),
     "testing.assert_seen_alone": lambda: Call(
         testing.assert_seen_alone,
         {
@@ -599,9 +598,3 @@ CALLS: dict[str, Callable[[], Call]] = {
         transforms.basis_of, lambda: {"data": transforms.AddBasis("gcn")(data())}
     ),
 }
-
-
-def _gradients() -> Call:
-    inputs = x().requires_grad_()
-    arguments = {"actual": inputs * 2, "reference": inputs * 2, "inputs": [inputs]}
-    return Call(testing.assert_same_gradients, arguments)
