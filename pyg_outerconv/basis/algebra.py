@@ -20,17 +20,16 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue
-from ..graph.choice import Labels, chosen
+from ..graph.checks import Labels, chosen
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
 from ..theta import Theta
 from .base import Basis, Leaf
-from .edge_sets import hidden_part, with_edges
+from .edge_sets import hidden_part, reached, with_edges
 from .edges import EdgeBasis, no_edges
 from .eye import Eye
 from .pattern import Pattern
-from .receptive_field import reached
 from .registry import makes, with_contents
 
 DEEPEST = 50

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
-from ..graph.choice import Labels, Nodes, check_nodes
+from ..graph.checks import Labels, Nodes, check_nodes
 from ..theta import Theta
 from .registry import contents, make, register, with_contents
 
@@ -295,15 +295,15 @@ class Basis(ABC):
         columns = check_nodes("targets", targets, self.size[1], self.device)
         return self if rows is None and columns is None else self.restricted(rows, columns)
 
-    def diagonal_block(self, nodes: Tensor) -> Basis:
-        """A_k[nodes, nodes] for whole components; see :func:`.products.diagonal_block`."""
-        return make("diagonal_block", self, nodes)
-
     def receptive_field(self, targets: int | Nodes, reach: int = 1) -> Tensor:
         """The sources, ascending, that reach some targets by edges of any label, even of value 0.
 
-        ``targets`` are one index, distinct indices, a mask (N,), or None for all; ``reach`` is the
-        number of layers over this basis; see :func:`.receptive_field.receptive_field`.
+        Args:
+            targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
+                of a cell), a mask (N,), or None for all.
+            reach: the number of layers over this basis; more than one needs M = N, rows and columns
+                being the same nodes. The computation stops early once the set of sources repeats;
+                if it takes more than 100,000 layers to repeat, a greater reach is refused.
 
         Raises:
             TypeError: ``targets`` is neither an index, indices nor a mask, or ``reach`` is not an
@@ -313,23 +313,17 @@ class Basis(ABC):
         """
         return make("receptive_field", self, targets, reach)
 
-    def reached(self, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-        """The sources of edges into some targets; see :func:`.receptive_field.reached`."""
-        return make("reached", self, seen, labels, transposed)
-
     def reorder(self) -> Reordered:
-        """Renumber the nodes so that neighbours are close; see :func:`.edge_sets.reorder`.
+        """Renumber the nodes of a square basis by the reverse Cuthill–McKee algorithm.
+
+        Neighbours get close numbers (George & Liu, *Computer Solution of Large Sparse Positive
+        Definite Systems*, section 4.3), so that products read X from a processor cache. The edges
+        of all labels are used together, as undirected edges.
 
         Raises:
             ValueError: M ≠ N.
         """
         return make("reorder", self)
-
-    def with_edges(
-        self, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-    ) -> Basis:
-        """``change`` applied to every explicit edge set; see :func:`.edge_sets.with_edges`."""
-        return make("with_edges", self, change, same_nodes)
 
     def support(self) -> Tensor:
         """(K, M, N) booleans: where there is an edge, even one of value 0."""
@@ -342,11 +336,24 @@ class Basis(ABC):
     ) -> Figure:
         """Draw the basis as a matplotlib figure; nothing is shown on a screen.
 
-        The kinds are 'matrices', 'shift', 'flattenings', 'receptive-field' and 'graph'; what they
-        show, and their options, says :func:`.export.plot`.
+        - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
+          ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
+        - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
+          that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
+          ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
+          grids; cells without nodes are dark.
+        - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
+          ``channels`` (P, Q) and ``seed`` of a random one.
+        - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
+          number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
+          ``layout``, ``seed``.
+        - ``'graph'``: a panel for each A_k, all in one layout: lines and arrows with the colour
+          and the width of their value. Options ``labels``, ``titles``, ``max_panels``, ``layout``
+          (``'spring'`` or ``'circle'``), ``seed``, ``classes`` (N,) for colours of nodes, and
+          ``around``, nodes around which a part is drawn, as it is of more than 100 nodes.
 
         Args:
-            kind: one of these.
+            kind: one of these kinds.
             path: a PNG or SVG file to write, by its extension.
             **options: options of the kind.
 

@@ -1,12 +1,12 @@
-"""The explicit edge sets within a basis: listed, replaced, dropped at random, renumbered."""
+"""The explicit edge sets within a basis: listed, replaced, dropped, renumbered, followed back."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, singledispatch
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import RefusedType, RefusedValue
+from ..graph.checks import Nodes, check_nodes
 from ..signatures import typed
 from .base import Basis
 from .edges import EdgeBasis, PatternBasis
@@ -27,7 +28,6 @@ def edge_sets(basis: Basis) -> list[EdgeBasis]:
     return _distinct(_flatten(basis)[0])
 
 
-@makes("with_edges")
 @singledispatch
 def with_edges(
     basis: Basis, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
@@ -214,12 +214,7 @@ class Reordered(NamedTuple):
 
 @makes("reorder")
 def reorder(basis: Basis) -> Reordered:
-    """Renumber the nodes of a square basis by the reverse Cuthill–McKee algorithm.
-
-    Neighbours get close numbers (George & Liu, *Computer Solution of Large Sparse Positive Definite
-    Systems*, section 4.3), so that products read X from a processor cache. The edges of all labels
-    are used together, as undirected edges.
-    """
+    """What :meth:`.Basis.reorder` returns."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -269,3 +264,75 @@ def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
     with_edges(basis, note, same_nodes=True)
     source, target = torch.cat(index, dim=1)
     return source, target
+
+
+# Which sources reach a target ---------------------------------------------------------------------
+
+MOST_LAYERS = 100_000
+
+
+@singledispatch
+def reached(basis: Basis, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
+
+    With ``transposed``, from seen sources (M,) to the targets (N,) of their edges.
+    """
+    return reached(basis.simpler(), seen, labels, transposed)
+
+
+@reached.register
+def _(basis: EdgeBasis, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    pattern = basis.pattern
+    starts, ends = pattern.source, pattern.target
+    starts, ends = (ends, starts) if transposed else (starts, ends)
+    counts = torch.zeros(pattern.num_labels, dtype=torch.bool, device=pattern.device)
+    counts[list(labels)] = True
+    used = seen.index_select(0, ends) & counts.index_select(0, pattern.label)
+    out = seen.new_zeros(basis.size[transposed])
+    out[starts[used].long()] = True
+    return out
+
+
+@makes("receptive_field")
+def receptive_field(basis: Basis, targets: int | Nodes, reach: int) -> Tensor:
+    """What :meth:`.Basis.receptive_field` returns.
+
+    Sets of nodes are followed back through products and powers, factor by factor.
+    """
+    if not isinstance(reach, Integral) or isinstance(reach, bool):
+        raise RefusedType("reach is a number of layers", "an integer", repr(reach))
+    is_one = isinstance(targets, int) and not isinstance(targets, bool)
+    nodes: Any = [targets] if is_one else targets
+    chosen = check_nodes("targets", nodes, basis.size[1], basis.device)
+    if reach < 0 or (reach != 1 and basis.size[0] != basis.size[1]):
+        raise RefusedValue(
+            "several layers need a basis on one set of nodes",
+            "reach = 1, or M = N and reach >= 0",
+            f"reach={reach}, size {basis.size}",
+        )
+    seen = torch.zeros(basis.size[1], dtype=torch.bool, device=basis.device)
+    seen[slice(None) if chosen is None else chosen] = True
+    return _layers_back(basis, seen, reach).nonzero().view(-1)
+
+
+def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
+    """The set ``seen`` (N,) followed back by ``reach`` layers, in few steps once sets repeat.
+
+    From the first repetition on the sets are periodic (period 1 if constant). Repetitions are found
+    by comparison with one earlier set (Brent, *An improved Monte Carlo factorization algorithm*,
+    1980).
+    """
+    step, mark, marked, repeats = 0, seen, 0, False
+    while step < reach:
+        if step == MOST_LAYERS and not repeats:
+            raise RefusedValue(
+                f"the sets of sources do not repeat within {MOST_LAYERS} layers",
+                f"reach <= {MOST_LAYERS}",
+                reach,
+            )
+        seen, step = reached(basis, seen, range(basis.num_bases)), step + 1
+        if not repeats and torch.equal(seen, mark):
+            repeats, reach = True, step + (reach - step) % (step - marked)
+        elif step >= 2 * marked:
+            mark, marked = seen, step
+    return seen

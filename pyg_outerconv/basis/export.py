@@ -84,24 +84,7 @@ def to_networkx(basis: Basis, nodes: Sequence[Hashable] | None = None) -> nx.Mul
 
 @makes("plot")
 def plot(basis: Basis, kind: str, path: str | Path | None, options: dict[str, Any]) -> Figure:
-    """A matplotlib figure of a basis; :meth:`.Basis.plot` has its arguments and errors.
-
-    - ``'matrices'``: a panel for each A_k, row m, column n (the paper's figure 3). Options
-      ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
-    - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
-      that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
-      ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
-      grids; cells without nodes are dark.
-    - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
-      ``channels`` (P, Q) and ``seed`` of a random one.
-    - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's
-      number). Options ``reach`` (layers over the basis), ``inputs``, ``outputs``; of graphs
-      ``layout``, ``seed``.
-    - ``'graph'``: a panel for each A_k, all in one layout: lines and arrows with the colour
-      and the width of their value. Options ``labels``, ``titles``, ``max_panels``, ``layout``
-      (``'spring'`` or ``'circle'``), ``seed``, ``classes`` (N,) for colours of nodes, and
-      ``around``, nodes around which a part is drawn, as it is of more than 100 nodes.
-    """
+    """What :meth:`.Basis.plot` returns."""
     from ..plot import check_matplotlib
 
     check_matplotlib()

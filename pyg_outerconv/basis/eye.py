@@ -14,11 +14,10 @@ from ..errors import RefusedValue
 from ..memo import cached_property
 from ..signatures import typed
 from .base import Basis
-from .edge_sets import with_edges
+from .edge_sets import reached, with_edges
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
-from .receptive_field import reached
 
 
 @typed

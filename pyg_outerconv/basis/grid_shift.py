@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..memo import cached_property
+from .edge_sets import reached
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
-from .receptive_field import reached
 
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 

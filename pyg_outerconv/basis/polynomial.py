@@ -15,10 +15,9 @@ from ..signatures import check_type, typed
 from .algebra import Selected, Stacked, transposed
 from .base import Basis
 from .edge_products import combine, compose_edges, identity_edges
-from .edge_sets import with_edges
+from .edge_sets import reached, with_edges
 from .edges import EdgeBasis
 from .products import diagonal_block
-from .receptive_field import reached
 
 Step = Callable[[Tensor, float], Tensor]
 """A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""

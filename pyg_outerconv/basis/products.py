@@ -18,10 +18,10 @@ from ..signatures import typed
 from .algebra import Compound, Derived, Stacked
 from .base import Basis
 from .edge_products import check_product, compose_edges, kronecker_edges
+from .edge_sets import reached
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
-from .receptive_field import reached
 from .registry import makes
 
 LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
@@ -336,7 +336,6 @@ class Restricted(Derived):
         return f"Restricted(size={self.size}, {self.base!r})"
 
 
-@makes("diagonal_block")
 @singledispatch
 def diagonal_block(basis: Basis, nodes: Tensor) -> Basis:
     """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis
-from ..basis.edge_sets import edge_sets
-from ..basis.receptive_field import reached
+from ..basis.edge_sets import edge_sets, reached
 from ..basis.subpattern import spread_runs
 from ..errors import RefusedValue
 from ..graph import Features

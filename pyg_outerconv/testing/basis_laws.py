@@ -12,7 +12,7 @@ from ..basis import Basis
 from ..contract import ORDERS, contract
 from ..contract.problem import Problem, problems
 from ..graph import Features, SparseMatrix
-from ..graph.choice import Nodes
+from ..graph.checks import Nodes
 from ..graph.sparse_features import as_matrix
 from ..signatures import typed
 from ..theta import ThetaValue, as_theta

@@ -18,6 +18,7 @@ from pyg_outerconv.basis import (
     Restricted,
 )
 from pyg_outerconv.basis.edge_sets import drop_edges
+from pyg_outerconv.basis.products import diagonal_block
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Grid, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures
 
@@ -161,7 +162,7 @@ def bases_of_components() -> dict[str, tuple[Basis, type[Basis]]]:
 @pytest.mark.parametrize("name", bases_of_components())
 def test_it_is_rows_and_columns(name: str) -> None:
     basis, kind = bases_of_components()[name]
-    block = basis.diagonal_block(NODES)
+    block = diagonal_block(basis, NODES)
     assert isinstance(block, kind)
     assert block.size == (5, 5)
     wanted = basis.to_dense(torch.float64)[:, NODES][:, :, NODES]
@@ -211,7 +212,7 @@ def test_rules_settle_too():
 
 
 def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.basis.receptive_field.MOST_LAYERS", 40)
+    monkeypatch.setattr("pyg_outerconv.basis.edge_sets.MOST_LAYERS", 40)
     rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) + n**2 for n in (5, 7, 9)]
     basis = Relation(1, None).basis(torch.cat(rings, 1), size=(100, 100))
     starts = [25, 49, 81]

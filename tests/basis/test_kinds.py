@@ -27,7 +27,7 @@ from pyg_outerconv.basis import (
     to_torch_sparse,
 )
 from pyg_outerconv.basis.algebra import is_identity, transposed
-from pyg_outerconv.basis.edge_sets import drop_edges, hidden_part
+from pyg_outerconv.basis.edge_sets import drop_edges, hidden_part, reached
 from pyg_outerconv.basis.grid_shift import Axis, GridShift
 from pyg_outerconv.basis.multi_head_edges import item
 from pyg_outerconv.basis.products import factors
@@ -320,7 +320,7 @@ def test_what_is_reached_is_where_edges_run(name):
             seen = torch.rand(here) < 0.4
             along = support[labels].any(0)
             along = along[seen].any(0) if forwards else along[:, seen].any(1)
-            assert torch.equal(basis.reached(seen, labels, forwards), along), (labels, forwards)
+            assert torch.equal(reached(basis, seen, labels, forwards), along), (labels, forwards)
 
 
 @every_kind

@@ -17,6 +17,7 @@ from torch_geometric.explain import (
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GATConv, SAGEConv, to_hetero
 
+from pyg_outerconv.basis.edge_sets import with_edges
 from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Relation, Stack, Walk
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.nn import AttentionGNN, OuterConv, gat_conv
@@ -66,7 +67,7 @@ def influence(model, x, family, node):
     edges = Graph.read(EDGES, None, types, size=(8, 8))
     scale = torch.cat([mask, mask.new_ones(1)])  # -1: edges that the family added
     basis = family.basis_on(edges, torch.float32)
-    basis = basis.with_edges(lambda one: one.with_values(one.values() * scale[one.pattern.origin]))
+    basis = with_edges(basis, lambda one: one.with_values(one.values() * scale[one.pattern.origin]))
     hidden = model.first(x, basis).relu()
     return torch.autograd.grad(model.second(hidden, basis)[node].square().sum(), mask)[0] != 0
 

@@ -85,8 +85,9 @@ def masked_basis(module, inputs, scale):
     if isinstance(module, AttentionConv):
         _, basis = module(**inputs, return_attention_weights=True)
         return type(basis)(basis.pattern, basis.value * scale[basis.pattern.origin][:, None])
-    return given["edge_index"].with_edges(
-        lambda one: one.with_values(one.values(scale.dtype) * scale[one.pattern.origin])
+    return with_edges(
+        given["edge_index"],
+        lambda one: one.with_values(one.values(scale.dtype) * scale[one.pattern.origin]),
     )
 
 

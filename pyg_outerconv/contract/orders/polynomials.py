@@ -66,7 +66,7 @@ class RecurrenceOrder(Order):
     """
 
     solves = (Polynomial,)
-    transforms: ClassVar[bool]
+    transforms: bool
     mixed: ClassVar[bool] = False
 
     def rank(self, problem: Problem) -> int:

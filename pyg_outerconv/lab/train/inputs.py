@@ -17,6 +17,7 @@ from torch_geometric.transforms import NormalizeFeatures
 from torch_geometric.utils import subgraph
 
 from ...basis import Basis
+from ...basis.edge_sets import reached
 from ...basis.subpattern import spread_runs
 from ...errors import RefusedValue
 from ...families import Cluster
@@ -367,7 +368,7 @@ def check_block_diagonal(basis: Basis, batch: Tensor) -> None:
     for bit in range(int(batch.max()).bit_length() if batch.numel() else 0):
         has = (batch >> bit & 1).bool()
         for seen in (has, ~has):
-            if bool((basis.reached(seen, labels) & ~seen).any()):
+            if bool((reached(basis, seen, labels) & ~seen).any()):
                 raise RefusedValue(
                     "graphs are classified one by one",
                     "a family without edges between them",

@@ -15,6 +15,7 @@ from torch.nn import Module
 from torch_geometric.data import Data
 
 from ...basis import Basis
+from ...basis.products import diagonal_block
 from ...errors import RefusedValue, unknown
 from ...families import Cluster, Family, parse_family
 from ...families.multi_head import HeadsByName
@@ -121,7 +122,7 @@ def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[in
 
     def part(nodes: Tensor) -> Any:
         if isinstance(structure, Basis):
-            return structure.diagonal_block(nodes)
+            return diagonal_block(structure, nodes)
         return structure_on(family, some_graphs(dataset.data, nodes), settings)
 
     inputs: Inputs

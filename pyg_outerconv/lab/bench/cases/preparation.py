@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from ....basis import Basis, EdgeBasis
+from ....basis.edge_sets import with_edges
 from ....families import GCN, Relation
 from ....nn import OuterConv
 from ..case import FORWARD, OURS, PREPARATION, PYG, TRAINING, Contender, Context, Setup, case
@@ -19,7 +20,7 @@ AS_GIVEN = "in the order given"
 
 def prepared(basis: Basis) -> Basis:
     """A basis with all that a layer's forward and backward passes need of its edges."""
-    return basis.with_edges(_sorted)
+    return with_edges(basis, _sorted)
 
 
 def _sorted(edges: EdgeBasis) -> EdgeBasis:
