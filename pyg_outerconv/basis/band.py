@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
-from ..graph.positions import graphs_of
+from ..graph.positions import graphs_of, places
 from ..graph.structure import Structure
 from ..kernels import attend_all, attend_band
 from ..kernels.dense_attention import is_small, rows_of_block
@@ -220,15 +220,6 @@ def _series(first: int, last: int, start: int, step: int) -> int:
 def _seen(count: int, begin: int, end: int, others: int, dilation: int, edges: int) -> int:
     """How many nodes from ``begin`` to ``end`` there are; one an edge where no two steps fit."""
     return edges if dilation > others else max(0, min(count, end) - max(0, begin))
-
-
-def places(graph: Tensor) -> Tensor:
-    """(n,) the position of each node within its graph, in the order of node numbers."""
-    graph = graph.long()
-    order = graph.sort(stable=True).indices
-    begin = torch.searchsorted(graph[order], graph[order])
-    within = torch.arange(graph.numel(), device=graph.device) - begin
-    return torch.empty_like(within).index_copy_(0, order, within)
 
 
 def sequence(structure: Structure, left: int | None, right: int | None, dilation: int = 1) -> Basis:

@@ -9,6 +9,7 @@ from ..errors import RefusedValue
 from ..kernels.edge_lists import first_of_best
 from .edges import EdgeBasis
 from .pattern import INT64_LIMIT, Pattern
+from .subpattern import spread_runs
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
@@ -51,10 +52,9 @@ def check_product(first: tuple[int, int], second: tuple[int, int]) -> None:
 def _pairs(a: Pattern, b: Pattern) -> tuple[Tensor, Tensor]:
     """Positions in a and in b of all pairs of edges m → l of a and l → n of b."""
     fan_out = b.source_ptr.diff().long().index_select(0, a.target)
-    left = torch.arange(a.num_edges, device=a.device).repeat_interleave(fan_out)
+    left, within = spread_runs(fan_out)
     start = b.source_ptr.long().index_select(0, a.target)
-    offset = torch.arange(left.numel(), device=a.device) - (fan_out.cumsum(0) - fan_out)[left]
-    return left, b.by_source.index_select(0, start[left] + offset).long()
+    return left, b.by_source.index_select(0, start[left] + within).long()
 
 
 def merge_parallel(

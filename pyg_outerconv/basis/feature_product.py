@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue, unknown
+from ..graph.positions import places
 from ..kernels import sddmm, spmm
 from ..kernels.linear_attention import Chunks, collect, of_all, on_edges, spread
 from ..memo import cached_property
 from ..theta import Theta
-from .band import Band, band_within, places
+from .band import Band, band_within
 from .base import Basis, Leaf
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges

@@ -18,6 +18,7 @@ from .edge_sets import reached
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
+from .subpattern import spread_runs
 
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 
@@ -80,8 +81,7 @@ class Axis:
         order = of_output.argsort(stable=True)
         first = torch.searchsorted(of_output[order], inputs)
         count = torch.searchsorted(of_output[order], inputs, right=True) - first
-        seen = torch.arange(len(inputs), device=inputs.device).repeat_interleave(count)
-        within = torch.arange(len(seen), device=inputs.device) - (count.cumsum(0) - count)[seen]
+        seen, within = spread_runs(count)
         return seen, order[first[seen] + within]
 
     def bring_back(self, inputs: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def target_pairs(pattern: Pattern) -> Pairs:
     columns = (
         pattern.source_ptr,
         found.pair.index_select(0, pattern.by_source),
-        _inverse(found.by_label).index_select(0, pattern.by_source),
+        inverted(found.by_label).index_select(0, pattern.by_source),
     )
     source = pattern.source.index_select(0, found.by_label)
     csr = CSR.of(_pointers(found.number), source, pattern.size[0], columns)
@@ -107,7 +107,7 @@ def label_blocks(pattern: Pattern) -> list[LabelBlock]:
     # Entries by (label, target) and by (label, source), and the permutation between the two.
     column = sources.csr.index.index_select(0, targets.order)
     source_ptr, _, by_source = sources.csr.columns
-    perm = _inverse(targets.order).index_select(0, by_source)
+    perm = inverted(targets.order).index_select(0, by_source)
     row = _pair_of(targets.csr).index_select(0, perm)
     blocks = []
     bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
@@ -139,7 +139,7 @@ def _sort_pairs(node: Tensor, label: Tensor, num_labels: int) -> _SortedPairs:
         node * num_labels + label, return_inverse=True, return_counts=True
     )
     ptr, order = counting_sort(key % max(num_labels, 1), num_labels)
-    pair = _inverse(order).to(node.dtype).index_select(0, inverse)
+    pair = inverted(order).to(node.dtype).index_select(0, inverse)
     _, by_label = counting_sort(label, num_labels)
     nodes = (key // max(num_labels, 1)).index_select(0, order)
     return _SortedPairs(nodes, ptr, pair, count.index_select(0, order).to(node.dtype), by_label)
@@ -151,7 +151,8 @@ def _pointers(count: Tensor) -> Tensor:
     return ptr
 
 
-def _inverse(order: Tensor) -> Tensor:
+def inverted(order: Tensor) -> Tensor:
+    """The permutation that undoes one."""
     out = torch.empty_like(order)
     out[order] = torch.arange(order.numel(), dtype=order.dtype, device=order.device)
     return out

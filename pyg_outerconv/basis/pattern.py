@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
+from ..graph.checks import check_range
 from ..kernels.attend_ends import HeadCopies
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
@@ -146,11 +147,11 @@ class Pattern:
         Raises:
             ValueError: an index or a label is out of range, or max(M, N) · K exceeds int64.
         """
-        check_range("source", edge_index[0], size[0])
-        check_range("target", edge_index[1], size[1])
+        check_range("source of a pattern", edge_index[0], size[0])
+        check_range("target of a pattern", edge_index[1], size[1])
         if label is not None or not num_labels:
             given = edge_index.new_zeros(edge_index.size(1)) if label is None else label
-            check_range("label", given, num_labels)
+            check_range("label of a pattern", given, num_labels)
         return Pattern.of_list(edge_index, label, size=size, num_labels=num_labels, origin=origin)
 
     @staticmethod
@@ -346,11 +347,6 @@ class Pattern:
             return self._transpose()
 
     def _transpose(self) -> Pattern:
-        inverse = torch.empty_like(self.by_source)
-        inverse[self.by_source] = torch.arange(
-            self.num_edges, dtype=inverse.dtype, device=inverse.device
-        )
-
         def by_source(edges: Tensor) -> Tensor:
             return edges.index_select(0, self.by_source)
 
@@ -364,7 +360,7 @@ class Pattern:
             origin=None if self.origin is None else by_source(self.origin),
             target_ptr=self.source_ptr,
             source_ptr=self.target_ptr,
-            by_source=inverse,
+            by_source=pairs.inverted(self.by_source),
         )
 
     # As listed -----------------------------------------------------------------------------------
@@ -525,19 +521,6 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
     return torch.int32 if surely(*fits) else torch.int64
 
 
-def check_range(name: str, index: Tensor, count: int) -> None:
-    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers."""
-    if not has_numbers(index) or index.numel() == 0:
-        return
-    lowest, highest = int(index.min()), int(index.max())
-    if lowest < 0 or highest >= count:
-        raise RefusedValue(
-            f"every {name} of a pattern must lie in range",
-            f"[0, {count})",
-            lowest if lowest < 0 else highest,
-        )
-
-
 def _check(pattern: Pattern) -> None:
     """Refuse parts of a pattern that kernels would read memory at, out of range or order."""
     check_type("a pattern", "size", pattern.size, tuple[int, int])
@@ -557,7 +540,7 @@ def _check(pattern: Pattern) -> None:
         return
     ranges = {"source": sources, "target": targets, "label": labels}
     for name, count in {**ranges, "order": edges, "by_source": edges}.items():
-        check_range(name, getattr(pattern, name), count)
+        check_range(f"{name} of a pattern", getattr(pattern, name), count)
     source, target, label = (getattr(pattern, name).long() for name in ranges)
     by_source = pattern.by_source.long()
     fits = {

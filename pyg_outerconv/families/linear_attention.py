@@ -11,13 +11,12 @@ from torch import Tensor
 from ..attention.feature_maps import FeatureMapped
 from ..attention.queries import Placed
 from ..attention.score import present_keys
-from ..basis.band import places
 from ..basis.base import Basis
 from ..basis.feature_product import FeatureProduct
 from ..basis.subpattern import as_list
 from ..equations import row
 from ..errors import RefusedValue
-from ..graph.positions import graphs_of
+from ..graph.positions import graphs_of, places
 from ..graph.structure import Structure
 from .content_family import Heads, check_heads, kept_symmetries, structure_of_queries
 from .family import Family

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from ..errors import RefusedType, RefusedValue
-from .checks import agreed, check_batch, check_size, holds
+from .checks import agreed, check_batch, check_range, check_size, holds
 from .edge_index import require_data
 from .structure import Structure, refuse_beside
 
@@ -104,8 +104,8 @@ class Assignment(Structure):
             targets = max((int(end.max()) + 1 for end in ends), default=0)
         assert sources is not None  # every criterion has num_sources
         for one in criteria:
-            _check_range("source", one.source, sources)
-            _check_range("cluster", one.target, targets)
+            check_range("source of an assignment", one.source, sources)
+            check_range("cluster of an assignment", one.target, targets)
         return Assignment(criteria, (sources, targets))._checked(batch)
 
     def _checked(self, batch: Any) -> Assignment:
@@ -183,13 +183,3 @@ def _agreed(what: str, given: int | None, known: list[int | None]) -> int | None
     if len(stated) > 1:
         raise RefusedValue(f"all assignments have the same number of {what}", "one", sorted(stated))
     return next(iter(stated), None)
-
-
-def _check_range(what: str, index: Tensor, count: int) -> None:
-    if index.numel() == 0:
-        return
-    lowest, highest = int(index.min()), int(index.max())
-    if lowest < 0 or highest >= count:
-        raise RefusedValue(
-            f"{what} indices must be in range", f"[0, {count})", min(lowest, 0) or highest
-        )

@@ -84,7 +84,7 @@ def agreed(
 
 
 def check_batch(batch: Any, num_nodes: int) -> None:
-    """Refuse a batch vector that is not (num_nodes,) nonnegative integers."""
+    """Refuse a batch vector, if there is one, that is not (num_nodes,) nonnegative integers."""
     if batch is None:
         return
     if not isinstance(batch, Tensor) or batch.dtype not in INTEGERS:
@@ -111,10 +111,8 @@ def check_index(edge_index: Any) -> None:
         )
 
 
-def check_edge_vector(name: str, vector: Tensor | None, index: Tensor, *, floating: bool) -> None:
+def check_edge_vector(name: str, vector: Tensor, index: Tensor, *, floating: bool) -> None:
     """Refuse edge weights or edge types of a wrong shape, device, dtype or range."""
-    if vector is None:
-        return
     if not isinstance(vector, Tensor):
         raise RefusedType(f"{name} must be a tensor", "Tensor", type(vector).__name__)
     if vector.shape != (index.size(1),):
@@ -191,6 +189,11 @@ def check_positions(pos: Any, size: tuple[int, int]) -> None:
         raise RefusedType(
             "pos is a tensor, or a pair for sources and targets", "floating point", got
         )
+    check_rows(pos, size)
+
+
+def check_rows(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> None:
+    """Refuse positions that are not (M, D) and (N, D)."""
     for name, end, count in zip(("source", "target"), pos, size, strict=True):
         if end.dim() != 2 or end.size(0) != count:
             raise RefusedValue(
@@ -201,6 +204,16 @@ def check_positions(pos: Any, size: tuple[int, int]) -> None:
         raise RefusedValue(
             "positions of sources and targets have equally many columns", "one D", widths
         )
+
+
+def check_range(name: str, index: Tensor, count: int) -> None:
+    """Refuse indices outside of [0, count); not checked where a tensor has no readable numbers."""
+    if not has_numbers(index) or index.numel() == 0:
+        return
+    lowest, highest = int(index.min()), int(index.max())
+    if lowest < 0 or highest >= count:
+        got = lowest if lowest < 0 else highest
+        raise RefusedValue(f"every {name} must lie in range", f"[0, {count})", got)
 
 
 def holds(condition: Tensor) -> bool:

@@ -9,7 +9,7 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels.index_checks import has_numbers
 from ..signatures import typed
 from .cells import Cells
-from .checks import check_batch, check_index, holds, infer_size
+from .checks import check_batch, check_index, check_rows, holds, infer_size
 from .graph import Graph
 from .structure import Structure
 
@@ -110,7 +110,9 @@ def _positions(structure: Structure) -> tuple[Tensor, Tensor]:
     """The positions before conversion to floating point."""
     pos = getattr(structure, "pos", None)
     if pos is not None:
-        return _check_rows(pos, structure.size)
+        source, target = map(as_coordinates, pos)
+        check_rows((source, target), structure.size)
+        return source, target
     if isinstance(structure, Cells):
         index = structure.listed().index
         assert index is not None  # listed() fills it
@@ -141,12 +143,15 @@ def places_within(group: Tensor) -> Tensor:
     check_batch(group, group.numel())
     if not has_numbers(group):
         raise RefusedValue("places are counted", "numbers in memory", group)
-    order = group.argsort(stable=True)
-    count = group.bincount()
-    first = count.cumsum(0) - count
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(group), device=group.device) - first[group[order].long()]
-    return place
+    return places(group)
+
+
+def places(group: Tensor) -> Tensor:
+    """As :func:`places_within`, of groups that are checked or have no numbers to look at."""
+    ascending, order = group.long().sort(stable=True)
+    begin = torch.searchsorted(ascending, ascending)
+    within = torch.arange(group.numel(), device=group.device) - begin
+    return torch.empty_like(within).index_copy_(0, order, within)
 
 
 @typed
@@ -166,20 +171,6 @@ def differences(positions: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
     """As :func:`relative_positions`, of edges that are checked."""
     source, target = positions
     return source.index_select(0, edge_index[0]) - target.index_select(0, edge_index[1])
-
-
-def _check_rows(pos: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    source, target = map(as_coordinates, pos)
-    if (len(source), len(target)) != size:
-        raise RefusedValue(
-            "pos has a row for each node", f"M, N = {size}", (len(source), len(target))
-        )
-    if source.size(1) != target.size(1):
-        axes = source.size(1), target.size(1)
-        raise RefusedValue(
-            "positions of sources and targets have equally many columns", "one D", axes
-        )
-    return source, target
 
 
 def _numbered(count: int, device: torch.device) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch_geometric import EdgeIndex
 
-from ..basis.pattern import check_range
+from ..graph.checks import check_range
 from ..kernels.edge_lists import by_rows
 from ..kernels.primitive import is_lean, is_plain
 
@@ -106,7 +106,7 @@ def sorted_by_target(edge_index: Tensor, num_targets: int) -> Tensor:
     if isinstance(edge_index, EdgeIndex):
         edge_index = edge_index.as_tensor()  # whose rows numpy cannot read
     source, target = edge_index
-    check_range("target", target, num_targets)
+    check_range("target of a pattern", target, num_targets)
     _, source, order = by_rows(target, source, num_targets)
     return torch.stack([source, target.index_select(0, order)])
 

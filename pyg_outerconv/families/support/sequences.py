@@ -8,7 +8,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ...basis.band import Band, places, sequence
+from ...basis.band import Band, sequence
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import sorted_pairs
@@ -17,7 +17,7 @@ from ...basis.subpattern import subset
 from ...errors import RefusedValue
 from ...graph.cells import Cells
 from ...graph.checks import check_one_set
-from ...graph.positions import graph_numbers, graphs_of
+from ...graph.positions import graph_numbers, graphs_of, places
 from ...graph.structure import Structure
 from ...kernels.lasting import lasting
 from ..grid import Grid
