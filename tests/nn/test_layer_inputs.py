@@ -25,6 +25,7 @@ from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.typing import SparseTensor
 
 from pyg_outerconv import AttentionConv, OuterConv, record
+from pyg_outerconv.basis.edge_sets import with_edges
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.nn import (
