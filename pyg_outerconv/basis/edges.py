@@ -266,7 +266,9 @@ class EdgeBasis(PatternBasis):
                 default as :func:`.edge_sums.most` says.
         """
         pattern = self.pattern
-        if pattern.listed is not None and aggr == "sum":
+        # Values in sorted order tell that many edges are sorted, or ask for it.
+        is_listed = pattern.listed is not None and (self.in_order is None or pattern.is_short)
+        if is_listed and aggr == "sum":
             wide = x if x.dim() == 2 else x.flatten(1)
             if pattern.num_edges * wide.size(1) <= (most(x, mode()) if few is None else few):
                 value = self.listed
@@ -284,7 +286,8 @@ class EdgeBasis(PatternBasis):
         """
         pattern, wide = self.pattern, z.flatten(0, 1).flatten(1)
         num_targets, few = pattern.size[1], most(wide, mode()) if few is None else few
-        if pattern.listed is not None and pattern.num_edges * wide.size(1) <= few:
+        is_listed = pattern.listed is not None and (self.in_order is None or pattern.is_short)
+        if is_listed and pattern.num_edges * wide.size(1) <= few:
             value = self.values_as_listed(wide)
             out = edge_sums(pattern.listed_columns, value, wide, num_targets)
         else:

@@ -236,3 +236,20 @@ def test_many_edges_between_few_nodes_need_wide_indices(monkeypatch):
     for count, dtype in ((9, torch.int32), (10, torch.int64)):
         pattern = Pattern.build(torch.zeros(2, count).long(), size=(1, 1))
         assert {pattern.source.dtype, pattern.order.dtype, pattern.target_ptr.dtype} == {dtype}
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize("edges", [50, pattern.KEEP_UNSORTED + 1])
+def test_sorted_values_beside_edges_that_are_not_yet_sorted(edges, labels, monkeypatch):
+    monkeypatch.setattr("pyg_outerconv.kernels.edge_sums.MOST", 2**22)
+    index, label = torch.randint(9, (2, edges)), torch.randint(labels, (edges,))
+    value, x, z = torch.rand(edges).double(), *torch.randn(2, 9, 3).double()
+    z = z.unsqueeze(1).expand(-1, labels, -1)
+
+    def basis():
+        built = Pattern.build(index, label, size=(9, 9), num_labels=labels)
+        return EdgeBasis(built, value)
+
+    dense = basis().to_dense()
+    assert_near(basis().propagate(x), torch.einsum("kmn,mp->nkp", dense, x))
+    assert_near(basis().gather(z), torch.einsum("kmn,mkp->np", dense, z))
