@@ -34,7 +34,7 @@ def product(csr: CSR, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
         x: (C, H or 1, channels).
         backend: the name of the backend.
     """
-    if value is not None and value.size(1) == 1 and x.size(1) > 1:
+    if value is not None and value.size(1) == 1 != x.size(1):
         # One matrix for all heads of x: the heads become channels.
         out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), csr, backend)
         return out.squeeze(1).unflatten(1, x.shape[1:])
@@ -43,6 +43,8 @@ def product(csr: CSR, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
 
 def sample(csr: CSR, a: Tensor, b: Tensor, backend: str) -> Tensor:
     """out[e, h] = <a[row of e, h], b[col of e, h]>, (E, H), of the entries, row by row."""
+    if 0 in (a.size(1), b.size(1)):  # none has the one that all heads would share
+        a, b = a[:, :0], b[:, :0]
     return _SDDMM.apply(a, b, csr, backend)  # type: ignore[no-any-return]
 
 

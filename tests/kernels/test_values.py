@@ -85,6 +85,19 @@ def test_odd_widths_and_no_channels_at_all(backend, channels):
                 assert_near(actual, function(*inputs), at_least=1.0)
 
 
+@pytest.mark.parametrize("backend", EVERY)
+def test_one_head_that_no_heads_share(backend):
+    csr = csr_of("square")
+    rows, cols = csr.shape
+    with use_backend(backend):
+        if "spmm" in BACKENDS[backend].primitives:
+            out = spmm(csr, torch.randn(csr.num_entries), torch.randn(cols, 0, 4))
+            assert out.shape == (rows, 0, 4)
+        if "sddmm" in BACKENDS[backend].primitives:
+            out = sddmm(csr, torch.randn(rows, 1, 4), torch.randn(cols, 0, 4))
+            assert out.shape == (csr.num_entries, 0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("backend", "device"), PLACES)
 def test_short_types_are_near_the_reference(backend, device, dtype):
