@@ -12,16 +12,15 @@ from torch import Tensor
 from ..kernels import edge_sums
 from ..kernels.attend_ends import (
     MOST_SENT,
-    HeadCopies,
     attend_by_primitives,
     attend_ends,
     can_attend_ends,
     shares_of_ends,
 )
+from ..kernels.head_copies import copies_for
 from .base import Basis
 from .edges import EdgeBasis
 from .multi_head_edges import MultiHeadEdges, listed_edges
-from .pattern import Pattern
 
 MOST_AGAIN, WIDE, OFTEN = 2**17, 8, 8
 """Beyond so many edges times channels, with heads that are so wide, edges are sorted once they were
@@ -81,7 +80,11 @@ class AdditiveAttentionBasis(Basis):
         if is_few and numbers > MOST_AGAIN and width >= WIDE:
             pattern.uses["attended"] += 1
             is_few = pattern.uses["attended"] <= OFTEN
-        entries = listed_edges(pattern) if is_few else copies_for(pattern, heads)
+        entries = (
+            listed_edges(pattern)
+            if is_few
+            else copies_for(pattern.by_target, heads, pattern.target)
+        )
         return attend_ends(*given, entries, self.slope)
 
     def shares(self) -> MultiHeadEdges:
@@ -94,11 +97,3 @@ class AdditiveAttentionBasis(Basis):
 
     def __repr__(self) -> str:
         return f"AdditiveAttentionBasis({self._head()}, over={self.over!r})"
-
-
-def copies_for(pattern: Pattern, heads: int) -> HeadCopies:
-    """The matrix of the edges for some heads, cached in the pattern."""
-    kept = pattern.head_copies
-    if heads not in kept:
-        kept[heads] = HeadCopies(pattern.by_target, pattern.target, heads)
-    return kept[heads]

@@ -16,7 +16,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
 from ..graph.checks import check_range
-from ..kernels.attend_ends import HeadCopies
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
     counting_sort,
@@ -437,11 +436,6 @@ class Pattern:
         """The edges of each label as a matrix of their own."""
         with lasting(self.source):
             return pairs.label_blocks(self)
-
-    @cached_property
-    def head_copies(self) -> dict[int, HeadCopies]:
-        """The N × M matrix of all edges with copies for some heads, by the number of heads."""
-        return {}
 
     @cached_property
     def uses(self) -> Counter[str]:

@@ -9,11 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import attend_products
 from .absent_pairs import are_finite
-from .backend import Backend, Request
+from .attend_products import can_attend_products
+from .backend import BACKENDS, Backend, Request
 from .csr import CSR
-from .dispatch import pick, request_of
-from .primitive import Primitive, is_differentiated, operator
+from .dispatch import RECORDERS, log_call, pick, request_of
+from .head_copies import HeadCopies, copies_for
+from .primitive import Primitive, is_differentiated, is_plain, operator, without_autocast
 from .products import product, sample
 from .softmax import softmax_derivative, softmax_of_rows
 from .tiles import exact
@@ -38,7 +41,63 @@ def fused(
 ) -> Tensor:
     """:func:`~.attend.attend` of operands that fit, which multiplies excluded entries by 0."""
     backend = pick("attend", csr, query)
+    if bias is None and can_attend_products(backend, query, key, value):
+        entries = copies_for(csr, query.size(1))
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
+            return _AttendProducts.apply(query, key, value, entries, scale, backend)  # type: ignore[no-any-return]
+        return _AttendProducts.run(query, key, value, entries, scale, backend)
     return _Attend.apply(query, key, value, bias, csr, scale, backend)[0]  # type: ignore[no-any-return]
+
+
+class _AttendProducts(torch.autograd.Function):
+    """Attention by one product for all heads, where plain autograd alone looks on."""
+
+    @staticmethod
+    def run(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        entries: HeadCopies,
+        scale: float,
+        backend: str,
+        kept: Tensor | None = None,
+    ) -> Tensor:
+        """The result; ``kept`` is for the backward pass."""
+        if RECORDERS:
+            csr = entries.csr
+            given = csr.ptr, csr.index, query, key, value, None, scale
+            log_call(BACKENDS[backend], _request(*given))
+        with without_autocast("cpu"):
+            return attend_products.forward(entries, (query, key, value), scale, kept)
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        entries: HeadCopies,
+        scale: float,
+        backend: str,
+    ) -> Tensor:
+        kept = query.new_empty(1, entries.num_values)
+        out = _AttendProducts.run(query, key, value, entries, scale, backend, kept)
+        ctx.save_for_backward(query, key, value, out, kept)
+        ctx.rest = entries, scale, backend
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (query, key, value, *saved), (entries, scale, backend) = ctx.saved_tensors, ctx.rest
+        operands = query, key, value
+        if is_differentiated() or not is_plain(grad):
+            found = _unfused(entries.csr, *operands, None, scale, grad, backend)[:3]
+        else:
+            with without_autocast("cpu"):
+                read: Any = *saved, grad.contiguous(), scale
+                found = attend_products.backward(entries, operands, *read)
+        return *found, None, None, None
 
 
 def attend_kept(
@@ -334,14 +393,6 @@ def _run(
 _kept_product = torch.library.custom_op("pyg_outerconv::kept_product", _run, mutates_args=())
 
 
-@_kept_product.register_fake
-def _size(
-    ptr: Tensor,
-    index: Tensor,
-    order: Tensor | None,
-    value: Tensor,
-    x: Tensor,
-    bias: Tensor,
-    backend: str,
-) -> Tensor:
-    return x.new_empty(ptr.numel() - 1, value.size(1), x.size(2))
+_kept_product.register_fake(
+    lambda ptr, index, order, value, x, *_: x.new_empty(ptr.numel() - 1, value.size(1), x.size(2))
+)

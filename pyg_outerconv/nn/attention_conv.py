@@ -27,7 +27,8 @@ from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, as_heads, scaled
+from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
+from . import compiled
 from .bases import basis_on_support, check_beside_basis
 from .call import (
     Call,
@@ -39,7 +40,7 @@ from .call import (
     without_absent,
 )
 from .checks import check_channels, check_ends, check_options
-from .outer_conv import OuterConv
+from .outer_conv import OuterConv, add_root
 from .theta import ThetaModule, view_of
 
 
@@ -280,6 +281,31 @@ class AttentionConv(OuterConv):
         if self.edge_dim is not None:
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
+
+    def _at_once(self, call: Call) -> Tensor | None:
+        """Y, where attention may be one step or, to a compiler, one operator; else None."""
+        found = super()._at_once(call)
+        if found is not None or not call.mode.compiles or not self._may_be_one(call):
+            return found
+        theta = self._parameter(call)
+        assert isinstance(theta, Theta)  # as the constructor checked
+        check_devices(self, call)
+        sums = compiled.key_query_attention(self, call, theta)
+        if sums is None:
+            return None
+        out = theta.collect(sums)
+        out = out if self.root is None else add_root(out, call, self.root, own=True)
+        return out if self.bias is None else add_bias(out, self.bias, own=True)
+
+    def _may_be_one(self, call: Call) -> bool:
+        """Whether sums of values are all that a call is for, by any order and without observers."""
+        free = self.order is None and self.max_memory is None and not self.folds_mean
+        sums = self.reduce == self.label_reduce == "sum" and self._way() == "contraction"
+        is_lazy = self.theta.in_channels < 0 or (
+            self.root is not None and self.root.in_channels < 0
+        )
+        alone = call.is_single and call.edge_index is not None and self.added_sources is None
+        return free and sums and alone and not is_lazy
 
     def as_one_operator(self, x: Tensor, edge_index: Tensor) -> Tensor | None:
         """Y for a compiler, with attention as one operator; None where that cannot be."""

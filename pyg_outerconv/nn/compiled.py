@@ -15,12 +15,16 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ..basis.additive_attention import copies_for
+from ..attention import KeyQuery
 from ..basis.edges import EdgeBasis, multiply
+from ..contract.heads import values_of
 from ..families import Family, parse_family
 from ..graph.graph import Graph
-from ..kernels.attend_ends import HeadCopies, attend_compiled, sums_as_operator
+from ..kernels.attend_ends import SUMS_OF_ENDS, attend_compiled, can_attend_ends
+from ..kernels.attend_operator import as_operator
+from ..kernels.attend_products import PRODUCTS
 from ..kernels.edge_sums import edge_sums, most
+from ..kernels.head_copies import HeadCopies, copies_for
 from ..kernels.index_checks import is_exporting
 from ..kernels.mode import mode
 from ..memo import Memo
@@ -235,7 +239,7 @@ torch.library.register_vmap(_FULL, _vmap, lib=_LIBRARY)
 sum_over_edges = torch.ops.pyg_outerconv.sum_over_edges.default
 
 
-# Graph attention ----------------------------------------------------------------------------------
+# Attention ----------------------------------------------------------------------------------------
 
 
 def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) -> Tensor | None:
@@ -247,13 +251,40 @@ def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) ->
     if not _is_served(conv, conv.family.support, call) or not isinstance(x, Tensor):
         return None
     given = x, theta.value, score.att_source, score.att_target
-    edges = *_graph(call), _recipe(conv), x.size(0), x.dtype
-    return attend_compiled(_sums_of_heads, *given, edges, score.negative_slope)
+    return attend_compiled(_sums_of_ends, *given, _edges(conv, call, x), score.negative_slope)
+
+
+def key_query_attention(conv: AttentionConv, call: Call, theta: Theta) -> Tensor | None:
+    """A_hᵀ (X V_h + b_h) for each head, (N, H, V), by scores that are products of both ends.
+
+    None where the operator does not serve the call, or a part of the attention is not in it.
+    """
+    x, family = call.source, conv.family
+    score, f = family.score, family.normalise
+    if not isinstance(score, KeyQuery) or score.edge is not None or score.rotary is not None:
+        return None
+    if family.align is not None or family.terms or family.support.num_bases != 1:
+        return None
+    if not f.is_softmax or f.dropped or not _is_served(conv, family.support, call):
+        return None
+    if not isinstance(x, Tensor) or x.dim() != 2 or theta.heads is None:
+        return None
+    fits = x.size(1) == theta.value.size(1) == score.key.in_channels == score.query.in_channels
+    if not fits or not can_attend_ends(x, theta.value, score.key.weight, score.query.weight):
+        return None
+    operands = score.query(x), score.key(x), values_of(theta, x)
+    return _sums_of_products(*operands, score.scale / f.temperature, *_edges(conv, call, x))
+
+
+def _edges(conv: AttentionConv, call: Call, x: Tensor) -> tuple[Any, ...]:
+    """What an operator makes the support of."""
+    return *_graph(call), _recipe(conv), x.size(0), x.dtype
 
 
 def _entries(heads: int, number: int | None, *made_of: Any) -> tuple[HeadCopies, int]:
     place, basis = _numbered(number, *made_of)
-    return copies_for(basis.pattern, heads), place
+    pattern = basis.pattern
+    return copies_for(pattern.by_target, heads, pattern.target), place
 
 
 def _room(edge_index: Tensor, *beside: Any) -> int:
@@ -262,10 +293,9 @@ def _room(edge_index: Tensor, *beside: Any) -> int:
     return edge_index.size(1) + num_nodes  # type: ignore[no-any-return]
 
 
-_sums_of_heads = sums_as_operator(
-    "sums_of_heads",
+_EDGES = (
     "Tensor edge_index, Tensor? edge_weight, Tensor? edge_type, str recipe, SymInt num_nodes, "
-    "ScalarType dtype",
-    _room,
-    _entries,
+    "ScalarType dtype"
 )
+_sums_of_ends = as_operator(SUMS_OF_ENDS, "of_graph", _EDGES, _room, _entries)
+_sums_of_products = as_operator(PRODUCTS, "of_graph", _EDGES, _room, _entries)

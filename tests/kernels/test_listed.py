@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels.attend_ends import HeadCopies
+from pyg_outerconv.kernels import head_copies
 from pyg_outerconv.kernels.edge_sums import SAFE, Listed, is_safe
+from pyg_outerconv.kernels.head_copies import HeadCopies
 from pyg_outerconv.testing import assert_near
 
 ROW = torch.tensor([2, 0, 2, 0, 4, 2])
@@ -13,7 +14,7 @@ ROW = torch.tensor([2, 0, 2, 0, 4, 2])
 
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("size", [1.0, 2 * SAFE, 2000.0])
-def test_scores_of_any_size_become_shares_of_their_row(size, absent):
+def test_scores_of_any_size_become_shares_of_their_row(size, absent, monkeypatch):
     edges = Listed(ROW, torch.arange(6) % 3, (5, 3))
     score = size * torch.randn(6, 2, dtype=torch.float64)
     if absent:
@@ -26,9 +27,22 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent):
 
     row, order = ROW.sort(stable=True)
     csr = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
-    raised = HeadCopies(csr, row, heads=2).raised(score[order].t().contiguous()).t()
-    total = raised.new_zeros(5, 2).index_add_(0, row, raised)
-    assert_near(raised / total.masked_fill(total == 0, 1.0)[row], wanted[order])
+    for most in (head_copies.MOST_COPIED, 0):  # one matrix for both heads; one for each
+        monkeypatch.setattr(head_copies, "MOST_COPIED", most)
+        entries = HeadCopies(csr, heads=2)
+        place = _numbers_of(entries, row)
+        raised = entries.raised(score[order].flatten()[place])
+        total = entries.sums(raised)
+        share = raised / entries.at_rows(total.masked_fill(total == 0, 1.0))
+        assert_near(share, wanted[order].flatten()[place])
+
+
+def _numbers_of(entries, row):
+    """The number 2 e + h of each value, where entry e of head h is: in the order of their rows."""
+    head = torch.arange(2).repeat(6)
+    number = (row.repeat_interleave(2) * 2 + head).argsort(stable=True)
+    place = entries.at_rows(torch.arange(10).view(5, 2)).argsort(stable=True)
+    return torch.empty_like(number).scatter(0, place, number)
 
 
 @pytest.mark.parametrize("size", [SAFE - 1, 2 * SAFE, 58.0])

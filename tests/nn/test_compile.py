@@ -8,11 +8,11 @@ from oracle import assert_same
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim, export
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.contract import order
 from pyg_outerconv.families import GCN, Mean, Relation, Stack, Walk
 from pyg_outerconv.kernels import dispatch
-from pyg_outerconv.nn.attention import gat_conv
+from pyg_outerconv.nn.attention import gat_conv, transformer_conv
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [GCN(), Relation(3), Walk(2)]
@@ -130,7 +130,14 @@ SERVED = {
     "gat, mean of heads": lambda: gat_conv(4, 3, heads=2, concat=False, residual=True),
     "gat, by name": lambda: OuterConv(4, 6, "gat(2)", root_weight=True),
     "gat without loops": lambda: gat_conv(4, 3, heads=2, add_self_loops=False),
+    "key-query": lambda: AttentionConv(4, 6, 2, value_bias=True),
+    "key-query, transformer": lambda: transformer_conv(4, 3, heads=2, beta=True),
+    "key-query, backwards": lambda: AttentionConv(
+        4, 5, 2, "hops(add_self_loops=True)", combine="mean", flow="target_to_source", bias=False
+    ),
 }
+OF_NODES = "gat", "key-query"
+"""Whose operators sum values of attention, and read no weights of edges."""
 
 
 def operators(call, *inputs, **beside):
@@ -158,13 +165,15 @@ def test_sums_over_edges_are_one_operator_and_what_is_eager(name):
     conv = SERVED[name]().double()
     family = conv.family if name.startswith(("gcn", "relation", "blocks", "mix", "mean")) else GCN()
     x, inputs = graph(family, 9, 31)
-    inputs = inputs[:1] if name.startswith("gat") else inputs
+    inputs = inputs[:1] if name.startswith(OF_NODES) else inputs
     found = operators(conv, x, **named(*inputs))
-    assert found == ["sums_of_heads" if name.startswith("gat") else "sum_over_edges"]
+    (kind,) = [one for one in (*OF_NODES, "") if name.startswith(one)][:1]
+    of_kind = {"gat": "sums_of_ends_of_graph", "key-query": "sums_of_products_of_graph"}
+    assert found == [of_kind.get(kind, "sum_over_edges")]
     call, _ = compiled(conv)
     for nodes, edges in SIZES:
         x, inputs = graph(family, nodes, edges)
-        inputs = inputs[:1] if name.startswith("gat") else inputs
+        inputs = inputs[:1] if name.startswith(OF_NODES) else inputs
         expected = results(conv, conv, x, inputs)
         for _ in range(2):  # made, and cached
             for found, reference in zip(results(call, conv, x, inputs), expected, strict=True):

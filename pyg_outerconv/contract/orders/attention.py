@@ -149,9 +149,10 @@ def _needs_no_dropout(problem: Problem) -> list[str]:
 
 
 class Attend(HeadOrder, pair=("attend_transform_first", "attend_propagate_first")):
-    """Scores, softmax and sum by the primitive ``attend``, which stores no shares of edges.
+    """Scores, softmax and sum by the primitive ``attend``.
 
-    Its backward pass computes the shares again.
+    Without a bias one product serves all heads on a CPU, and shares are kept for the backward pass;
+    else that computes them again.
     """
 
     solves = (AttentionBasis,)
@@ -162,17 +163,19 @@ class Attend(HeadOrder, pair=("attend_transform_first", "attend_propagate_first"
         return _has_edges(problem)
 
     def send(self, steps: Steps, width: int) -> None:
-        """E·H·(D + width) numbers gathered; 2.5 times as much in the backward pass."""
+        """E·H·(D + width) numbers gathered; at least twice as much in the backward pass."""
         problem, basis = steps.problem, steps.problem.of(AttentionBasis)
         columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
         line = float((basis.query.size(-1) + width) * problem.itemsize)
         vector = float(basis.num_edges * problem.itemsize)
+        keeps = basis.query.is_cpu and basis.bias is None and basis.present is None
         work = Operations(
             gathers=((basis.num_edges * columns * line, basis.size[0] * line),),
             moves=((6.0 * vector * columns, vector),),
-            calls=4 * columns,
+            calls=4 if keeps else 4 * columns,
         )
-        steps.work("attention", work, 2.5 * any(problem.gradients), 4.0 * vector)
+        back, held = (2.0, columns * vector) if keeps else (2.5, 4.0 * vector)
+        steps.work("attention", work, back * any(problem.gradients), held)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         return problem.of(AttentionBasis).attend(x)
