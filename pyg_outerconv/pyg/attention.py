@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Optional, Union
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
@@ -14,10 +16,17 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
+from ..kernels.attend_few import attend_few
+from ..kernels.edge_sums import Listed
+from ..kernels.index_checks import is_exporting
 from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe, as_weighted, both
 from .tie import Source, heads, linear, same, viewed
+from .watch import HOOKS
+
+FEW = "few edges"
+"""In the place of a convolution: the call is traced by :meth:`TracedAttention.few`."""
 
 
 def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
@@ -58,6 +67,57 @@ class EdgeAttention(DropIn):
             yield "an EdgeIndex, to which PyG adds a target for each source"
 
 
+class TracedAttention(EdgeAttention):
+    """Attention that a compiler sees whole where edges are few, by the steps of :meth:`few`.
+
+    PyG's messages would be traced in their place, with more to be looked at in each call.
+    """
+
+    def few(self, x: Tensor, entries: Listed) -> Tensor:
+        """Values received by the heads, (N, H, V), by steps that a compiler sees whole."""
+        raise NotImplementedError
+
+    def _runs(self, given: Mapping[str, Any]) -> Any:
+        return FEW if self._sees_few(given) else super()._runs(given)
+
+    def _sees_few(self, given: Mapping[str, Any]) -> bool:
+        """Whether a compiler traces a call over few edges, of features and edges alone."""
+        if not torch.compiler.is_dynamo_compiling() or is_exporting():
+            return False
+        x, edge_index = given["x"], given["edge_index"]
+        for name in given:
+            if name not in ("x", "edge_index") and given[name] is not None:
+                return False
+        if type(x) is not Tensor or type(edge_index) is not Tensor or x.dim() != 2:
+            return False
+        if not (x.is_cpu and x.is_floating_point() and self.node_dim in (-2, 0)):
+            return False
+        if torch.is_autocast_enabled("cpu") or edge_index.layout is not torch.strided:
+            return False
+        is_plain = self.lin_edge is None and not (self.training and self.dropout > 0)
+        if not is_plain or self.explain or not self._is_small(x, edge_index):
+            return False
+        return self._is_bare() and not any(vars(self)[name] for name in HOOKS)
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _is_bare(self) -> bool:
+        """Whether the recipe says all that this layer does, asked while a compiler traces it."""
+        tied = self._tied()
+        return tied.conv is not None and not tied.watch.is_seen()
+
+    def over_few(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Heads side by side, or their mean, over few edges: (N, Q)."""
+        forth = self.flow == "source_to_target"
+        source, target = edge_index.unbind(0) if forth else edge_index.flip(0).unbind(0)
+        nodes = x.size(0)
+        out = self.few(x, Listed(target, source, (nodes, nodes)))
+        return out.flatten(1) if self.concat else out.mean(1)
+
+    def of_heads(self, x: Tensor) -> Tensor:
+        """(N, H·V) as (N, H, V)."""
+        return x.unflatten(1, (self.heads, self.out_channels))
+
+
 def looped(
     layer: Any, x: Any, edge_index: Tensor, edge_attr: OptTensor = None, size: Size = None
 ) -> tuple[Any, EdgeBasis, OptTensor]:
@@ -88,7 +148,7 @@ def of_nodes(out: Tensor, x: Any) -> Tensor:
     return without_last(out) if isinstance(x, Tensor) else out
 
 
-class GATConv(EdgeAttention, theirs.GATConv):
+class GATConv(TracedAttention, theirs.GATConv):
     """Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(⟨a_s, X_m Θ_h⟩ + ⟨a_t, X_n Θ_h⟩)."""
 
     takes_pairs = True
@@ -126,6 +186,16 @@ class GATConv(EdgeAttention, theirs.GATConv):
             sources[f"{score}.edge.att"] = viewed("att_edge", *shape)
         return conv, sources | outputs(self)
 
+    def few(self, x: Tensor, entries: Listed) -> Tensor:
+        linear = self.lin_src if self.lin is None else self.lin
+        values = self.of_heads(linear(x))
+        at_source, at_target = (values * self.att_src).sum(-1), (values * self.att_dst).sum(-1)
+        score = F.leaky_relu(entries.add(at_target, at_source), self.negative_slope)
+        loops = None
+        if self.add_self_loops:
+            loops = F.leaky_relu(at_source + at_target, self.negative_slope)
+        return attend_few(entries, score, values, loops)
+
     def convolve(
         self,
         conv: Any,
@@ -135,6 +205,10 @@ class GATConv(EdgeAttention, theirs.GATConv):
         size: Size = None,
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
+        if conv is FEW:
+            out = self.over_few(x, edge_index)
+            out = out if self.res is None else out + self.res(x)
+            return out if self.bias is None else out + self.bias
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
             if edge_attr is None and size is None and isinstance(x, Tensor):
@@ -146,7 +220,7 @@ class GATConv(EdgeAttention, theirs.GATConv):
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
 
 
-class GATv2Conv(EdgeAttention, theirs.GATv2Conv):
+class GATv2Conv(TracedAttention, theirs.GATv2Conv):
     """Y = Σ_h A_hᵀ (X Θ_h + b_h), A_h[m, n] = softmax_m ⟨a, leaky_relu(X_m Θ_h + X_n W_h + b)⟩."""
 
     takes_pairs = True
@@ -195,6 +269,16 @@ class GATv2Conv(EdgeAttention, theirs.GATv2Conv):
         if both(x)[1] is None:
             yield "no features of targets"
 
+    def few(self, x: Tensor, entries: Listed) -> Tensor:
+        at_source = self.of_heads(self.lin_l(x))
+        at_target = at_source if self.share_weights else self.of_heads(self.lin_r(x))
+
+        def score(z: Tensor) -> Tensor:
+            return (F.leaky_relu(z, self.negative_slope) * self.att).sum(-1)
+
+        loops = score(at_source + at_target) if self.add_self_loops else None
+        return attend_few(entries, score(entries.add(at_target, at_source)), at_source, loops)
+
     def convolve(
         self,
         conv: Any,
@@ -203,13 +287,17 @@ class GATv2Conv(EdgeAttention, theirs.GATv2Conv):
         edge_attr: OptTensor = None,
         **unread: Any,
     ) -> Tensor:
+        if conv is FEW:
+            out = self.over_few(x, edge_index)  # type: ignore[arg-type]
+            out = out if self.res is None else out + self.res(x)
+            return out if self.bias is None else out + self.bias
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att")
         return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self, "att")
 
 
-class TransformerConv(EdgeAttention, theirs.TransformerConv):
+class TransformerConv(TracedAttention, theirs.TransformerConv):
     """Y = Σ_h A_hᵀ (X V_h + b_h) + X W, A_h[m, n] = softmax_m ⟨X_n Q_h, X_m K_h⟩ / √C.
 
     With ``beta`` the skip X W is gated; features of edges are added to keys and to values.
@@ -261,9 +349,25 @@ class TransformerConv(EdgeAttention, theirs.TransformerConv):
         if edge_attr is not None and edge_attr.dim() != 2:
             yield f"edge attributes of {edge_attr.dim()} dimensions"
 
+    def few(self, x: Tensor, entries: Listed) -> Tensor:
+        query, key, value = (
+            self.of_heads(linear(x)) for linear in (self.lin_query, self.lin_key, self.lin_value)
+        )
+        score = entries.dot(query, key) / math.sqrt(self.out_channels)
+        return attend_few(entries, score, value)
+
     def convolve(
         self, conv: Any, x: Any, edge_index: Adj, edge_attr: OptTensor = None, **unread: Any
     ) -> Tensor:
+        if conv is FEW:
+            out = self.over_few(x, edge_index)
+            if not self.root_weight:
+                return out
+            skip = self.lin_skip(x)
+            if self.lin_beta is None:
+                return out + skip
+            gate = self.lin_beta(torch.cat([out, skip, out - skip], dim=-1)).sigmoid()
+            return gate * skip + (1 - gate) * out
         return conv(x, edge_index, edge_attr=edge_attr)  # type: ignore[no-any-return]
 
 
