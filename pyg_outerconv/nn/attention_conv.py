@@ -254,6 +254,8 @@ class AttentionConv(OuterConv):
         is_bare = source_mask is None and alignment is None and keys is None
         if is_bare and self.edge_dim is None and not return_attention_weights:
             out = self._at_once(call)
+            if out is None and call.mode.compiles:
+                out = self._compiled_products(call)
             if out is not None:
                 return out
         content = self._content(call, source_mask, alignment, keys)
@@ -282,11 +284,10 @@ class AttentionConv(OuterConv):
             out = out + values_of_edges(self, basis, edge_attr, theta)
         return (out, basis) if return_attention_weights else out
 
-    def _at_once(self, call: Call) -> Tensor | None:
-        """Y, where attention may be one step or, to a compiler, one operator; else None."""
-        found = super()._at_once(call)
-        if found is not None or not call.mode.compiles or not self._may_be_one(call):
-            return found
+    def _compiled_products(self, call: Call) -> Tensor | None:
+        """Y for a compiler, with attention of keys and queries as one operator; else None."""
+        if not self._may_be_one(call):
+            return None
         theta = self._parameter(call)
         assert isinstance(theta, Theta)  # as the constructor checked
         check_devices(self, call)

@@ -77,12 +77,12 @@ class TracedAttention(EdgeAttention):
         """Values received by the heads, (N, H, V), by steps that a compiler sees whole."""
         raise NotImplementedError
 
-    def _runs(self, given: Mapping[str, Any]) -> Any:
-        return FEW if self._sees_few(given) else super()._runs(given)
+    def _whole(self, given: Mapping[str, Any]) -> Any:
+        return FEW if self._sees_few(given) else None
 
     def _sees_few(self, given: Mapping[str, Any]) -> bool:
         """Whether a compiler traces a call over few edges, of features and edges alone."""
-        if not torch.compiler.is_dynamo_compiling() or is_exporting():
+        if is_exporting():
             return False
         x, edge_index = given["x"], given["edge_index"]
         for name in given:

@@ -31,9 +31,7 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent, monkeypatch
         monkeypatch.setattr(head_copies, "MOST_COPIED", most)
         entries = HeadCopies(csr, heads=2)
         place = _numbers_of(entries, row)
-        raised = entries.raised(score[order].flatten()[place])
-        total = entries.sums(raised)
-        share = raised / entries.at_rows(total.masked_fill(total == 0, 1.0))
+        share = entries.shares(score[order].flatten()[place])
         assert_near(share, wanted[order].flatten()[place])
 
 
@@ -41,7 +39,7 @@ def _numbers_of(entries, row):
     """The number 2 e + h of each value, where entry e of head h is: in the order of their rows."""
     head = torch.arange(2).repeat(6)
     number = (row.repeat_interleave(2) * 2 + head).argsort(stable=True)
-    place = entries.at_rows(torch.arange(10).view(5, 2)).argsort(stable=True)
+    place = entries.at(torch.arange(10).view(5, 2), entries.row).argsort(stable=True)
     return torch.empty_like(number).scatter(0, place, number)
 
 
