@@ -88,7 +88,7 @@ class Scatter(Backend):
         from torch_scatter import gather_csr
 
         heads, wide = max(a.size(1), b.size(1)), accumulator(a.dtype)
-        if a.size(2) == 0:  # gather_csr forgets the other sizes of a tensor without elements
+        if a.numel() == 0:  # gather_csr forgets the other sizes of a tensor without elements
             return a.new_zeros((index.numel(), heads))
         out = a.new_empty((index.numel(), heads))
         for tile in tiles(ptr, index.numel(), heads * a.size(2)):
