@@ -7,7 +7,7 @@ from oracle import assert_same
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
 from pyg_outerconv.graph import Graph
-from pyg_outerconv.graph.norm import NORMS, Norm, normalise
+from pyg_outerconv.graph.norm import NORMS, Norm, normalise, sums_in_order
 from pyg_outerconv.testing import assert_near
 
 P, Q = 3, 2
@@ -197,3 +197,15 @@ def test_degrees_are_counted_within_transforms_too(family):
         leaf = weight.clone().requires_grad_()
         (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
         torch.testing.assert_close(gradient, wanted)
+
+
+def test_degrees_in_the_order_of_edges_are_those_of_any_order():
+    nodes = torch.tensor([3, 0, 3, 3, 1, 0])
+    weight = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    found = sums_in_order(weight, nodes, 5)
+    expected = torch.zeros(5, dtype=torch.float64).index_add(0, nodes, weight)
+    assert_near(found.detach(), expected.detach())
+    above = torch.randn(5, dtype=torch.float64)
+    both = [torch.autograd.grad(out, weight, above)[0] for out in (found, expected)]
+    assert_near(*both)
+    assert torch.autograd.gradgradcheck(lambda x: sums_in_order(x, nodes, 5).square(), weight)

@@ -168,9 +168,12 @@ class Native(Backend):
 
     def remarks(self) -> list[str]:
         """Remarks on this backend for the table of backends."""
+        found = []
         if not torch.backends.mkl.is_available():
-            return ["this torch has no MKL; its own CSR products serve, about three times slower"]
-        return []
+            found += ["this torch has no MKL; its own CSR products serve, about three times slower"]
+        if torch.cuda.is_available():
+            found += ["NVIDIA does not promise equal bits of cuSPARSE's products, on CUDA"]
+        return found
 
     def why_not(self, request: Request) -> list[str]:
         """Reasons why this backend cannot serve a request: torch has max and min on a CPU alone."""
