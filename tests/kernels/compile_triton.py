@@ -30,7 +30,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from pyg_outerconv.kernels.backends.triton import INTERPRETED, addressing, balance
+from pyg_outerconv.kernels.backends.triton import INTERPRETED, addressing, balance, occupancy
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +92,7 @@ class Code:
 
     Attributes:
         registers: the most of a thread.
+        warps: resident on a processor, at least; ``share``: of the bandwidth, as predicted.
         spills: instructions that store registers in memory, or load them from there.
         rows: loads of rows of channels, by bytes; ``others``: of all else.
         matrix: instructions of tensor cores, by name.
@@ -100,6 +101,8 @@ class Code:
     """
 
     registers: int = 0
+    warps: int = occupancy.WARPS
+    share: float = 1.0
     spills: int = 0
     rows: Counter[int] = field(default_factory=Counter)
     others: Counter[int] = field(default_factory=Counter)
@@ -111,6 +114,8 @@ class Code:
         """Its line of the table."""
         return (
             str(self.registers),
+            str(self.warps),
+            f"{self.share:.0%}",
             str(self.spills),
             _counted({f"{8 * size}": number for size, number in self.rows.items()}),
             _counted({f"{8 * size}": number for size, number in self.others.items()}),
@@ -121,8 +126,8 @@ class Code:
 
 
 HEAD = (
-    "kernel", "registers", "spills", "loads of rows", "other loads", "tensor cores", "atomics",
-    "rounding",
+    "kernel", "registers", "warps", "bandwidth", "spills", "loads of rows", "other loads",
+    "tensor cores", "atomics", "rounding",
 )  # fmt: skip
 
 
@@ -157,7 +162,11 @@ def compiled(case: Case) -> dict[str, Code]:
         done = kernel.run(*arguments, grid=(1,), warmup=True, **constants)
         if done.hash not in seen:
             seen.add(done.hash)
-            read(done, codes.setdefault(kernel.__name__, Code()))
+            code = codes.setdefault(kernel.__name__, Code())
+            registers = read(done, code)
+            sizes = case.dtype.itemsize, registers, done.metadata.num_warps, done.metadata.shared
+            found = occupancy.predicted(kernel.__name__, constants, *sizes)
+            code.warps, code.share = min(code.warps, found.warps), min(code.share, found.share)
 
     for name in FILES:
         importlib.import_module(f"{addressing.__package__}.{name}").launch = compile_only
@@ -209,8 +218,8 @@ def call_all(case: Case) -> None:
 # What its machine code does ----------------------------------------------------------------------
 
 
-def read(done: Any, code: Code) -> None:
-    """Add what a compiled kernel does to ``code``."""
+def read(done: Any, code: Code) -> int:
+    """Add what a compiled kernel does to ``code``; return the registers of a thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(done.asm["cubin"])
         file.flush()
@@ -229,6 +238,7 @@ def read(done: Any, code: Code) -> None:
             code.matrix[operation] += 1
         elif operation.startswith(("ATOM", "RED")) and not operation.startswith("REDUX"):
             code.atomics += 1
+    return int(registers)
 
 
 def instructions(text: str) -> Iterator[tuple[tuple[str, int], str]]:
@@ -276,10 +286,12 @@ how fast it is: no GPU has timed it.
 
 A case is named by its type, heads × channels × output channels, and `pieces` where long rows are
 cut. A line is of all kernels of one name that the primitives start in this case: the most registers
-of a thread; instructions that store registers in memory or load them from there (spills); loads of
-rows of channels, and of indices, values and all else, by bits; instructions of tensor cores;
-atomics; and whether products round to TF32. Where channels fill 16 bytes, rows are loaded by 128
-bits; narrower loads beside these are of a single row, of which a thread holds a few numbers.
+of a thread; the warps, of {occupancy.WARPS}, that are resident on a processor, and the share of the
+bandwidth that these can use for rows of 16 entries, as `occupancy.py` predicts it, the least of
+both; instructions that store registers in memory or load them from there (spills); loads of rows of
+channels, and of indices, values and all else, by bits; instructions of tensor cores; atomics; and
+whether products round to TF32. Where channels fill 16 bytes, rows are loaded by 128 bits; narrower
+loads beside these are of a single row, of which a thread holds a few numbers.
 """
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ from pyg_outerconv import AttentionConv, OuterConv, testing, use_backend
 from pyg_outerconv.families import Relation
 from pyg_outerconv.kernels.backend import Request
 from pyg_outerconv.kernels.backends.reference import Reference
-from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance
+from pyg_outerconv.kernels.backends.triton import INTERPRETED, TUNE, addressing, balance, occupancy
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 from pyg_outerconv.kernels.csr import CSR
 from pyg_outerconv.testing import assert_near, primitive_calls
@@ -471,6 +472,8 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
         events.append("leave")
 
     class Kernel:
+        __name__ = "kernel"
+
         def __getitem__(self, grid):
             return lambda *arguments, **constants: events.append((grid, arguments, constants))
 
@@ -482,6 +485,24 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
     assert events == ["enter cuda:1", ((3,), ("a",), {"num_warps": 2}), "leave"]
     balance.launch(Kernel(), 0, OnSecond(), "a", num_warps=2)
     assert len(events) == 3
+
+
+def test_a_model_tells_what_fits_on_a_processor():
+    i = Inputs(DEGREES, 1, 64, torch.float32, torch.int32)
+    with occupancy.launched() as found:
+        Triton().spmm(i.ptr, i.index, None, i.x)
+    Triton().spmm(i.ptr, i.index, None, i.x)
+    (one,) = found
+    assert one.name == "spmm_kernel"
+    few, many = (
+        SimpleNamespace(n_regs=registers, metadata=SimpleNamespace(num_warps=1, shared=0))
+        for registers in (64, 255)
+    )
+    both = [one._replace(code=code) for code in (few, many)]
+    assert occupancy.table(both[:1]) == [
+        "spmm_kernel               64 registers, 32 of 64 warps, 100% of the bandwidth"
+    ]
+    assert "255 registers, 8 of 64 warps, 50% of" in occupancy.table(both)[0]
 
 
 LAYERS = {
@@ -571,6 +592,23 @@ def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
     assert "TRITON_INTERPRET=1" in done.stdout
 
 
+def test_numbers_of_rows_and_pieces_are_not_compiled_into_kernels(tmp_path):
+    done = without_interpreter(
+        "-c",
+        "from importlib import import_module\n"
+        "from triton.runtime import JITFunction\n"
+        "for file in ('products', 'segments', 'attend', 'additive', 'chosen', 'extreme'):\n"
+        "    room = import_module('pyg_outerconv.kernels.backends.triton.' + file)\n"
+        "    for name, kernel in vars(room).items():\n"
+        "        if isinstance(kernel, JITFunction) and name.endswith('_kernel'):\n"
+        "            sizes = [p for p in kernel.params if p.name in ('jobs', 'num_pieces')]\n"
+        "            print(*[p.do_not_specialize for p in sizes])\n",
+        cache=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {*done.stdout.splitlines()} == {"True True", ""}  # none in kernels of pieces
+
+
 PAGE = FOLDER.parents[1] / "examples" / "triton_kernels.md"
 CASES = re.findall(r"^## (\S+)$", PAGE.read_text(), re.MULTILINE)
 
@@ -596,17 +634,31 @@ def test_compiled_for_a_gpu_kernels_hold_what_is_said_of_them(case, tmp_path):
     dtype, sizes, *_ = case.split("-")
     bytes_ = getattr(torch, dtype).itemsize
     aligned = all(int(size) * bytes_ % 16 == 0 for size in sizes.split("x")[1:])
-    wide = 64 if dtype == "float64" else 128  # tensor cores take float64 number by number
     for kernel, row in table.items():
+        wide = 64 if dtype == "float64" else 128  # tensor cores take float64 number by number
         assert row["spills"] == row["atomics"] == "0", kernel
         assert dtype != "float32" or row["rounding"] == "–", f"{kernel} rounds float32 to TF32"
         rows = loads(row["loads of rows"])
+        if kernel == "segment_sum_kernel":  # of a value for each head
+            wide = min(wide, 8 * bytes_ * int(sizes.split("x")[0]))
         if aligned and rows:
             # Not all: of a single row, which is no gather, a thread has but a few numbers.
             share = sum(bits * number for bits, number in rows.items() if bits >= wide)
             assert share >= 0.75 * sum(bits * number for bits, number in rows.items()), kernel
     if f"triton=={triton.__version__}\n" in (FOLDER.parents[1] / "constraints.txt").read_text():
         assert table == table_of(PAGE.read_text(), case), "python tests/kernels/compile_triton.py"
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if re.match(r"float(32|16)-4x64x64", case)]
+)
+def test_sums_scores_and_attention_of_64_channels_use_most_of_the_bandwidth(case):
+    table = table_of(PAGE.read_text(), case)
+    for kernel in ("spmm", "sddmm", "additive", "attend", "target", "chosen_sum"):
+        assert int(table[f"{kernel}_kernel"]["bandwidth"].rstrip("%")) >= 60, kernel
+    few = {kernel for kernel, row in table.items() if int(row["registers"]) <= 96}
+    # Without matrix instructions threads hold columns of Θ.
+    assert set(table) - few <= {"spmm_theta_kernel"}
 
 
 def test_the_page_has_every_kernel():

@@ -31,7 +31,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .segments import add_pieces, empty_partial
 
 # What a factor is: ones, one row for all rows of the matrix, or a row for each.
@@ -126,7 +126,7 @@ def neurons(
     return tl.sum(tl.where((c < channels)[None, None, :], term, 0.0), 2)
 
 
-@triton.jit
+@of_jobs
 def additive_kernel(
     index, a, b, left, right, out, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks, slope, slope_low,
@@ -163,7 +163,7 @@ def additive_kernel(
         tl.store(out + offset(e, heads, WIDE)[:, None] + h[None, :], total, mask=inside)
 
 
-@triton.jit
+@of_jobs
 def additive_rows_kernel(
     index, a, b, right, value, out, next_out, partial, next_partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
@@ -224,6 +224,11 @@ def coefficients(phi: Activation) -> tuple[float, ...]:
     return tuple(map(float, reversed(of_tanh(phi.order)))) if phi.name == "tanh" else ()
 
 
+def held(phi: Activation, a: Tensor) -> int:
+    """How many tiles a program holds: exp and tanh in float64 take registers of several."""
+    return 4 if a.dtype == torch.float64 and phi.name in ("tanh", "exp") else 1
+
+
 def form(factor: Tensor | None) -> int:
     """Whether a factor is ones, one row for all rows, or a row for each."""
     if factor is None:
@@ -249,7 +254,7 @@ def additive(
         return out
     phi = Activation(activation, slope, order)
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    blocks = tile(heads, channels, a.dtype)
+    blocks = tile(heads, channels, a.dtype, held=held(phi, a))
     jobs, job_arguments = jobs_of(ptr, pieces)
     launch(
         additive_kernel, jobs * blocks.head_blocks, a,
@@ -287,8 +292,7 @@ def additive_rows(
     for number in range(0, count, 2):
         phi, outs = Activation(activation, slope, order + number), out[number : number + 2]
         two = outs.size(0) == 2
-        # Two sums take twice the registers, as one of float64 does.
-        blocks = tile(heads, channels, torch.float64 if two else a.dtype)
+        blocks = tile(heads, channels, a.dtype, held=2 * held(phi, a))
         partials = [empty_partial(pieces, a, heads, channels) for _ in outs]
         stored = [o if p is None else p for o, p in zip(outs, partials, strict=True)]
         launch(
@@ -301,7 +305,7 @@ def additive_rows(
             RIGHT=form(right), SPLIT=pieces is not None,
             WIDE=needs_int64(index, a, b, out), ACC=wide_type(a.dtype),
             LANES=lanes(a.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-            BLOCK_C=blocks.channels, num_warps=blocks.warps,
+            BLOCK_C=blocks.channels, num_warps=blocks.warps, maxnreg=128,
         )  # fmt: skip
         for partial, one in zip(partials, outs, strict=True):
             if pieces is not None and partial is not None:

@@ -10,6 +10,7 @@ Triton tells it which sizes are multiples of 16; :func:`lanes` and :func:`multip
 from __future__ import annotations
 
 from ctypes import c_float
+from functools import cache, lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -28,9 +29,15 @@ def needs_int64(*tensors: Tensor | None) -> bool:
     return any(tensor is not None and tensor.numel() > INT32_MAX for tensor in tensors)
 
 
+@cache
 def wide_type(dtype: torch.dtype) -> tl.dtype:
     """The dtype in which a kernel accumulates sums of ``dtype``."""
     return tl.float64 if accumulator(dtype) == torch.float64 else tl.float32
+
+
+def ceil_div(number: int, size: int) -> int:
+    """How many blocks of that size hold so many."""
+    return -(-number // size)
 
 
 def power_of_two(number: int) -> int:
@@ -38,12 +45,14 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
+@lru_cache
 def halves(scale: float) -> tuple[float, float]:
     """Two numbers whose sum is ``scale``, because arguments of kernels are rounded to float32."""
     high = c_float(scale).value
     return high, scale - high
 
 
+@lru_cache
 def lanes(dtype: torch.dtype, width: int) -> int:
     """How many numbers one load can read of rows that are ``width`` wide: 16 bytes at most."""
     return gcd(16 // dtype.itemsize, width)
@@ -60,11 +69,15 @@ class BlockSizes(NamedTuple):
     warps: int
 
 
-def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) -> BlockSizes:
+@lru_cache
+def tile(
+    heads: int, channels: int, dtype: torch.dtype, shared: bool = False, held: int = 1
+) -> BlockSizes:
     """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
-    A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64. Heads that share
-    rows of x get larger blocks, because the rows are loaded once for all heads of a block.
+    A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64; where a kernel
+    holds several such tiles at a time, ``held``, as many warps share one. Heads that share rows of
+    x get larger blocks, because the rows are loaded once for all heads of a block.
     """
     registers = 2 if dtype == torch.float64 else 1
     budget = (4096 if shared else 2048) // registers
@@ -76,10 +89,34 @@ def tile(heads: int, channels: int, dtype: torch.dtype, shared: bool = False) ->
         block_e,
         block_h,
         block_c,
-        max(1, triton.cdiv(heads, block_h)),
-        max(1, triton.cdiv(channels, block_c)),
-        min(8, max(1, size // 1024)),
+        max(1, ceil_div(heads, block_h)),
+        max(1, ceil_div(channels, block_c)),
+        min(8, max(1, held * size // 1024)),
     )
+
+
+@lru_cache
+def rows_together(width: int, dtype: torch.dtype) -> tuple[int, int, int]:
+    """The rows and entries of each that a program of narrow rows reads at a time, and its warps.
+
+    A row of few numbers would leave most of a warp idle, and programs of one warp half of a
+    processor: four warps read 512 numbers. Rows of more than 16 numbers come one by one.
+    """
+    registers = 2 if dtype == torch.float64 else 1
+    block = power_of_two(width) * registers
+    if block > 16:
+        return 1, 0, 0
+    rows = min(32, 64 // block)
+    of_warp = 32 if dtype.itemsize == 2 else 16  # so that a thread loads 16 bytes at a time
+    return rows, 8, max(1, rows * block // of_warp)
+
+
+@triton.jit
+def entries_of_rows(begin, end, step, BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr):
+    """The next entries of several rows, (rows × entries,), and which of them are theirs."""
+    e = begin[:, None] + step + tl.arange(0, BLOCK_E)[None, :]
+    live = e < end[:, None]
+    return tl.reshape(e, [BLOCK_R * BLOCK_E]), tl.reshape(live, [BLOCK_R * BLOCK_E])
 
 
 @triton.jit
@@ -166,6 +203,19 @@ def entry_heads(value, e, live, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr)
     where = offset(e, heads, WIDE)[:, None] + h[None, :]
     inside = live[:, None] & (h < heads)[None, :]
     return tl.load(value + where, mask=inside, other=0.0).to(ACC)
+
+
+@triton.jit
+def keep_rows(
+    out, partial, row, number, width, place, inside, is_piece, whole, result,
+    SPLIT: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """:func:`keep` for several rows, whose numbers are (rows, places)."""
+    where = offset(row, width, WIDE)[:, None] + place[None, :]
+    tl.store(out + where, result, mask=inside[None, :] & whole[:, None])
+    if SPLIT:
+        where = offset(number, width, WIDE)[:, None] + place[None, :]
+        tl.store(partial + where, result, mask=inside[None, :] & is_piece[:, None])
 
 
 @triton.jit

@@ -20,6 +20,7 @@ from ...tiles import accumulator
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
     entry_heads,
     halves,
     head_rows,
@@ -33,7 +34,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .products import dots
 from .segments import empty_partial, finite
 
@@ -85,7 +86,7 @@ def normalised(total, weighted, high):
     return tl.sum(weighted, 0) / divisor[:, None], lse
 
 
-@triton.jit
+@of_jobs
 def attend_kernel(
     index, query, key, value, bias, out, lse_out, partial, partial_lse,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
@@ -217,10 +218,10 @@ def _attend(
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     partial = empty_partial(pieces, query, heads, channels)
     partial_lse = empty_partial(pieces, query, heads)
-    blocks = tile(heads, max(depth, channels), query.dtype)
+    blocks = tile(heads, max(depth, channels), query.dtype, held=2)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
-    channel_blocks = max(1, triton.cdiv(channels, block_c))
+    channel_blocks = max(1, ceil_div(channels, block_c))
     jobs, job_arguments = jobs_of(ptr, pieces)
     wide = needs_int64(index, query, key, value, bias, out, partial)
     sizes = (heads, channels, blocks.head_blocks, channel_blocks)

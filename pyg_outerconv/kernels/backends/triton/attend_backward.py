@@ -14,7 +14,6 @@ A GPU profile should show five gathers of entries × heads × channels and no wr
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -36,12 +35,12 @@ from .addressing import (
     wide_type,
 )
 from .attend import bend, ends, scores
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .products import dots, spmm
 from .segments import add_pieces, empty_partial, finite, segment_sum
 
 
-@triton.jit
+@of_jobs
 def target_kernel(
     index, query, key, value, bias, out, lse, grad, share_out, slope_out, query_grad, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
@@ -171,7 +170,7 @@ def _target_pass(
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)
     if query.size(0) * heads == 0:
         return share, slope, query_grad
-    blocks = tile(heads, max(depth, channels), query.dtype)
+    blocks = tile(heads, max(depth, channels), query.dtype, held=2)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
     with_query = depth <= block_d

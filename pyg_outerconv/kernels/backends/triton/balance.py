@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import TUNE
+from .occupancy import LAUNCHED, Launched
 
 Result = TypeVar("Result")
 
@@ -107,6 +108,11 @@ def remembered(tensor: Tensor, key: object, make: Callable[[], Result]) -> Resul
     return result
 
 
+def of_jobs(function: Any) -> Any:
+    """A kernel of jobs. Their number differs from graph to graph, and is not compiled into it."""
+    return triton.jit(function, do_not_specialize=("jobs", "num_pieces"))
+
+
 WARPS = (1, 2, 4, 8)
 
 
@@ -122,11 +128,14 @@ def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constant
         return
     if torch.version.hip:  # AMD's compiler knows no such option
         constants.pop("maxnreg", None)
+    name = kernel.__name__
     if os.environ.get(TUNE) == "1":
         kernel = tuned(kernel)
         del constants["num_warps"]
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-        kernel[(programs,)](*arguments, **constants)
+        code = kernel[(programs,)](*arguments, **constants)
+    for kernels in LAUNCHED:
+        kernels.append(Launched(name, constants, like.dtype.itemsize, code))
 
 
 @cache

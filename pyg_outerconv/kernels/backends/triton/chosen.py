@@ -1,9 +1,9 @@
 """The gradients of max and min: sums over the entries that were the largest or least of a row.
 
-Positions of these entries are gathered with the rows, as in ``spmm``; where an entry was not
-chosen, its numbers are not loaded. No position of a row is sorted, and nothing is atomic.
+The entries that were chosen are gathered with the rows, as in ``spmm``. No position of a row is
+sorted, and nothing is atomic.
 
-A GPU profile should show the gathers of positions as the limit.
+A GPU profile should show gathers of twice the bytes of ``spmm`` as the limit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from . import balance
 from .addressing import (
     bounds,
     entry_heads,
+    head_rows,
     keep,
     lanes,
     multiple,
@@ -24,22 +25,20 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .segments import add_pieces, empty_partial
 
 
 @triton.jit
-def places(place, h, c, heads, channels, SHARED: tl.constexpr, WIDE: tl.constexpr):
-    """The positions of ``x[place, h, c]``, (places, heads, channels), of one head if SHARED."""
-    if SHARED:
-        where = offset(place, channels, WIDE)[:, None, None] + (h * 0)[None, :, None]
-    else:
-        where = offset(place, heads * channels, WIDE)[:, None] + (h * channels)[None, :]
-        where = where[:, :, None]
-    return where + c[None, None, :]
+def chosen_by(arg, place, live, h, c, heads, channels, WIDE: tl.constexpr):
+    """Load ``arg[place, h, c]``, (places, heads, channels); -1 where not live."""
+    where = offset(place, heads * channels, WIDE)[:, None] + (h * channels)[None, :]
+    where = where[:, :, None] + c[None, None, :]
+    inside = live[:, None, None] & (h < heads)[None, :, None] & (c < channels)[None, None, :]
+    return tl.load(arg + where, mask=inside, other=-1)
 
 
-@triton.jit
+@of_jobs
 def chosen_sum_kernel(
     index, perm, arg, value, x, out, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
@@ -65,10 +64,10 @@ def chosen_sum_kernel(
         place = tl.load(index + e, mask=live, other=0)
         if HAS_PERM:
             e = tl.load(perm + e, mask=live, other=0)
-        where = places(place, h, c, heads, channels, False, WIDE)
-        best = tl.load(arg + where, mask=live[:, None, None] & inside[None], other=-1)
+        best = chosen_by(arg, place, live, h, c, heads, channels, WIDE)
         chosen = best == e[:, None, None]
-        rows = tl.load(x + where, mask=chosen, other=0.0).to(ACC)
+        # All of the row: loads of single numbers take longer than some that are not needed.
+        rows = head_rows(x, place, live, h, c, heads, channels, False, WIDE, ACC)
         if HAS_VALUE:
             rows *= entry_heads(value, e, live, h, heads, WIDE, ACC)[:, :, None]
         total += tl.where(chosen, rows, 0.0)
@@ -78,7 +77,7 @@ def chosen_sum_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@of_jobs
 def chosen_sample_kernel(
     index, perm, arg, a, b, out, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks,
@@ -103,13 +102,10 @@ def chosen_sample_kernel(
         total = tl.zeros([BLOCK_E, BLOCK_H], ACC)
         for first in range(0, channels, BLOCK_C):
             c = first + tl.arange(0, BLOCK_C)
-            inside = ((h < heads)[:, None] & (c < channels)[None, :])[None]
-            near = places(row + one, h, c, heads, channels, False, WIDE)
-            best = tl.load(arg + near, mask=inside, other=-1)
-            above = tl.load(a + near, mask=inside, other=0.0).to(ACC)
+            best = chosen_by(arg, row + one, one == 0, h, c, heads, channels, WIDE)
+            above = head_rows(a, row + one, one == 0, h, c, heads, channels, False, WIDE, ACC)
             chosen = live[:, None, None] & (best == e[:, None, None])
-            where = places(place, h, c, heads, channels, SHARED, WIDE)
-            rows = tl.load(b + where, mask=chosen, other=0.0).to(ACC)
+            rows = head_rows(b, place, live, h, c, heads, channels, SHARED, WIDE, ACC)
             total += tl.sum(tl.where(chosen, above * rows, 0.0), 2)
         inside = live[:, None] & (h < heads)[None, :]
         tl.store(out + offset(e, heads, WIDE)[:, None] + h[None, :], total, mask=inside)
@@ -130,7 +126,7 @@ def chosen_sum(
         return out
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     partial = empty_partial(pieces, x, heads, channels)
-    blocks = tile(heads, channels, x.dtype)
+    blocks = tile(heads, channels, x.dtype, held=2)
     jobs, job_arguments = jobs_of(ptr, pieces)
     launch(
         chosen_sum_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
@@ -156,7 +152,7 @@ def chosen_sample(
     if out.numel() == 0:
         return out
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    blocks = tile(heads, channels, a.dtype)
+    blocks = tile(heads, channels, a.dtype, held=2)
     jobs, job_arguments = jobs_of(ptr, pieces)
     launch(
         chosen_sample_kernel, jobs * blocks.head_blocks, a,

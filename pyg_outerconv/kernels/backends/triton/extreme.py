@@ -18,6 +18,7 @@ from ...tiles import accumulator
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
     entry_heads,
     head_rows,
     keep,
@@ -29,7 +30,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .segments import empty_partial
 
 # A position after every entry.
@@ -43,7 +44,7 @@ def first_best(best, where):
     return top, tl.min(tl.where(best == top[None], where, NEVER), 0)
 
 
-@triton.jit
+@of_jobs
 def extreme_kernel(
     index, value, x, out, partial, partial_best,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
@@ -124,7 +125,8 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     best = empty_partial(pieces, x, heads, channels)
     partial = None if best is None else torch.empty_like(best, dtype=torch.int64)
-    blocks = tile(heads, channels, torch.float64)  # positions take 64 bits each
+    # Positions take 64 bits each, beside the products.
+    blocks = tile(heads, channels, torch.float64, held=2 if x.dtype == torch.float64 else 1)
     jobs, job_arguments = jobs_of(ptr, pieces)
     wide = needs_int64(index, value, x, out, partial)
     launch(
@@ -141,7 +143,7 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
     if pieces is not None:
         width = heads * channels
         block_w = min(power_of_two(width), 64)
-        parts = triton.cdiv(width, block_w)
+        parts = ceil_div(width, block_w)
         launch(
             extreme_pieces_kernel, pieces.long.numel() * parts, x,
             partial, best, pieces.ptr, pieces.long, out, width, parts,

@@ -12,13 +12,13 @@ chain of dependent loads, which only occupancy can hide.
 from __future__ import annotations
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
     lanes,
     multiple,
     needs_int64,
@@ -28,7 +28,7 @@ from .addressing import (
     theta_tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .segments import add_pieces, empty_partial
 
 JOBS = 16
@@ -37,7 +37,7 @@ JOBS = 16
 NO_LABEL = tl.constexpr(2**31 - 1)
 
 
-@triton.jit
+@of_jobs
 def spmm_theta_kernel(
     index, label, value, x, theta, out, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit, inputs, outputs, blocks,
@@ -97,13 +97,15 @@ def spmm_theta(
         return out
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     partial = empty_partial(pieces, x, outputs)
-    # Products without tensor cores hold a whole column of the block in each thread.
+    # Products without tensor cores hold a whole column of the block in each thread: 189 registers
+    # in float32. Twice the warps would take 127, but load rows by 64 bits; half the inputs or
+    # outputs would read all entries twice.
     block_p = min(64 if x.dtype.itemsize == 2 else 32, max(16, power_of_two(inputs)))
     block_q = min(64, max(16, power_of_two(outputs)))
-    blocks = triton.cdiv(outputs, block_q)
+    blocks = ceil_div(outputs, block_q)
     jobs, job_arguments = jobs_of(ptr, pieces)
     launch(
-        spmm_theta_kernel, triton.cdiv(jobs, JOBS) * blocks, x,
+        spmm_theta_kernel, ceil_div(jobs, JOBS) * blocks, x,
         index, label, x if value is None else value, x, theta,
         out, out if partial is None else partial, *job_arguments, inputs, outputs, blocks,
         SPLIT=pieces is not None, HAS_VALUE=value is not None,

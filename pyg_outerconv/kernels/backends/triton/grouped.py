@@ -18,6 +18,7 @@ from torch import Tensor
 from ...tiles import accumulator
 from . import balance
 from .addressing import (
+    ceil_div,
     lanes,
     multiple,
     needs_int64,
@@ -129,7 +130,7 @@ def _products(
     """Write the product of each row with the matrix of its group into ``out`` (I, Q)."""
     inputs, outputs = theta.size(1), theta.size(2)
     block_m, block_q = rows_of(x.dtype), blocks_of(x.dtype, outputs)
-    blocks = triton.cdiv(outputs, block_q)
+    blocks = ceil_div(outputs, block_q)
     pieces = balance.pieces_of(ptr, number, block_m, above=0)
     if pieces is None:
         return
@@ -155,7 +156,7 @@ def grouped_outer(
     inputs, outputs, num_products = x.size(1), y.size(1), _num_products(x, gather, scatter)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))
-    p_blocks, q_blocks = triton.cdiv(inputs, block_p), triton.cdiv(outputs, block_q)
+    p_blocks, q_blocks = ceil_div(inputs, block_p), ceil_div(outputs, block_q)
     # About 512 pieces keep a GPU busy; longer pieces mean fewer partial matrices.
     limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
     pieces = balance.pieces_of(ptr, num_products, limit, above=0)

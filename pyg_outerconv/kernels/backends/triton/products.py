@@ -7,8 +7,8 @@ product loads the row of ``a`` once; its pieces need no second kernel, for each 
 of its own.
 
 A GPU profile should show L2 or memory throughput as the limit, and wide loads: 16 bytes for each
-thread if the number of channels is a multiple of 4. With fewer than four entries in a row most
-lanes of a tile are idle.
+thread if the number of channels is a multiple of 4. With few channels, several rows are read
+together; with fewer than four entries in a row most lanes of a tile are idle.
 """
 
 from __future__ import annotations
@@ -20,44 +20,46 @@ from torch import Tensor
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
+    entries_of_rows,
     entry_heads,
     halves,
     head_rows,
     joined,
-    keep,
+    keep_rows,
     lanes,
     multiple,
     needs_int64,
     offset,
+    rows_together,
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch
+from .balance import jobs_of, launch, of_jobs
 from .segments import add_pieces, empty_partial
 
 
-@triton.jit
+@of_jobs
 def spmm_kernel(
     index, value, perm, x, out, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks, channel_blocks, scale, scale_low,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, HAS_PERM: tl.constexpr, SHARED: tl.constexpr,
     SCALED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = scale * sum_{e of row r} value[perm[e], h] x[index[e], h, c]``."""
     channels = multiple(channels, LANES)
     block = tl.program_id(0) % (head_blocks * channel_blocks)
-    number = tl.program_id(0) // (head_blocks * channel_blocks)
+    number = tl.program_id(0) // (head_blocks * channel_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
     )
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
-    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
-    for start in range(begin, end, BLOCK_E):
-        e = start + tl.arange(0, BLOCK_E)
-        live = e < end
+    total = tl.zeros([BLOCK_R * BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    for step in range(0, tl.max(end - begin, 0), BLOCK_E):
+        e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
         place = tl.load(index + e, mask=live, other=0)
         rows = head_rows(x, place, live, h, c, heads, channels, SHARED, WIDE, ACC)
         if HAS_VALUE:
@@ -67,14 +69,14 @@ def spmm_kernel(
             total += weight[:, :, None] * rows
         else:
             total += rows
-    result = tl.sum(total, 0)
+    result = tl.sum(tl.reshape(total, [BLOCK_R, BLOCK_E, BLOCK_H * BLOCK_C]), 1)
     if SCALED:
         result = result * joined(scale, scale_low, ACC)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
     where = (h * channels)[:, None] + c[None, :]
-    keep(
-        out, partial, row, number, heads * channels, where, inside, is_piece, whole, result,
-        SPLIT, WIDE,
+    keep_rows(
+        out, partial, row, number, heads * channels, tl.reshape(where, [BLOCK_H * BLOCK_C]),
+        tl.reshape(inside, [BLOCK_H * BLOCK_C]), is_piece, whole, result, SPLIT, WIDE,
     )  # fmt: skip
 
 
@@ -101,16 +103,18 @@ def spmm(
     partial = empty_partial(pieces, x, heads, channels)
     blocks = tile(heads, channels, x.dtype, shared)
     jobs, job_arguments = jobs_of(ptr, pieces)
+    together, entries, warps = rows_together(blocks.heads * blocks.channels, x.dtype)
+    programs = ceil_div(jobs, together) * blocks.head_blocks * blocks.channel_blocks
     launch(
-        spmm_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
+        spmm_kernel, programs, x,
         index, x if value is None else value, index if perm is None else perm, x,
         out, out if partial is None else partial, *job_arguments,
         heads, channels, blocks.head_blocks, blocks.channel_blocks, *halves(scale),
         SPLIT=pieces is not None, HAS_VALUE=value is not None, HAS_PERM=perm is not None,
         SHARED=shared, SCALED=scale != 1.0, WIDE=needs_int64(index, value, x, out, partial),
-        ACC=wide_type(x.dtype), LANES=lanes(x.dtype, channels), BLOCK_E=blocks.entries,
-        BLOCK_H=blocks.heads, BLOCK_C=blocks.channels, num_warps=blocks.warps,
-        maxnreg=96 if shared else None,
+        ACC=wide_type(x.dtype), LANES=lanes(x.dtype, channels), BLOCK_R=together,
+        BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
+        num_warps=warps or blocks.warps, maxnreg=96 if shared else None,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
@@ -145,7 +149,7 @@ def dots(
     return total
 
 
-@triton.jit
+@of_jobs
 def sddmm_kernel(
     index, a, b, out, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks,

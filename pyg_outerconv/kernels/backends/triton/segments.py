@@ -1,11 +1,12 @@
 """Sums and softmax within rows, and sums of the pieces of long rows.
 
-A program of a softmax reads its row twice: first for the highest score and the sum of exponentials,
-then from a cache to write the shares. Pieces of long rows store both numbers, a second kernel
-merges these for each row, and a third one writes the shares of the pieces.
+A program reads several rows at a time where they are narrow. One of a softmax reads its rows twice:
+first for the highest score and the sum of exponentials, then from a cache to write the shares.
+Pieces of long rows store both numbers, a second kernel merges these for each row, and a third one
+writes the shares of the pieces.
 
-A GPU profile should show almost the memory throughput of a copy; with few entries in a row and one
-head, the number of programs is the limit, and most lanes are idle.
+A GPU profile should show almost the memory throughput of a copy; with fewer than eight entries in a
+row, lanes are idle.
 """
 
 from __future__ import annotations
@@ -19,45 +20,48 @@ from ...tiles import accumulator
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
+    entries_of_rows,
     entry_heads,
-    keep,
+    keep_rows,
     lanes,
     multiple,
     needs_int64,
     offset,
     power_of_two,
     row_tile,
+    rows_together,
     tile,
     wide_type,
 )
-from .balance import Pieces, jobs_of, launch
+from .balance import Pieces, jobs_of, launch, of_jobs
 
 
-@triton.jit
+@of_jobs
 def segment_sum_kernel(
     value, perm, rows, out, partial, jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     width, blocks,
     SPLIT: tl.constexpr, HAS_PERM: tl.constexpr, MAPPED: tl.constexpr, WIDE: tl.constexpr,
-    LANES: tl.constexpr, ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
+    LANES: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
     """``out[rows[r], w] = sum_{e of row r} value[perm[e], w]``."""
     width = multiple(width, LANES)
-    number = tl.program_id(0) // blocks
+    number = (tl.program_id(0) // blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
     row, begin, end, is_piece, whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
     )
     w = (tl.program_id(0) % blocks) * BLOCK_W + tl.arange(0, BLOCK_W)
-    total = tl.zeros([BLOCK_E, BLOCK_W], ACC)
-    for start in range(begin, end, BLOCK_E):
-        e = start + tl.arange(0, BLOCK_E)
-        live = e < end
+    total = tl.zeros([BLOCK_R * BLOCK_E, BLOCK_W], ACC)
+    for step in range(0, tl.max(end - begin, 0), BLOCK_E):
+        e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
         if HAS_PERM:
             e = tl.load(perm + e, mask=live, other=0)
         total += row_tile(value, e, live, w, width, WIDE).to(ACC)
-    result = tl.sum(total, 0)
+    result = tl.sum(tl.reshape(total, [BLOCK_R, BLOCK_E, BLOCK_W]), 1)
     if MAPPED:
-        row = tl.load(rows + row)
-    keep(out, partial, row, number, width, w, w < width, is_piece, whole, result, SPLIT, WIDE)
+        row = tl.load(rows + row, mask=whole, other=0)
+    keep_rows(out, partial, row, number, width, w, w < width, is_piece, whole, result, SPLIT, WIDE)
 
 
 def segment_sum(ptr: Tensor, value: Tensor, perm: Tensor | None = None) -> Tensor:
@@ -89,16 +93,17 @@ def _sum_rows(
 ) -> None:
     width = out[0].numel() if out.size(0) else 0
     block_w = min(power_of_two(width), 128)
-    blocks = triton.cdiv(width, block_w)
+    blocks = ceil_div(width, block_w)
     jobs, job_arguments = jobs_of(ptr, pieces)
+    together, entries, warps = rows_together(width, value.dtype)
     launch(
-        segment_sum_kernel, jobs * blocks, value,
+        segment_sum_kernel, ceil_div(jobs, together) * blocks, value,
         value, ptr if perm is None else perm, ptr if rows is None else rows,
         out, out if partial is None else partial, *job_arguments, width, blocks,
         SPLIT=pieces is not None, HAS_PERM=perm is not None, MAPPED=rows is not None,
         WIDE=needs_int64(value, out, partial), LANES=lanes(value.dtype, width),
         ACC=wide_type(value.dtype),
-        BLOCK_E=max(8, 32 // block_w), BLOCK_W=block_w, num_warps=1,
+        BLOCK_R=together, BLOCK_E=entries or 8, BLOCK_W=block_w, num_warps=warps or 1,
     )  # fmt: skip
 
 
@@ -117,55 +122,57 @@ def finite(high):
 
 @triton.jit
 def merge(high, total, new_high, new_total):
-    """Merge highest scores and sums of exp(score − highest), (heads,) with (places, heads)."""
-    top = tl.maximum(high, tl.max(new_high, 0))
+    """Merge highest scores and sums of exp(score − highest), (rows, heads) with (…, places, …)."""
+    top = tl.maximum(high, tl.max(new_high, 1))
     shift = finite(top)
     total = total * tl.exp(high - shift)
-    return top, total + tl.sum(new_total * tl.exp(new_high - shift[None, :]), 0)
+    return top, total + tl.sum(new_total * tl.exp(new_high - shift[:, None, :]), 1)
 
 
 @triton.jit
 def shares(score, high, total, begin, end, out, h, heads, WIDE: tl.constexpr, ACC: tl.constexpr,
-           BLOCK_E: tl.constexpr):  # fmt: skip
-    """Write ``exp(score[e, h] − high[h]) / total[h]`` for entries begin to end."""
+           BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr):  # fmt: skip
+    """Write ``exp(score[e, h] − high[r, h]) / total[r, h]`` of entries begin to end of each row."""
     shift = finite(high)
     divisor = tl.where(total == 0.0, 1.0, total)
-    for start in range(begin, end, BLOCK_E):
-        e = start + tl.arange(0, BLOCK_E)
-        live = e < end
-        share = tl.exp(entry_heads(score, e, live, h, heads, WIDE, ACC) - shift[None, :])
+    for step in range(0, tl.max(end - begin, 0), BLOCK_E):
+        e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
+        found = entry_heads(score, e, live, h, heads, WIDE, ACC)
+        found = tl.reshape(found, [BLOCK_R, BLOCK_E, BLOCK_H])
+        share = tl.exp(found - shift[:, None, :]) / divisor[:, None, :]
         inside = live[:, None] & (h < heads)[None, :]
         where = offset(e, heads, WIDE)[:, None] + h[None, :]
-        tl.store(out + where, share / divisor[None, :], mask=inside)
+        tl.store(out + where, tl.reshape(share, [BLOCK_R * BLOCK_E, BLOCK_H]), mask=inside)
 
 
-@triton.jit
+@of_jobs
 def softmax_kernel(
     score, out, partial_high, partial_total,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit, heads, head_blocks,
     SPLIT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """The shares of whole rows, and the highest score and the sum of each piece of long rows."""
-    number = tl.program_id(0) // head_blocks
+    number = (tl.program_id(0) // head_blocks) * BLOCK_R + tl.arange(0, BLOCK_R)
     _row, begin, end, is_piece, _whole = bounds(
         number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
     )
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
-    high = tl.full([BLOCK_H], -float("inf"), ACC)
-    total = tl.zeros([BLOCK_H], ACC)
-    for start in range(begin, end, BLOCK_E):
-        e = start + tl.arange(0, BLOCK_E)
-        live = e < end
+    high = tl.full([BLOCK_R, BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([BLOCK_R, BLOCK_H], ACC)
+    for step in range(0, tl.max(end - begin, 0), BLOCK_E):
+        e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
         found = entry_heads(score, e, live, h, heads, WIDE, ACC)
         found = tl.where(live[:, None], found, -float("inf"))
-        high, total = merge(high, total, found, tl.full([BLOCK_E, BLOCK_H], 1.0, ACC))
+        found = tl.reshape(found, [BLOCK_R, BLOCK_E, BLOCK_H])
+        high, total = merge(high, total, found, tl.full(found.shape, 1.0, ACC))
     if SPLIT:
-        slot = offset(number, heads, WIDE) + h
-        tl.store(partial_high + slot, high, mask=(h < heads) & is_piece)
-        tl.store(partial_total + slot, total, mask=(h < heads) & is_piece)
+        slot = offset(number, heads, WIDE)[:, None] + h[None, :]
+        inside = (h < heads)[None, :] & is_piece[:, None]
+        tl.store(partial_high + slot, high, mask=inside)
+        tl.store(partial_total + slot, total, mask=inside)
         end = tl.where(is_piece, begin, end)
-    shares(score, high, total, begin, end, out, h, heads, WIDE, ACC, BLOCK_E)
+    shares(score, high, total, begin, end, out, h, heads, WIDE, ACC, BLOCK_R, BLOCK_E, BLOCK_H)
 
 
 @triton.jit
@@ -176,8 +183,8 @@ def merge_kernel(
     """The highest score and the sum of each long row, from those of its pieces."""
     number = tl.program_id(0) // head_blocks
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
-    high = tl.full([BLOCK_H], -float("inf"), ACC)
-    total = tl.zeros([BLOCK_H], ACC)
+    high = tl.full([1, BLOCK_H], -float("inf"), ACC)
+    total = tl.zeros([1, BLOCK_H], ACC)
     end = tl.load(piece_ptr + number + 1)
     for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
         piece = start + tl.arange(0, BLOCK_T)
@@ -185,10 +192,10 @@ def merge_kernel(
         found = entry_heads(partial_high, piece, live, h, heads, WIDE, ACC)
         found = tl.where(live[:, None], found, -float("inf"))
         more = entry_heads(partial_total, piece, live, h, heads, WIDE, ACC)
-        high, total = merge(high, total, found, more)
-    slot = offset(number, heads, WIDE) + h
-    tl.store(high_out + slot, high, mask=h < heads)
-    tl.store(total_out + slot, total, mask=h < heads)
+        high, total = merge(high, total, found[None], more[None])
+    slot = (offset(number, heads, WIDE) + h)[None, :]
+    tl.store(high_out + slot, high, mask=(h < heads)[None, :])
+    tl.store(total_out + slot, total, mask=(h < heads)[None, :])
 
 
 @triton.jit
@@ -197,15 +204,16 @@ def piece_shares_kernel(
     WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """The shares of the pieces, given the highest score and the sum of their rows."""
-    number = tl.program_id(0) // head_blocks
+    number = tl.program_id(0) // head_blocks + tl.arange(0, 1)
     h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
-    slot = offset(tl.load(owner + number), heads, WIDE) + h
-    row_high = tl.load(high + slot, mask=h < heads, other=0.0)
-    row_total = tl.load(total + slot, mask=h < heads, other=1.0)
+    slot = offset(tl.load(owner + number), heads, WIDE)[:, None] + h[None, :]
+    inside = (h < heads)[None, :]
+    row_high = tl.load(high + slot, mask=inside, other=0.0)
+    row_total = tl.load(total + slot, mask=inside, other=1.0)
     begin = tl.load(piece_begin + number)
     last = tl.load(ptr + tl.load(piece_row + number) + 1).to(tl.int64)
     end = tl.minimum(begin + limit, last)
-    shares(score, row_high, row_total, begin, end, out, h, heads, WIDE, ACC, BLOCK_E)
+    shares(score, row_high, row_total, begin, end, out, h, heads, WIDE, ACC, 1, BLOCK_E, BLOCK_H)
 
 
 def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
@@ -219,12 +227,14 @@ def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
     total = empty_partial(pieces, score, heads)
     blocks = tile(heads, 1, score.dtype)
     jobs, job_arguments = jobs_of(ptr, pieces)
+    together, entries, warps = rows_together(blocks.heads, accumulator(score.dtype))
     launch(
-        softmax_kernel, jobs * blocks.head_blocks, score,
+        softmax_kernel, ceil_div(jobs, together) * blocks.head_blocks, score,
         score, out, out if high is None else high, out if total is None else total,
         *job_arguments, heads, blocks.head_blocks,
         SPLIT=pieces is not None, WIDE=needs_int64(score), ACC=wide_type(score.dtype),
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
+        BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
+        num_warps=warps or blocks.warps, maxnreg=128,
     )  # fmt: skip
     if pieces is not None and high is not None and total is not None:
         _finish(ptr, pieces, score, high, total, out)
