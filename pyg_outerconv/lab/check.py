@@ -106,6 +106,9 @@ def check(asked: Check) -> int:
             for name, cells in table.items():
                 if any(cell.worst for cell in cells.values()):
                     print(_line(primitive, name, [str(cell) for cell in cells.values()]))
+    if "triton" in here:
+        print("\nkernels for rows of 64 channels, in float32, and what a model predicts of them\n")
+        print("\n".join(_kernels(device)))
     for failure in failures:
         print(f"\nFAILED {failure} [{machine}]")
     print("\n" + (f"{len(failures)} failed" if failures else "nothing failed"))
@@ -254,6 +257,20 @@ def _layers(device: str) -> list[Call]:
 
         calls.append(Call(f"layer {name}", name, function, {"x": (nodes, channels), **shapes}))
     return calls
+
+
+def _kernels(device: str) -> list[str]:
+    """The kernels that primitives start on rows of 64 channels and 16 entries, with occupancies."""
+    from ..kernels.backends.triton.occupancy import launched, table
+
+    index = torch.arange(1024, device=device).repeat(16)
+    csr = CSR(torch.arange(0, index.numel() + 1, 16, device=device), index, 1024)
+    with launched() as kernels:
+        for primitive, (function, shapes) in primitive_calls(csr, 64, 1).items():
+            if primitive.split()[0] in BACKENDS["triton"].primitives:
+                inputs = {name: torch.randn(shape, device=device) for name, shape in shapes.items()}
+                derivatives_by("triton", function, inputs)
+    return table(kernels)
 
 
 # Where -------------------------------------------------------------------------------------------
