@@ -5,11 +5,7 @@ it): Triton reads it when it is imported, and no layer compiles in one graph whe
 """
 
 import importlib.util
-import os
 import random
-import re
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -562,114 +558,6 @@ def test_it_says_that_triton_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (reason,) = Triton().missing()
     assert reason == "triton is not installed (pip install 'pyg_outerconv[triton]')"
-
-
-def without_interpreter(*arguments, cache):
-    environment = {key: text for key, text in os.environ.items() if key != "TRITON_INTERPRET"}
-    environment |= {
-        "PYTHONPATH": str(FOLDER.parents[1]),
-        "TRITON_CACHE_DIR": str(cache),
-    }
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment
-    )
-
-
-def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
-    done = without_interpreter(
-        "-c",
-        "import torch\n"
-        "from pyg_outerconv.kernels.backend import Request\n"
-        "from pyg_outerconv.kernels.backends.triton_backend import Triton\n"
-        "ask = lambda device: Triton().why_not(\n"
-        "    Request('spmm', device, torch.bfloat16, torch.int32, (3, 3), 4, 2))\n"
-        "print(Triton.priority, ask('cuda'), ask('cpu'))\n",
-        cache=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("20 []")
-    assert "runs on cuda, not on cpu" in done.stdout
-    assert "TRITON_INTERPRET=1" in done.stdout
-
-
-def test_numbers_of_rows_and_pieces_are_not_compiled_into_kernels(tmp_path):
-    done = without_interpreter(
-        "-c",
-        "from importlib import import_module\n"
-        "from triton.runtime import JITFunction\n"
-        "for file in ('products', 'segments', 'attend', 'additive', 'chosen', 'extreme'):\n"
-        "    room = import_module('pyg_outerconv.kernels.backends.triton.' + file)\n"
-        "    for name, kernel in vars(room).items():\n"
-        "        if isinstance(kernel, JITFunction) and name.endswith('_kernel'):\n"
-        "            sizes = [p for p in kernel.params if p.name in ('jobs', 'num_pieces')]\n"
-        "            print(*[p.do_not_specialize for p in sizes])\n",
-        cache=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert {*done.stdout.splitlines()} == {"True True", ""}  # none in kernels of pieces
-
-
-PAGE = FOLDER.parents[1] / "examples" / "triton_kernels.md"
-CASES = re.findall(r"^## (\S+)$", PAGE.read_text(), re.MULTILINE)
-
-
-def table_of(text, case):
-    """The lines of a case, by the name of the kernel."""
-    section = text.partition(f"## {case}\n\n")[2].partition("\n\n")[0]
-    head, _, *lines = [line.strip("| ").split(" | ") for line in section.splitlines()]
-    return {line[0]: dict(zip(head, line, strict=True)) for line in lines}
-
-
-def loads(cell):
-    """How many bits are loaded by how many instructions, of a cell such as '8 × 128, 1 × 64'."""
-    return {int(bits): int(number) for number, bits in re.findall(r"(\d+) × (\d+)", cell)}
-
-
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("case", CASES)
-def test_compiled_for_a_gpu_kernels_hold_what_is_said_of_them(case, tmp_path):
-    done = without_interpreter(str(FOLDER / "compile_triton.py"), case, cache=tmp_path)
-    assert done.returncode == 0, done.stderr
-    table = table_of(done.stdout, case)
-    dtype, sizes, *_ = case.split("-")
-    bytes_ = getattr(torch, dtype).itemsize
-    aligned = all(int(size) * bytes_ % 16 == 0 for size in sizes.split("x")[1:])
-    for kernel, row in table.items():
-        wide = 64 if dtype == "float64" else 128  # tensor cores take float64 number by number
-        assert row["spills"] == row["atomics"] == "0", kernel
-        assert dtype != "float32" or row["rounding"] == "–", f"{kernel} rounds float32 to TF32"
-        rows = loads(row["loads of rows"])
-        if kernel == "segment_sum_kernel":  # of a value for each head
-            wide = min(wide, 8 * bytes_ * int(sizes.split("x")[0]))
-        if aligned and rows:
-            # Not all: of a single row, which is no gather, a thread has but a few numbers.
-            share = sum(bits * number for bits, number in rows.items() if bits >= wide)
-            assert share >= 0.75 * sum(bits * number for bits, number in rows.items()), kernel
-    if f"triton=={triton.__version__}\n" in (FOLDER.parents[1] / "constraints.txt").read_text():
-        assert table == table_of(PAGE.read_text(), case), "python tests/kernels/compile_triton.py"
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if re.match(r"float(32|16)-4x64x64", case)]
-)
-def test_sums_scores_and_attention_of_64_channels_use_most_of_the_bandwidth(case):
-    table = table_of(PAGE.read_text(), case)
-    for kernel in ("spmm", "sddmm", "additive", "attend", "target", "chosen_sum"):
-        assert int(table[f"{kernel}_kernel"]["bandwidth"].rstrip("%")) >= 60, kernel
-    few = {kernel for kernel, row in table.items() if int(row["registers"]) <= 96}
-    # Without matrix instructions threads hold columns of Θ.
-    assert set(table) - few <= {"spmm_theta_kernel"}
-
-
-def test_the_page_has_every_kernel():
-    source = Path(balance.__file__).parent
-    kernels = {
-        line.removeprefix("def ").split("(")[0]
-        for path in source.glob("*.py")
-        for line in path.read_text().splitlines()
-        if line.startswith("def ") and line.split("(")[0].endswith("_kernel")
-    }
-    assert {name for case in CASES for name in table_of(PAGE.read_text(), case)} == kernels
 
 
 # What a device alone can show -----------------------------------------------------------------
