@@ -41,7 +41,7 @@ def in_one_step(*tensors: Tensor) -> bool:
     first, asked = tensors[0], mode().backend
     if first.is_cpu and (asked is None or "attend_ends" not in BACKENDS[asked].primitives):
         return False
-    if torch.is_autocast_enabled(first.device.type):
+    if first.is_meta or torch.is_autocast_enabled(first.device.type):
         return False
     for tensor in tensors:
         if tensor.dtype != first.dtype or tensor.device != first.device:

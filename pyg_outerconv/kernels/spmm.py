@@ -104,7 +104,8 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     if index.numel() == 0:
         zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
-    if type(BACKENDS[backend]).chosen_sum is not Backend.chosen_sum:
+    own = getattr(type(BACKENDS[backend]), "chosen_sum", Backend.chosen_sum)
+    if own is not Backend.chosen_sum:
         # Entries by their position among the values, which a matrix and its transpose share.
         place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
         arg = place.to(index.dtype)
