@@ -34,8 +34,8 @@ FILES = {
         "from pyg_outerconv.attention import FEATURE_MAPS as names",
     ),
     "contract/orders": (
-        "from pyg_outerconv.contract.orders.edges import TransformFirst\n"
-        "class Found(TransformFirst):\n"
+        "from pyg_outerconv.contract.orders.edges import LabelByLabel\n"
+        "class Found(LabelByLabel):\n"
         "    name = 'found'\n",
         "from pyg_outerconv.contract import ORDERS as names",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -174,35 +175,16 @@ class Band(DenseRule):
         )
 
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        present: Tensor | None,
-        scale: float,
-        dropped: float,
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, **options: Any
     ) -> Tensor:
         """Attention over the band: by torch for all pairs, by blocks for a window."""
         if self.is_complete:
             # The edges of a complete band are in the order of a dense matrix.
             if bias is not None:
                 bias = bias.reshape(self.num_targets, self.num_sources, query.size(1))
-            return attend_all(
-                query, key, value, bias, source_mask=present, scale=scale, dropout_p=dropped
-            )
-        return attend_band(
-            query,
-            key,
-            value,
-            left=self.left,
-            right=self.right,
-            offset=self.offset,
-            dilation=self.dilation,
-            source_mask=present,
-            scale=scale,
-            dropout_p=dropped,
-        )
+            return attend_all(query, key, value, bias, **options)
+        window = {name: getattr(self, name) for name in ("left", "right", "offset", "dilation")}
+        return attend_band(query, key, value, **window, **options)
 
     def __repr__(self) -> str:
         return (

@@ -347,16 +347,6 @@ class ConvGeometry:
         return self.places == tuple(range(prod(self.kernel)))
 
     @property
-    def is_backwards(self) -> bool:
-        """Whether label k is at place k counted from the last place."""
-        return self.places == tuple(reversed(range(prod(self.kernel))))
-
-    @property
     def is_full(self) -> bool:
         """Whether every place has at least one label."""
         return len(set(self.places)) == prod(self.kernel)
-
-    @property
-    def is_box(self) -> bool:
-        """Whether every place has exactly one label."""
-        return self.is_full and len(self.places) == prod(self.kernel)

@@ -87,10 +87,6 @@ class ImplicitEdges(Basis):
         """The edges of the selected labels; None for a rule of one label."""
         return None if self.num_bases == 1 else self.edges().select(labels)
 
-    @property
-    def dtype(self) -> None:
-        """None: all values are ones."""
-
     def plan_key(self) -> tuple[Hashable, ...]:
         return (ref(self),)
 
@@ -185,14 +181,7 @@ class DenseRule(ImplicitEdges):
 
     @abstractmethod
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        present: Tensor | None,
-        scale: float,
-        dropped: float,
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, **options: Any
     ) -> Tensor:
         """Softmax attention over the rule: (N, H, C).
 
@@ -201,7 +190,6 @@ class DenseRule(ImplicitEdges):
             key: (M, H, D).
             value: (M, H, C).
             bias: (E, H) added to the scores of edges, or None.
-            present: (M, H) booleans, the sources that may be attended to, or None for all.
-            scale: the factor of the dot products.
-            dropped: the probability with which an attention weight is dropped.
+            **options: ``source_mask`` (M, H), the sources that may be attended to, or None for all;
+                ``scale`` and ``dropout_p``, as the kernels take them.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,18 +127,11 @@ class SameBlock(DenseRule):
         return PairCounts(edges, edges * (beside.drops or (beside.bias and beside.learns)))
 
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        present: Tensor | None,
-        scale: float,
-        dropped: float,
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, **options: Any
     ) -> Tensor:
         """Attention within blocks; those of one size are computed together by torch."""
-        blocks = self.sorted_blocks
-        return kernels.attend_blocks(query, key, value, blocks, scale=scale, dropout_p=dropped)
+        del options["source_mask"]  # as `lacks` says, there is none
+        return kernels.attend_blocks(query, key, value, self.sorted_blocks, **options)
 
     def __repr__(self) -> str:
         return f"SameBlock(size={self.size}, device={str(self.on)!r})"

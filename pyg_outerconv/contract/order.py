@@ -26,16 +26,22 @@ ORDERS: Registry[Order] = Registry("contraction order", objects=True)
 Need = Callable[[Problem], list[str]]
 """Reasons why a problem does not meet a requirement; empty if it does."""
 
+Pair = dict[str, dict[str, Any]]
+"""The names of two orders of one class, and the attributes in which they differ."""
+
 _of_kind: dict[type[Basis], list[Order]] = {}
 
 
 class Order(Named, ABC, registry=ORDERS):
     """A way to contract a leaf: which product comes first, and in which compact form.
 
-    Defining a subclass with a ``name`` registers an instance of it in :data:`ORDERS`.
+    Defining a subclass with a ``name`` registers an instance of it in :data:`ORDERS`; one with a
+    ``pair`` registers two, which apply Θ and A in either order.
 
     Attributes:
         name: the name by which users ask for it.
+        pair: the names of two orders, and the attributes in which they differ.
+        theta_first: whether Θ comes first; said by a pair.
         solves: the kinds of basis it can contract; it is offered no other.
         needs: what a problem of these kinds must meet.
         reductions: the reductions over the inputs of a label that it computes. Θ comes after a
@@ -48,6 +54,8 @@ class Order(Named, ABC, registry=ORDERS):
     """
 
     name: str
+    pair: ClassVar[Pair] = {}
+    theta_first: bool = False
     solves: ClassVar[tuple[type[Basis], ...]]
     needs: ClassVar[tuple[Need, ...]] = ()
     reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
@@ -57,9 +65,13 @@ class Order(Named, ABC, registry=ORDERS):
     transforms: bool | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "name" in vars(cls) and cls.steps is Order.steps:
+        pair = vars(cls).get("pair", {})
+        if ("name" in vars(cls) or pair) and cls.steps is Order.steps:
             raise RefusedType("an order says what it costs", "its steps", cls.__name__)
         super().__init_subclass__(**kwargs)
+        for name, attributes in pair.items():
+            ORDERS[name] = cls()
+            vars(ORDERS[name]).update(attributes, name=name)
         _of_kind.clear()
 
     def why_not(self, problem: Problem) -> list[str]:

@@ -102,16 +102,6 @@ class Problem:
         return self.counted.num_edges
 
     @property
-    def num_source_pairs(self) -> int:
-        """U_in: distinct (source, label) pairs with edges."""
-        return self.counted.num_source_pairs
-
-    @property
-    def num_target_pairs(self) -> int:
-        """U_out: distinct (target, label) pairs with edges."""
-        return self.counted.num_target_pairs
-
-    @property
     def has_numbers(self) -> bool:
         """Whether numbers can be looked at: not under a compiler, nor those of fake tensors."""
         return has_numbers(self.x if isinstance(self.x, Tensor) else None)
@@ -119,12 +109,7 @@ class Problem:
     @property
     def is_one_each(self) -> bool:
         """Whether each (target, label) pair has at most one edge; False without numbers."""
-        return self.has_numbers and self.num_edges == self.num_target_pairs
-
-    @property
-    def has_values(self) -> bool:
-        """Whether edges have stored values; without, all are 1."""
-        return self.basis.dtype is not None
+        return self.has_numbers and self.num_edges == self.counted.num_target_pairs
 
     @property
     def of_heads(self) -> Theta | None:
@@ -231,9 +216,6 @@ class Problem:
 
 LABEL_REDUCTIONS = ("sum", "max", "min")
 
-Broken = tuple[str, object, object]
-"""A rule that is broken, what it expects, and what came."""
-
 
 def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | None = None) -> None:
     """Check the types of the arguments of :func:`contract`, and the shape of a bias."""
@@ -253,69 +235,56 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
 
 def check_shapes(problem: Problem) -> None:
     """Check shapes, devices and dtypes of a contraction."""
-    operands = problem.basis, problem.x, problem.parameter
-    broken = _broken_shape(*operands)
-    if broken is not None:
-        raise RefusedValue(*broken)
-    broken = _broken_dtype(*operands)
-    if broken is not None:
-        raise RefusedType(*broken)
-
-
-def _broken_shape(basis: Basis, x: Features, theta: Theta) -> Broken | None:
-    shape, num_labels = tuple(theta.shape), basis.num_bases
+    basis, x, theta = problem.basis, problem.x, problem.parameter
+    shape, num_labels, coefficient = tuple(theta.shape), basis.num_bases, theta.coefficient
     if shape[0] != num_labels:
-        return "theta needs a matrix for each label", f"({num_labels}, G, P/G, Q/G)", shape
-    if theta.coefficient is not None:
-        given, count = tuple(theta.coefficient.shape), theta.num_matrices
+        expected = f"({num_labels}, G, P/G, Q/G)"
+        raise RefusedValue("theta needs a matrix for each label", expected, shape)
+    if coefficient is not None:
+        given, count = tuple(coefficient.shape), theta.num_matrices
         if len(given) != 2 or given[1] != count:
             rule = "a mixture needs a coefficient for each label and matrix"
-            return rule, f"(K, {count})", given
+            raise RefusedValue(rule, f"(K, {count})", given)
     sources, channels = basis.size[0], shape[1] * shape[2]
     if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
-        broken = _broken_rows(x, sources, channels, shape[1])
-        if broken is not None:
-            return broken
+        _check_rows(x, sources, channels, shape[1])
     elif x.dim() < 2 or x.size(0) != sources or x.size(-1) != channels:
         rule = "x must have a row for each source and a column for each channel"
-        return rule, f"({sources}, {channels})", tuple(x.shape)
+        raise RefusedValue(rule, f"({sources}, {channels})", tuple(x.shape))
     place = theta.device  # a meta tensor has no memory, and CPU kernels would read it all the same
     if basis.device != place or (x is not None and x.device != place):
         places = {str(part.device) for part in (basis, x, theta) if part is not None}
-        return "basis, x and theta must be on one device", "one device", sorted(places)
-    return None
-
-
-def _broken_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> Broken | None:
-    """The rule that is broken where rows of Θ are looked up: all of them, or those of indices."""
-    if groups != 1:
-        rule = "without features the rows of theta are the embedding, which needs full matrices"
-        return rule, "G = 1", groups
-    if x is None:
-        rule = "without features theta needs a row for each source"
-        return None if sources == channels else (rule, f"{sources} in_channels", channels)
-    if x.shape != (sources,):
-        return "x of indices needs one for each source", f"({sources},)", tuple(x.shape)
-    if x.numel() and not 0 <= int(x.min()) <= int(x.max()) < channels:
-        found = f"[{int(x.min())}, {int(x.max())}]"
-        return "indices of x must be rows of theta", f"[0, {channels})", found
-    return None
-
-
-def _broken_dtype(basis: Basis, x: Features, theta: Theta) -> Broken | None:
-    coefficient = theta.coefficient
+        rule = "basis, x and theta must be on one device"
+        raise RefusedValue(rule, "one device", sorted(places))
     if coefficient is not None and coefficient.dtype != theta.dtype:
         rule = "coefficients must have the dtype of the matrices"
-        return rule, theta.dtype, coefficient.dtype
+        raise RefusedType(rule, theta.dtype, coefficient.dtype)
     of_x = x if x is not None and x.is_floating_point() else theta
     if torch.is_autocast_enabled(of_x.device.type):
-        return None
+        return
     if of_x.dtype != theta.dtype:
-        return "x must have the dtype of theta", theta.dtype, of_x.dtype
+        raise RefusedType("x must have the dtype of theta", theta.dtype, of_x.dtype)
     if basis.dtype not in (None, of_x.dtype):
         rule = "the basis must have the dtype of x; basis.to(x.dtype) casts it"
-        return rule, of_x.dtype, basis.dtype
-    return None
+        raise RefusedType(rule, of_x.dtype, basis.dtype)
+
+
+def _check_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> None:
+    """Check that rows of Θ can be looked up: all of them, or those of indices."""
+    if groups != 1:
+        rule = "without features the rows of theta are the embedding, which needs full matrices"
+        raise RefusedValue(rule, "G = 1", groups)
+    if x is None:
+        if sources != channels:
+            rule = "without features theta needs a row for each source"
+            raise RefusedValue(rule, f"{sources} in_channels", channels)
+    elif x.shape != (sources,):
+        raise RefusedValue(
+            "x of indices needs one for each source", f"({sources},)", tuple(x.shape)
+        )
+    elif x.numel() and not 0 <= int(x.min()) <= int(x.max()) < channels:
+        found = f"[{int(x.min())}, {int(x.max())}]"
+        raise RefusedValue("indices of x must be rows of theta", f"[0, {channels})", found)
 
 
 def check_inputs(problem: Problem) -> None:

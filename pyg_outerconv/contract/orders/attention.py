@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from ...basis.implicit_edges import DenseRule, ExtraOperands
 from ...basis.multi_head_edges import MultiHeadEdges
 from ..cost import Cost, Operations, Steps, sparse_product
 from ..heads import collect_values, needs_batch, steps_of_values, values
-from ..order import ORDERS, Order, needs_features
+from ..order import Order, Pair, needs_features
 from ..problem import Problem
 
 
@@ -29,17 +29,13 @@ class HeadOrder(Order):
     X, and Θ_h is applied to what each head receives.
     """
 
-    known_shapes = True  # of its matrices, whatever the edges are
-
-    def __init_subclass__(cls, pair: tuple[str, ...] = (), **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name, theta_first in zip(pair, (True, False), strict=False):
-            ORDERS[name] = cls(name, theta_first)
-
-    def __init__(self, name: str, theta_first: bool) -> None:
-        self.name, self.theta_first = name, theta_first
-        self.propagates = self.propagates and not theta_first
-        self.transforms = theta_first if self.known_shapes else None
+    def is_prepared(self, problem: Problem) -> bool:
+        """Whether the edges of a support and their matrix are cached, as torch.compile requires."""
+        basis = _heads(problem)
+        if not basis.has_edges:
+            return False
+        pattern = basis.pattern
+        return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)
 
     @abstractmethod
     def send(self, steps: Steps, width: int) -> None:
@@ -90,29 +86,20 @@ def _needs_softmax(problem: Problem) -> list[str]:
     return [] if normalise.is_softmax else [f"normalises by softmax only, not by {normalise}"]
 
 
-def _has_edges(problem: Problem) -> bool:
-    """Whether the edges of a support and their matrix are cached, as torch.compile requires."""
-    basis = _heads(problem)
-    if not basis.has_edges:
-        return False
-    pattern = basis.pattern
-    return ("by_target" if pattern.num_labels == 1 else "by_both") in vars(pattern)
-
-
 # A sparse product for each head ------------------------------------------------------------------
 
 # Passes over E·H numbers: scores, maxima, exponentials, sums, a copy of each head.
 PASSES = 8.0
 
 
-class ProductOfEachHead(HeadOrder, pair=("heads_transform_first", "heads_propagate_first")):
+class ProductOfEachHead(HeadOrder):
     """Compute the shares of all edges, then a sparse product for each head."""
 
+    pair: ClassVar[Pair] = {
+        "heads_transform_first": {"theta_first": True, "transforms": True},
+        "heads_propagate_first": {"transforms": False, "propagates": True},
+    }
     solves = (MultiHeadEdges, AttentionBasis)
-    propagates = True
-
-    def is_prepared(self, problem: Problem) -> bool:
-        return _has_edges(problem)
 
     def send(self, steps: Steps, width: int) -> None:
         """The shares of edges, and E·H·width sparse."""
@@ -148,19 +135,19 @@ def _needs_no_dropout(problem: Problem) -> list[str]:
     return ["has no dropout"] if problem.of(AttentionBasis).normalise.dropped else []
 
 
-class Attend(HeadOrder, pair=("attend_transform_first", "attend_propagate_first")):
+class Attend(HeadOrder):
     """Scores, softmax and sum by the primitive ``attend``.
 
     Without a bias one product serves all heads on a CPU, and shares are kept for the backward pass;
     else that computes them again.
     """
 
+    pair: ClassVar[Pair] = {
+        "attend_transform_first": {"theta_first": True},
+        "attend_propagate_first": {"propagates": True},
+    }
     solves = (AttentionBasis,)
     needs = (_needs_softmax, _needs_no_dropout)
-    propagates, known_shapes = True, False
-
-    def is_prepared(self, problem: Problem) -> bool:
-        return _has_edges(problem)
 
     def send(self, steps: Steps, width: int) -> None:
         """E·H·(D + width) numbers gathered; at least twice as much in the backward pass."""
@@ -250,15 +237,17 @@ def _additions(problem: Problem) -> ExtraOperands:
     return ExtraOperands(*has, learns, basis.normalise.dropped > 0)
 
 
-class DenseAttention(
-    HeadOrder, pair=("dense_attention_transform_first", "dense_attention_propagate_first")
-):
+class DenseAttention(HeadOrder):
     """Attention by dense blocks of nodes, without a sparse matrix.
 
     Full and causal attention are torch's ``scaled_dot_product_attention``; windows are cut into
     blocks; blocks of one size are one batch.
     """
 
+    pair: ClassVar[Pair] = {
+        "dense_attention_transform_first": {"theta_first": True, "transforms": True},
+        "dense_attention_propagate_first": {"transforms": False},
+    }
     solves = (AttentionBasis,)
     needs = (_needs_softmax, _needs_rule)
 
@@ -284,9 +273,9 @@ class DenseAttention(
         basis = problem.of(AttentionBasis)
         kernel = partial(
             _rule(problem).attend,
-            present=_mask(basis, problem.batch),
+            source_mask=_mask(basis, problem.batch),
             scale=basis.factor,
-            dropped=basis.normalise.dropped,
+            dropout_p=basis.normalise.dropped,
         )
         return basis.attend_by(kernel, x, masked=False)
 

@@ -29,20 +29,31 @@ from ..cost import (
     picking_in_turn,
     sparse_product,
 )
-from ..order import EXPLICIT, EdgeOrder, needs_features, needs_identity, needs_mixture
+from ..order import EXPLICIT, EdgeOrder, Pair, needs_features, needs_identity, needs_mixture
 from ..problem import LINEAR, Problem
 from ..rule import mixes, rank_of_form
 
 
 class TwoProducts(EdgeOrder):
-    """Σ_k A_kᵀ X Θ_k by a sparse product and one with Θ, in either order.
+    """Σ_k A_kᵀ X Θ_k by a sparse product and one with Θ.
+
+    Θ first is cheap if Q < P or K is small, A first if P < Q.
 
     Attributes:
-        theta_first: whether Θ comes first.
         compact: whether the result between the two lists only (node, label) pairs with edges.
     """
 
-    theta_first: ClassVar[bool]
+    pair: ClassVar[Pair] = {
+        "transform_first": {"theta_first": True, "transforms": True, "reads": ("by_target",)},
+        "propagate_first": {
+            "transforms": False,
+            "propagates": True,
+            "adds_bias": True,
+            "reductions": frozenset(REDUCTIONS),
+            "needs": (needs_features,),
+            "reads": ("by_target_label",),
+        },
+    }
     compact: ClassVar[bool] = False
 
     def rank_of_edges(self, problem: Problem) -> int:
@@ -53,7 +64,8 @@ class TwoProducts(EdgeOrder):
         steps, first, (sources, targets) = Steps(problem), self.theta_first, problem.basis.size
         pairs = float((sources if first else targets) * problem.num_labels)
         if self.compact:
-            pairs = float(problem.num_source_pairs if first else problem.num_target_pairs)
+            edges = problem.counted
+            pairs = float(edges.num_source_pairs if first else edges.num_target_pairs)
         # Blocks of Θ are multiplied one by one, each with a copy of its columns.
         copies = 1 + (self.compact and problem.num_blocks > 1)
         width = problem.out_channels if first else problem.in_channels
@@ -65,7 +77,7 @@ class TwoProducts(EdgeOrder):
             steps.transform(rows).hold(rows * width, copies).sparse(width, ends)
             return self._picked(steps, taken, back)
         back = steps.sparse(width, ends).hold(rows * width, copies).learns + of_theta
-        copied = problem.num_edges * problem.has_values  # in the order of pairs
+        copied = problem.num_edges * (problem.basis.dtype is not None)  # in the order of pairs
         return self._picked(steps.theta(rows), rows * problem.out_channels, back, copied)
 
     def _picked(self, steps: Steps, numbers: float, back: float, copied: float = 0.0) -> Steps:
@@ -77,36 +89,14 @@ class TwoProducts(EdgeOrder):
         picks = picking_in_turn(numbers * itemsize, groups)
         return steps.work("rows of pairs", picks, back, copied * itemsize)
 
-
-class PropagateFirst(TwoProducts):
-    """Σ_k (A_kᵀ X) Θ_k: cheap if P < Q."""
-
-    name = "propagate_first"
-    propagates = True
-    theta_first = transforms = False
-    adds_bias = True
-    reductions = frozenset(REDUCTIONS)
-    needs = (needs_features,)
-    reads = ("by_target_label",)
-
     def run(self, problem: Problem) -> Tensor:
-        basis = problem.basis
-        assert isinstance(problem.x, Tensor)  # it needs features
+        basis, x = problem.basis, problem.x
         assert isinstance(basis, EXPLICIT)  # it solves no other
-        h = basis.propagate_rows(problem.x, problem.aggr, problem.few)
-        return problem.parameter.combine(h, basis.size[1], problem.bias)
-
-
-class TransformFirst(TwoProducts):
-    """Σ_k A_kᵀ (X Θ_k): cheap if Q < P or K is small."""
-
-    name = "transform_first"
-    theta_first = transforms = True
-    reads = ("by_target",)
-
-    def run(self, problem: Problem) -> Tensor:
-        z, x, basis = problem.transform(), problem.x, problem.basis
-        assert isinstance(basis, EXPLICIT)  # it solves no other
+        if not self.theta_first:
+            assert isinstance(x, Tensor)  # it needs features
+            h = basis.propagate_rows(x, problem.aggr, problem.few)
+            return problem.parameter.combine(h, basis.size[1], problem.bias)
+        z = problem.transform()
         # Autocast makes z of another type than the plan was made for.
         few = problem.few if isinstance(x, Tensor) and x.dtype == z.dtype else None
         return basis.gather(z, few)
@@ -131,44 +121,40 @@ def _needs_rows(problem: Problem) -> list[str]:
     return []
 
 
-class PropagateFirstCompact(TwoProducts):
-    """Σ_k (A_kᵀ X) Θ_k over (target, label) pairs with edges: cheap if K is large."""
+class Compact(TwoProducts):
+    """The two products over (node, label) pairs with edges, sources with Θ first, else targets.
 
-    name = "propagate_first_compact"
-    theta_first, compact = False, True
-    reductions = frozenset(REDUCTIONS)
-    needs = (needs_features, _needs_grouped_products)
-    reads = ("target_pairs", "num_target_pairs")
+    Both are cheap if K is large.
+    """
 
-    def run(self, problem: Problem) -> Tensor:
-        edges, theta, num_targets = problem.edges, problem.theta, problem.basis.size[1]
-        pairs = edges.pattern.target_pairs
-
-        def run(item: Tensor) -> Tensor:
-            h = multiply(pairs.csr, edges, item, pairs.order, problem.aggr)
-            return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
-
-        return each_of_batch(problem, run)
-
-
-class TransformFirstCompact(TwoProducts):
-    """Σ_k A_kᵀ (X Θ_k) over (source, label) pairs with edges: cheap if K is large."""
-
-    name = "transform_first_compact"
-    theta_first = compact = True
-    needs = (_needs_rows, _needs_grouped_products)
-    reads = ("source_pairs", "num_source_pairs")
+    pair: ClassVar[Pair] = {
+        "transform_first_compact": {
+            "theta_first": True,
+            "needs": (_needs_rows, _needs_grouped_products),
+            "reads": ("source_pairs", "num_source_pairs"),
+        },
+        "propagate_first_compact": {
+            "reductions": frozenset(REDUCTIONS),
+            "needs": (needs_features, _needs_grouped_products),
+            "reads": ("target_pairs", "num_target_pairs"),
+        },
+    }
+    compact = True
 
     def run(self, problem: Problem) -> Tensor:
         edges, theta, x = problem.edges, problem.theta, problem.x
-        pairs = edges.pattern.source_pairs
+        pattern, num_targets = edges.pattern, problem.basis.size[1]
+        pairs = pattern.source_pairs if self.theta_first else pattern.target_pairs
+
+        def of_item(item: Tensor) -> Tensor:
+            if self.theta_first:
+                z = grouped(item, pairs.ptr, theta, gather=pairs.node)
+                return multiply(pairs.csr, edges, z)
+            h = multiply(pairs.csr, edges, item, pairs.order, problem.aggr)
+            return grouped(h, pairs.ptr, theta, scatter=pairs.node, num_rows=num_targets)
+
         if problem.has_features:
-            return each_of_batch(
-                problem,
-                lambda item: multiply(
-                    pairs.csr, edges, grouped(item, pairs.ptr, theta, gather=pairs.node)
-                ),
-            )
+            return each_of_batch(problem, of_item)
         # Row m of X Θ_k is a row of Θ_k.
         node = pairs.node.long()
         row = x.index_select(0, node) if isinstance(x, Tensor) else node
@@ -286,7 +272,8 @@ class LabelByLabel(EdgeOrder):
 
     def steps(self, problem: Problem) -> Steps:
         """E·min(P, Q) sparse, the smaller dense product, and the rows of one label at a time."""
-        sources, targets = float(problem.num_source_pairs), float(problem.num_target_pairs)
+        edges = problem.counted
+        sources, targets = float(edges.num_source_pairs), float(edges.num_target_pairs)
         wanted, of_theta, of_basis = problem.gradients
         first = _transforms_first(problem)
         width = problem.out_channels if first else problem.in_channels
@@ -320,7 +307,7 @@ class LabelByLabel(EdgeOrder):
             + targets * problem.out_channels
         )
         held = held if kept else held / labels
-        if kept and problem.has_values:
+        if kept and problem.basis.dtype is not None:
             held += problem.num_edges * problem.itemsize
         steps = Steps(problem).add("Θ, label by label", dense).add("Aᵀ, label by label", sparse)
         # The rows are written by one small product and read by the next.
@@ -404,7 +391,7 @@ class CompareLabels(EdgeOrder):
         """Twice the cost of ``label_by_label``, and the best entries with their labels."""
         once, steps = LabelByLabel().cost(problem), Steps(problem)
         width = float(problem.out_channels * problem.num_columns)
-        pairs, targets = problem.num_target_pairs * width, problem.basis.size[1] * width
+        pairs, targets = problem.counted.num_target_pairs * width, problem.basis.size[1] * width
         compared = moving(*(pairs * problem.itemsize,) * 6)
         held = targets * (problem.itemsize + 4)
         if not any(problem.gradients):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from ...kernels.linear_attention import collect, scan, scan_exponentials, spread
 from ...theta import autocast_pair
 from ..cost import Operations, Steps, moving
 from ..heads import collect_values, needs_batch, steps_of_values, value_width, values
-from ..order import Order, needs_features
+from ..order import Need, Order, needs_features
 from ..problem import Problem
 
 
@@ -48,10 +49,12 @@ def _in_full(*tensors: Tensor) -> list[Tensor]:
     return [tensor.to(wide) for tensor in tensors]
 
 
-class ValuesFirst(Order):
-    """Compute X Θ_h or the values of each head, then φ(Q)(φ(K)ᵀ V)."""
+class LatentTransformFirst(Order):
+    """Compute X Θ_h or the values of each head, then multiply by φ(K)ᵀ and by φ(Q)."""
 
+    name = "latent_transform_first"
     solves = (FeatureProduct,)
+    needs: ClassVar[tuple[Need, ...]] = (_needs_latent_nodes,)
 
     def steps(self, problem: Problem) -> Steps:
         """M·H·P·V, then those of :meth:`send`, all dense."""
@@ -99,14 +102,7 @@ def _received(problem: Problem, value: Tensor) -> Tensor:
     return out.reshape(out.size(0), *problem.batch, heads, width).to(dtype)
 
 
-class LatentTransformFirst(ValuesFirst):
-    """Compute X Θ_h or the values of each head, then multiply by φ(K)ᵀ and by φ(Q)."""
-
-    name = "latent_transform_first"
-    needs = (_needs_latent_nodes,)
-
-
-class Scan(ValuesFirst):
+class Scan(LatentTransformFirst):
     """Compute the values of each head, then scan states of D × V numbers along the sequence.
 
     Propagating X first is not implemented: its states of D × P numbers for each head are larger.

@@ -56,7 +56,8 @@ class OneKernel(EdgeOrder):
 
     def steps(self, problem: Problem) -> Steps:
         """E·P sparse and U_out·P·Q dense; only the backward pass allocates memory."""
-        pairs, (wanted, of_theta, of_basis) = float(problem.num_target_pairs), problem.gradients
+        pairs = float(problem.counted.num_target_pairs)
+        wanted, of_theta, of_basis = problem.gradients
         sparse = sparse_product(problem, problem.in_channels, problem.basis.size, wanted)
         both = sparse.forward + dense_product(problem, pairs * problem.num_columns, wanted).forward
         width = max(problem.in_channels * of_theta, problem.out_channels * of_basis)

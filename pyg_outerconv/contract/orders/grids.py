@@ -223,15 +223,16 @@ def _needs_windows(problem: Problem) -> list[str]:
     if why := why_not_torch(basis):
         return why
     geometry, compares, turned = basis.geometry, aggr != "sum", basis.is_transposed
-    axes, follows = geometry.axes, geometry.is_in_order or geometry.is_backwards
+    axes, places, cells = geometry.axes, [*geometry.places], [*range(prod(geometry.kernel))]
+    is_box, follows = sorted(places) == cells, places in (cells, cells[::-1])
     short = isinstance(problem.x, Tensor) and problem.x.dtype in (torch.float16, torch.bfloat16)
     short_sum = short and len(axes) == 3 and not compares and problem.device.type == "cpu"
     dilated = any(window.spacing > 1 for window in axes)
     adjacent = all(map(_are_adjacent, axes))
     reasons = {
-        "needs one label at every cell of a window": not geometry.is_box,
+        "needs one label at every cell of a window": not is_box,
         "the lowest label takes the gradient of equal cells, so labels must follow the cells": (
-            geometry.is_box and compares and not follows
+            is_box and compares and not follows
         ),
         "torch sums windows without dilation only": dilated and not compares,
         "torch sums windows of 3 axes on a CPU in float32 and float64 only": short_sum,

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...basis.polynomial import Polynomial, Step
 from ...theta import Theta
 from ..cost import Cost, Steps, dense_product, moving, sparse_product, transform
-from ..order import Order, needs_features, needs_mixture
+from ..order import Order, Pair, needs_features, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
 
@@ -172,8 +172,16 @@ def _is_free(problem: Problem) -> bool:
 
 
 class MixedRecurrence(RecurrenceOrder):
-    """An order of a polynomial for Θ_k = Σ_b c_kb V_b: B dense products, not K; none if V = I."""
+    """Orders for Θ_k = Σ_b c_kb V_b: B dense products, not K; none if V = I.
 
+    A first sums terms at width P at once, Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b. Θ first computes each X V_b
+    once, instead of X Θ_k for each label, and sums from the last label to the first, at width Q.
+    """
+
+    pair: ClassVar[Pair] = {
+        "recurrence_clenshaw_mixed": {"transforms": True, "needs": (needs_mixture,)},
+        "recurrence_forward_mixed": {"transforms": False, "needs": (needs_mixture, needs_features)},
+    }
     mixed = True
 
     def steps(self, problem: Problem) -> Steps:
@@ -195,17 +203,23 @@ class MixedRecurrence(RecurrenceOrder):
         first = wanted if self.transforms else of_x
         return self._recurring(problem, products, first, keeps, count)
 
-
-class ForwardMixed(MixedRecurrence):
-    """Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b: terms at width P, summed at once."""
-
-    name = "recurrence_forward_mixed"
-    needs = (needs_mixture, needs_features)
-    transforms = False
-
     def run(self, problem: Problem) -> Tensor:
-        total: Tensor | None = None  # (N, B, *batch, P)
         coefficient = _coefficient(problem)
+        if self.transforms:
+            if _is_free(problem):
+                z = problem.features.unsqueeze(1)
+            else:
+                z = _of_matrices(problem).transform()  # (M, B, *batch, Q)
+            coefficient = coefficient.to(z.dtype)
+
+            def term(k: int) -> Tensor:
+                total = z[:, 0] * coefficient[k, 0]
+                for b in range(1, z.size(1)):
+                    total = torch.addcmul(total, z[:, b], coefficient[k, b])
+                return total
+
+            return sum_clenshaw(problem, _step(problem), term)
+        total: Tensor | None = None  # (N, B, *batch, P)
         x = problem.features.contiguous()  # of whose strides the sum is, too
         for k, h in enumerate(problem.of(Polynomial).terms(x, _step(problem))):
             weight = coefficient[k].to(h.dtype).view(-1, *[1] * (h.dim() - 1))
@@ -213,29 +227,3 @@ class ForwardMixed(MixedRecurrence):
             total = h * weight if total is None else torch.addcmul(total, h, weight)
         assert total is not None  # a polynomial has a term
         return total.squeeze(1) if _is_free(problem) else _of_matrices(problem).collect(total)
-
-
-class ClenshawMixed(MixedRecurrence):
-    """Σ_k p_k(A)ᵀ Σ_b c_kb (X V_b), from the last label to the first, at width Q.
-
-    Each X V_b is computed once, instead of X Θ_k for each label; for V = I it is X.
-    """
-
-    name = "recurrence_clenshaw_mixed"
-    needs = (needs_mixture,)
-    transforms = True
-
-    def run(self, problem: Problem) -> Tensor:
-        if _is_free(problem):
-            z = problem.features.unsqueeze(1)
-        else:
-            z = _of_matrices(problem).transform()  # (M, B, *batch, Q)
-        coefficient = _coefficient(problem).to(z.dtype)
-
-        def term(k: int) -> Tensor:
-            total = z[:, 0] * coefficient[k, 0]
-            for b in range(1, z.size(1)):
-                total = torch.addcmul(total, z[:, b], coefficient[k, b])
-            return total
-
-        return sum_clenshaw(problem, _step(problem), term)
