@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.positions import places
@@ -96,32 +97,19 @@ class FeatureProduct(Basis):
         return torch.arange(self.size[1], device=self.device) == 0
 
     @classmethod
-    def of_exponents(
-        cls,
-        key: Tensor,
-        query: Tensor,
-        normalised: bool = True,
-        causal: str | None = None,
-        source_block: Tensor | None = None,
-        target_block: Tensor | None = None,
-        target_place: Tensor | None = None,
-        value_type: torch.dtype | None = None,
-    ) -> FeatureProduct:
+    def of_exponents(cls, key: Tensor, query: Tensor, *options: Any, **named: Any) -> Self:
         """The normalised basis of the factors e^key and e^query, without overflow.
 
         A key of -inf masks a source. If targets see all sources of their block, the factors are
         divided by the largest one in each dimension; see ``kernels/linear_attention.py``.
         """
-        blocks = (source_block, target_block)
-        if causal is not None:
-            beside = (*blocks, target_place, True, value_type)
-            return cls(key, query, normalised, causal, *beside)
-        if source_block is None or target_block is None:
-            query, key = of_all(query, key)
-            return cls(key, query, normalised, value_type=value_type)
-        count = cls(key, query, True, None, *blocks).num_blocks
-        query, key = of_all(query, key, (source_block, target_block), count)
-        return cls(key, query, normalised, None, *blocks, value_type=value_type)
+        made = cls(key, query, *options, **named)
+        if made.causal is not None:
+            return replace(made, exponents=True)
+        source, target = made.source_block, made.target_block
+        blocks = None if source is None or target is None else (source, target)
+        query, key = of_all(query, key, blocks, made.num_blocks)
+        return replace(made, key=key, query=query, target_place=None)
 
     def _check_support(self) -> None:
         """Check ``causal`` and the blocks; for the errors see the class."""
@@ -160,18 +148,9 @@ class FeatureProduct(Basis):
         return *sizes, self.causal, within, *of_values
 
     @property
-    def device(self) -> torch.device:
-        return self.key.device
-
-    @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of values: that of the factors, if no other is set."""
         return self.value_type or self.key.dtype
-
-    @property
-    def learns(self) -> bool:
-        """Whether a factor requires gradients."""
-        return self.key.requires_grad or self.query.requires_grad
 
     # Support --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import counting_sort
+from ..kernels.lasting import lasting
 
 if TYPE_CHECKING:
     from .pattern import Pattern
@@ -72,66 +73,69 @@ def count_pairs(node: Tensor, label: Tensor, num_labels: int) -> int:
 
 def source_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (source, label): transform these, then sum over all edges."""
-    order = pattern.by_source
-    found = _sort_pairs(
-        pattern.source.index_select(0, order),
-        pattern.label.index_select(0, order),
-        pattern.num_labels,
-    )
-    column = torch.empty_like(found.pair)
-    column[order] = found.pair
-    perm = order.index_select(0, found.by_label)
-    row = pattern.target.index_select(0, perm)
-    columns = _pointers(found.number), row, perm
-    csr = CSR.of(pattern.target_ptr, column, found.node.numel(), columns)
-    return Pairs(found.node, found.ptr, csr, None)
+    with lasting(pattern.source):
+        order = pattern.by_source
+        found = _sort_pairs(
+            pattern.source.index_select(0, order),
+            pattern.label.index_select(0, order),
+            pattern.num_labels,
+        )
+        column = torch.empty_like(found.pair)
+        column[order] = found.pair
+        perm = order.index_select(0, found.by_label)
+        row = pattern.target.index_select(0, perm)
+        columns = _pointers(found.number), row, perm
+        csr = CSR.of(pattern.target_ptr, column, found.node.numel(), columns)
+        return Pairs(found.node, found.ptr, csr, None)
 
 
 def target_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (target, label): sum over all edges, then transform these."""
-    found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
-    columns = (
-        pattern.source_ptr,
-        found.pair.index_select(0, pattern.by_source),
-        inverted(found.by_label).index_select(0, pattern.by_source),
-    )
-    source = pattern.source.index_select(0, found.by_label)
-    csr = CSR.of(_pointers(found.number), source, pattern.size[0], columns)
-    return Pairs(found.node, found.ptr, csr, found.by_label)
+    with lasting(pattern.source):
+        found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
+        columns = (
+            pattern.source_ptr,
+            found.pair.index_select(0, pattern.by_source),
+            inverted(found.by_label).index_select(0, pattern.by_source),
+        )
+        source = pattern.source.index_select(0, found.by_label)
+        csr = CSR.of(_pointers(found.number), source, pattern.size[0], columns)
+        return Pairs(found.node, found.ptr, csr, found.by_label)
 
 
 def label_blocks(pattern: Pattern) -> list[LabelBlock]:
     """One block for each label that has edges."""
-    sources, targets = pattern.source_pairs, pattern.target_pairs
-    assert targets.order is not None  # target_pairs sets it
-    # Entries by (label, target) and by (label, source), and the permutation between the two.
-    column = sources.csr.index.index_select(0, targets.order)
-    source_ptr, _, by_source = sources.csr.columns
-    perm = inverted(targets.order).index_select(0, by_source)
-    row = _pair_of(targets.csr).index_select(0, perm)
-    blocks = []
-    bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
-    (source_from, target_from), *rest = bounds
-    for label, (source_to, target_to) in enumerate(rest):
-        rowptr = targets.csr.ptr[target_from : target_to + 1]
-        colptr = source_ptr[source_from : source_to + 1]
-        first, last = int(rowptr[0]), int(rowptr[-1])
-        if last > first:
-            entries = slice(first, last)
-            columns = colptr - first, row[entries] - target_from, perm[entries] - first
-            index, width = column[entries] - source_from, source_to - source_from
-            csr = CSR.of(rowptr - first, index, width, columns)
-            blocks.append(
-                LabelBlock(
-                    label,
-                    sources.node[source_from:source_to],
-                    targets.node[target_from:target_to],
-                    csr,
-                    targets.order[entries],
+    with lasting(pattern.source):
+        sources, targets = pattern.source_pairs, pattern.target_pairs
+        assert targets.order is not None  # target_pairs sets it
+        # Entries by (label, target) and by (label, source), and the permutation between the two.
+        column = sources.csr.index.index_select(0, targets.order)
+        source_ptr, _, by_source = sources.csr.columns
+        perm = inverted(targets.order).index_select(0, by_source)
+        row = _pair_of(targets.csr).index_select(0, perm)
+        blocks = []
+        bounds = zip(sources.ptr.tolist(), targets.ptr.tolist(), strict=True)
+        (source_from, target_from), *rest = bounds
+        for label, (source_to, target_to) in enumerate(rest):
+            rowptr = targets.csr.ptr[target_from : target_to + 1]
+            colptr = source_ptr[source_from : source_to + 1]
+            first, last = int(rowptr[0]), int(rowptr[-1])
+            if last > first:
+                entries = slice(first, last)
+                columns = colptr - first, row[entries] - target_from, perm[entries] - first
+                index, width = column[entries] - source_from, source_to - source_from
+                csr = CSR.of(rowptr - first, index, width, columns)
+                blocks.append(
+                    LabelBlock(
+                        label,
+                        sources.node[source_from:source_to],
+                        targets.node[target_from:target_to],
+                        csr,
+                        targets.order[entries],
+                    )
                 )
-            )
-        source_from, target_from = source_to, target_to
-    return blocks
+            source_from, target_from = source_to, target_to
+        return blocks
 
 
 def _sort_pairs(node: Tensor, label: Tensor, num_labels: int) -> _SortedPairs:

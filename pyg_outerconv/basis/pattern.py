@@ -166,10 +166,7 @@ class Pattern:
         """Build a pattern from a checked edge list; sorting is deferred to the first use.
 
         Args:
-            edge_index: (2, E) sources and targets.
-            label: (E,) integers in [0, K), or None for label 0.
-            size: (M, N).
-            num_labels: K.
+            edge_index, label, size, num_labels: as :meth:`build`.
             origin: (E,) see :attr:`origin`; or the number of leading edges that are the user's.
             own: whether the list has no other owner, so that it need not be copied.
 
@@ -419,23 +416,9 @@ class Pattern:
         with lasting(self.source):
             return counting_sort(self.label, self.num_labels)
 
-    @cached_property
-    def source_pairs(self) -> pairs.Pairs:
-        """The distinct pairs (source, label), sorted by label."""
-        with lasting(self.source):
-            return pairs.source_pairs(self)
-
-    @cached_property
-    def target_pairs(self) -> pairs.Pairs:
-        """The distinct pairs (target, label), sorted by label."""
-        with lasting(self.source):
-            return pairs.target_pairs(self)
-
-    @cached_property
-    def label_blocks(self) -> list[pairs.LabelBlock]:
-        """The edges of each label as a matrix of their own."""
-        with lasting(self.source):
-            return pairs.label_blocks(self)
+    source_pairs = cached_property(pairs.source_pairs)
+    target_pairs = cached_property(pairs.target_pairs)
+    label_blocks = cached_property(pairs.label_blocks)
 
     @cached_property
     def uses(self) -> Counter[str]:

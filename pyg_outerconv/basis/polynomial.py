@@ -20,7 +20,7 @@ from .edges import EdgeBasis
 from .products import diagonal_block
 
 Step = Callable[[Tensor, float], Tensor]
-"""A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial."""
+"""A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial, or to c x A."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,8 @@ class Polynomial(Basis):
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         operator = self.operator.to_dense(dtype)[0]
-        rule, terms = self.recurrence, [torch.eye(*self.size).to(operator)]
-        for k in range(1, self.num_terms):
-            term = (rule.first if k == 1 else rule.alpha) * (terms[-1] @ operator)
-            terms.append(term - rule.gamma * terms[-2] if k > 1 else term)
-        return torch.stack([terms[k] for k in self.labels])
+        one = torch.eye(*self.size).to(operator)
+        return torch.stack([*self.terms(one, lambda x, factor: factor * (x @ operator))])
 
     def step(self, dtype: torch.dtype, few: int | None = None) -> Step:
         """The function (x, c) → c Aᵀ x; values that are ones get the given dtype.

@@ -100,20 +100,14 @@ def solve(problem: Problem, order: str | None = None, max_memory: int | None = N
     chosen = _choose(parts, order, max_memory)
     total: Tensor | None = None
     for part, taken in zip(parts, chosen, strict=True):
-        out = _run(taken, part)
+        out = taken.run(part)
+        if part.x is None:  # the result may be Θ itself, and callers may change it in place
+            out = out.clone()
+        if part.bias is not None and not taken.adds_bias:
+            out = add_bias(out, part.bias, own=True)
         total = out if total is None else total + out
     assert total is not None  # a basis has at least one leaf
     return total
-
-
-def _run(order: Order, problem: Problem) -> Tensor:
-    """Y (N, *batch, Q) of one leaf, with the bias of the problem."""
-    out = order.run(problem)
-    if problem.x is None:  # the result may be Θ itself, and callers may change it in place
-        out = out.clone()
-    if problem.bias is None or order.adds_bias:
-        return out
-    return add_bias(out, problem.bias, own=True)
 
 
 def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> list[Order]:

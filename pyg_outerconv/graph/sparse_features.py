@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from ..errors import RefusedType, RefusedValue
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import transposed_rows
-from .sparse_matrix import SparseMatrix, checked_rows, pattern_of, read_sparse
+from .sparse_matrix import SparseMatrix, pattern_of, read_sparse
 
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What computes a function of torch, see ``sparse_rules``: called with it and its arguments, a rule
@@ -370,7 +370,7 @@ def _non_zeros(x: Tensor) -> SparseMatrix:
 
 
 def _read_back(ptr: Tensor, column: Tensor, num_columns: int, value: Tensor) -> SparseFeatures:
-    return SparseFeatures(checked_rows(ptr, column, num_columns), value)
+    return SparseFeatures(CSR(ptr, column, num_columns), value)
 
 
 torch.serialization.add_safe_globals([SparseFeatures, _read_back])

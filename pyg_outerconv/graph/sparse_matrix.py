@@ -15,7 +15,7 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels import spmm
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import pointers, spread
-from ..kernels.index_checks import check_indices, check_integers, check_pointers, has_numbers
+from ..kernels.index_checks import check_indices, check_pointers, has_numbers
 from ..memo import Memo
 from ..signatures import check_type
 from ..theta import autocast_pair
@@ -240,19 +240,6 @@ def pattern_of(place: Tensor, shape: tuple[int, int]) -> CSR:
     width = max(1, columns)
     ptr = pointers((place // width).to(dtype), rows)
     return CSR.of(ptr, (place % width).to(dtype), columns)
-
-
-def checked_rows(ptr: Tensor, column: Tensor, num_columns: int) -> CSR:
-    """A pattern from a file or another process, after checks of its pointers and columns."""
-    check_integers("rowptr", ptr)
-    check_integers("col", column)
-    if ptr.dtype != column.dtype or not ptr.numel() or num_columns < 0:
-        rule = "pointers and columns of sparse features have one dtype, and rows a pointer more"
-        raise RefusedValue(rule, column.dtype, f"{ptr.dtype}, {ptr.numel()} pointers")
-    if not ptr.is_meta:
-        check_pointers("rowptr", ptr, column.numel())
-        check_indices("col", column, num_columns)
-    return CSR.of(ptr.contiguous(), column.contiguous(), num_columns)
 
 
 # Matrices of torch.sparse ------------------------------------------------------------------------
