@@ -58,15 +58,26 @@ def sum_clenshaw(
 
 
 class RecurrenceOrder(Order):
-    """An order that makes terms p_k(A)ᵀ X from the first on, or sums of terms from the last on.
+    """Σ_k p_k(A)ᵀ X Θ_k by K − 1 sparse products.
+
+    A first makes the terms p_k(A)ᵀ X in turn at width P, each multiplied by Θ_k at once. Θ first
+    makes sums from the last label to the first, at width Q (Horner for powers; Clenshaw, *A note on
+    the summation of Chebyshev series*, 1955).
 
     Attributes:
-        transforms: whether Θ is applied first, for sums at width Q; else terms at width P.
         mixed: whether Θ mixes few matrices.
     """
 
+    pair: ClassVar[Pair] = {
+        "recurrence_clenshaw": {"theta_first": True, "transforms": True},
+        "recurrence_forward": {
+            "transforms": False,
+            "propagates": True,
+            "adds_bias": True,
+            "needs": (needs_features,),
+        },
+    }
     solves = (Polynomial,)
-    transforms: bool
     mixed: ClassVar[bool] = False
 
     def rank(self, problem: Problem) -> int:
@@ -75,7 +86,7 @@ class RecurrenceOrder(Order):
             bool(transforms(problem)),
             bool(has_few(problem)),
         )  # torch.jit traces them as tensors
-        return int(plain != (self.transforms, self.mixed))
+        return int(plain != (self.theta_first, self.mixed))
 
     def _recurring(
         self, problem: Problem, products: Cost, wanted: bool, keeps: bool, beside: int = 0
@@ -101,27 +112,15 @@ class RecurrenceOrder(Order):
         return Steps(problem).add(f"{steps} times Aᵀ", terms).add("products with Θ", products)
 
     def _width(self, problem: Problem) -> int:
-        return problem.out_channels if self.transforms else problem.in_channels
-
-
-def _line(problem: Problem, width: int) -> float:
-    """Bytes of a term."""
-    return float(problem.basis.size[0] * problem.num_columns * width * problem.itemsize)
-
-
-class Forward(RecurrenceOrder):
-    """p_k(A)ᵀ X in turn at width P, each multiplied by Θ_k at once."""
-
-    name = "recurrence_forward"
-    propagates = True
-    needs = (needs_features,)
-    transforms = False
-    adds_bias = True
+        return problem.out_channels if self.theta_first else problem.in_channels
 
     def steps(self, problem: Problem) -> Steps:
-        """(K − 1)·E·P sparse, N·K·P·Q dense."""
+        """(K − 1)·E·P or (K − 1)·E·Q sparse, N·K·P·Q dense."""
         of_x, of_theta, of_basis = problem.gradients
         rows = float(problem.basis.size[0] * problem.num_columns)
+        if self.theta_first:
+            products = transform(problem, rows * problem.num_labels)
+            return self._recurring(problem, products, of_x or of_theta, of_basis)
         first = int(problem.of(Polynomial).labels[0] == 0)  # X itself; A makes all later terms
         later = problem.num_labels - first
         products = dense_product(problem, rows * first, of_x, first)
@@ -129,27 +128,14 @@ class Forward(RecurrenceOrder):
         return self._recurring(problem, products, of_x, of_theta or of_basis)
 
     def run(self, problem: Problem) -> Tensor:
-        # Of sums of X Θ_k, which may have another type under autocast, each step asks by itself.
+        if self.theta_first:  # X Θ_k may have another type under autocast, so each step asks
+            return sum_clenshaw(problem, _step(problem))
         return sum_forward(problem, problem.of(Polynomial).step(problem.dtype, problem.few))
 
 
-class Clenshaw(RecurrenceOrder):
-    """Σ_k p_k(A)ᵀ (X Θ_k) from the last label to the first, at width Q (Horner for powers).
-
-    Clenshaw, *A note on the summation of Chebyshev series*, 1955.
-    """
-
-    name = "recurrence_clenshaw"
-    transforms = True
-
-    def steps(self, problem: Problem) -> Steps:
-        """(K − 1)·E·Q sparse, N·K·P·Q dense."""
-        rows = float(problem.basis.size[0] * problem.num_labels * problem.num_columns)
-        of_x, of_theta, of_basis = problem.gradients
-        return self._recurring(problem, transform(problem, rows), of_x or of_theta, of_basis)
-
-    def run(self, problem: Problem) -> Tensor:
-        return sum_clenshaw(problem, _step(problem))
+def _line(problem: Problem, width: int) -> float:
+    """Bytes of a term."""
+    return float(problem.basis.size[0] * problem.num_columns * width * problem.itemsize)
 
 
 # Mixtures ----------------------------------------------------------------------------------------
@@ -179,7 +165,11 @@ class MixedRecurrence(RecurrenceOrder):
     """
 
     pair: ClassVar[Pair] = {
-        "recurrence_clenshaw_mixed": {"transforms": True, "needs": (needs_mixture,)},
+        "recurrence_clenshaw_mixed": {
+            "theta_first": True,
+            "transforms": True,
+            "needs": (needs_mixture,),
+        },
         "recurrence_forward_mixed": {"transforms": False, "needs": (needs_mixture, needs_features)},
     }
     mixed = True
@@ -190,9 +180,9 @@ class MixedRecurrence(RecurrenceOrder):
         count, products = problem.parameter.num_matrices, Cost.of()
         rows = float(problem.basis.size[0] * problem.num_columns * count)
         of_c = _coefficient(problem).requires_grad and torch.is_grad_enabled()
-        keeps = of_basis or (of_c and not self.transforms)
-        wanted = of_x or (of_theta if self.transforms else keeps)
-        if not _is_free(problem) and self.transforms:
+        keeps = of_basis or (of_c and not self.theta_first)
+        wanted = of_x or (of_theta if self.theta_first else keeps)
+        if not _is_free(problem) and self.theta_first:
             products = transform(_of_matrices(problem), rows)
         elif not _is_free(problem):
             products = dense_product(_of_matrices(problem), rows, wanted)
@@ -200,12 +190,12 @@ class MixedRecurrence(RecurrenceOrder):
         # comparison only the terms of sums after the first count here.
         line = _line(problem, self._width(problem))
         products += Cost.of(moving(*[line] * (count - 1)) * problem.num_labels, wanted)
-        first = wanted if self.transforms else of_x
+        first = wanted if self.theta_first else of_x
         return self._recurring(problem, products, first, keeps, count)
 
     def run(self, problem: Problem) -> Tensor:
         coefficient = _coefficient(problem)
-        if self.transforms:
+        if self.theta_first:
             if _is_free(problem):
                 z = problem.features.unsqueeze(1)
             else:

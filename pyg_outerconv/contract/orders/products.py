@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,15 +17,9 @@ from ...errors import RefusedValue
 from ...graph.sparse_matrix import Features
 from ...theta import ThetaValue, as_theta
 from ..cost import Cost, Steps
-from ..order import Order, needs_features, orders_of
+from ..order import Order, Pair, needs_features, orders_of
 from ..plan import choose_order
 from ..problem import Problem
-
-
-def _pairs(problem: Problem) -> Tensor:
-    """Θ_ij as (K₁, K₂, G, P/G, Q/G)."""
-    factors = problem.of(Composed)
-    return problem.theta.unflatten(0, (factors.first.num_bases, factors.second.num_bases))
 
 
 def _narrows(problem: Problem) -> bool:
@@ -40,74 +35,59 @@ def _needs_shared_values(problem: Problem) -> list[str]:
     return [f"the second factor has batch shape {batch}, and Θ has none"] if batch else []
 
 
-class ChainTransform(Order):
-    """z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j."""
+class Chain(Order):
+    """Σ_ij B_jᵀ A_iᵀ X Θ_ij, factor by factor.
 
-    name = "chain_transform"
+    Θ first is z_j = Σ_i A_iᵀ X Θ_ij at width K₂·Q by one contraction over A, then Σ_j B_jᵀ z_j. A
+    first is H_i = A_iᵀ X for all i, then one contraction over B of K₁·P channels with Θ.
+    """
+
+    pair: ClassVar[Pair] = {
+        "chain_transform": {"theta_first": True, "needs": (_needs_shared_values,)},
+        "chain_propagate": {"needs": (needs_features,)},
+    }
     solves = (Composed,)
-    needs = (_needs_shared_values,)
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether it is the narrower order: torch.compile takes it without comparing costs."""
-        return not problem.has_features or _narrows(problem)
+        return self.theta_first == (not problem.has_features or _narrows(problem))
 
     def steps(self, problem: Problem) -> Steps:
-        """Both contractions, and L·K₂·Q numbers between them."""
-        (first, second), theta = problem.of(Composed).parts, self._wide(problem)
-        of_x, of_theta, _ = problem.gradients
-        learns = of_x or of_theta or first.learns
-        shape = (first.size[1], second.num_bases, *problem.batch, problem.out_channels)
-        steps = Steps(problem).add("the first factor", _solving(first, problem.x, theta))
+        """Both contractions, and L·K₂·Q or L·K₁·P numbers between them."""
+        (first, second), theta = problem.of(Composed).parts, self._theta(problem)
+        (of_x, of_theta, _), steps = problem.gradients, Steps(problem)
+        if self.theta_first:
+            learns = of_x or of_theta or first.learns
+            shape = (first.size[1], second.num_bases, *problem.batch, problem.out_channels)
+            steps.add("the first factor", _solving(first, problem.x, theta))
+            last = _solving_transformed(second, shape, theta, learns)
+        else:
+            x, learns = problem.features, of_x or first.learns
+            shape = (first.size[1], *problem.batch, first.num_bases * problem.in_channels)
+            steps.add("the first factor", _propagating(first, x))
+            last = _solving(second, _stand_in(shape, x, learns), theta)
         steps.learns = any(problem.gradients)
-        last = _solving_transformed(second, shape, theta, learns)
         return steps.hold(float(prod(shape))).add("the second factor", last)
 
     def run(self, problem: Problem) -> Tensor:
-        factors, theta = problem.of(Composed), self._wide(problem)
-        z = _solve(factors.first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
-        groups, columns = problem.num_blocks, problem.parameter.shape[3]
-        parts = z.unflatten(-1, (groups, factors.second.num_bases, columns)).movedim(-2, 1)
-        return _solve_transformed(factors.second, parts.flatten(-2))
-
-    @staticmethod
-    def _wide(problem: Problem) -> Tensor:
-        """Θ for the first factor: (K₁, G, P/G, K₂·Q/G)."""
-        return _pairs(problem).permute(0, 2, 3, 1, 4).flatten(3)
-
-
-class ChainPropagate(Order):
-    """H_i = A_iᵀ X for all i, then one contraction over B of K₁·P channels with Θ."""
-
-    name = "chain_propagate"
-    solves = (Composed,)
-    needs = (needs_features,)
-
-    def is_prepared(self, problem: Problem) -> bool:
-        """Whether it is the narrower order, as for :class:`ChainTransform`."""
-        return not _narrows(problem)
-
-    def steps(self, problem: Problem) -> Steps:
-        """Propagation, the second contraction, and L·K₁·P numbers between them."""
-        (first, second), theta = problem.of(Composed).parts, self._tall(problem)
-        x, learns = problem.features, problem.gradients[0] or first.learns
-        shape = (first.size[1], *problem.batch, first.num_bases * problem.in_channels)
-        steps = Steps(problem).add("the first factor", _propagating(first, x))
-        steps.learns = any(problem.gradients)
-        last = _solving(second, _stand_in(shape, x, learns), theta)
-        return steps.hold(float(prod(shape))).add("the second factor", last)
-
-    def run(self, problem: Problem) -> Tensor:
-        factors, theta, x = problem.of(Composed), self._tall(problem), problem.features
-        h = factors.first.propagate(x)  # (L, K₁, *batch, P)
+        (first, second), theta = problem.of(Composed).parts, self._theta(problem)
+        if self.theta_first:
+            z = _solve(first, problem.x, theta)  # (L, *batch, G·K₂·Q/G)
+            sizes = problem.num_blocks, second.num_bases, problem.parameter.shape[3]
+            return _solve_transformed(second, z.unflatten(-1, sizes).movedim(-2, 1).flatten(-2))
+        h = first.propagate(problem.features)  # (L, K₁, *batch, P)
         blocks = h.movedim(1, -2)
         if problem.num_blocks > 1:  # channels of one block of Θ must be contiguous
             blocks = blocks.unflatten(-1, (problem.num_blocks, -1)).transpose(-3, -2).flatten(-2)
-        return _solve(factors.second, blocks.flatten(-2), theta)
+        return _solve(second, blocks.flatten(-2), theta)
 
-    @staticmethod
-    def _tall(problem: Problem) -> Tensor:
-        """Θ for the second factor: (K₂, G, K₁·P/G, Q/G)."""
-        return _pairs(problem).permute(1, 2, 0, 3, 4).flatten(2, 3)
+    def _theta(self, problem: Problem) -> Tensor:
+        """Θ for the first factor (K₁, G, P/G, K₂·Q/G), or the second (K₂, G, K₁·P/G, Q/G)."""
+        first, second = problem.of(Composed).parts
+        pairs = problem.theta.unflatten(0, (first.num_bases, second.num_bases))
+        if self.theta_first:
+            return pairs.permute(0, 2, 3, 1, 4).flatten(3)
+        return pairs.permute(1, 2, 0, 3, 4).flatten(2, 3)
 
 
 class PerCopy(Order):
