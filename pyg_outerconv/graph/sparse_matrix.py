@@ -15,10 +15,11 @@ from ..errors import RefusedType, RefusedValue
 from ..kernels import spmm
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import pointers, spread
-from ..kernels.index_checks import check_indices, check_pointers, has_numbers
+from ..kernels.index_checks import check_indices, has_numbers
 from ..memo import Memo
 from ..signatures import check_type
 from ..theta import autocast_pair
+from .edge_index import check_compressed
 
 _INT32_LIMIT = 2**31 - 1
 
@@ -278,9 +279,12 @@ def check_sparse(x: Tensor) -> None:
 def prepare(x: Tensor) -> Prepared:
     """Sort the entries of a sparse matrix by row, then column, and by column."""
     num_rows, num_columns = x.shape
-    row, column = _places(x.detach())
-    check_indices("the rows of sparse features", row, num_rows)
-    check_indices("the columns of sparse features", column, num_columns)
+    if x.layout != torch.sparse_coo:  # torch reads memory at its pointers
+        check_compressed(x)
+    row, column = x.detach().to_sparse_coo()._indices()
+    if x.layout == torch.sparse_coo:
+        check_indices("the rows of sparse features", row, num_rows)
+        check_indices("the columns of sparse features", column, num_columns)
     key, order = row * num_columns + column, None
     own = column * num_rows + row if x.layout == torch.sparse_csc else key
     regular = bool((own.diff() > 0).all())
@@ -290,22 +294,6 @@ def prepare(x: Tensor) -> Prepared:
     dtype = index_dtype(num_rows, num_columns, row.numel())
     ptr = pointers(row.to(dtype), num_rows)
     return Prepared(CSR.of(ptr, column.to(dtype), num_columns), order, regular)
-
-
-def _places(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(E,) the row and the column of each entry, int64, in the order of ``x.values()``."""
-    if x.layout == torch.sparse_coo:
-        row, column = x.indices()
-        return row, column
-    if x.layout == torch.sparse_csr:
-        return _spread(x.crow_indices(), x.col_indices()), x.col_indices().long()
-    return x.row_indices().long(), _spread(x.ccol_indices(), x.row_indices())
-
-
-def _spread(ptr: Tensor, index: Tensor) -> Tensor:
-    """(E,) the row of each entry of a compressed layout, after a check of its pointers."""
-    check_pointers("pointers of sparse features", ptr, index.numel())
-    return torch.repeat_interleave(ptr.long().diff())
 
 
 def read_sparse(x: Tensor) -> SparseMatrix:
