@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...basis.feature_product import FeatureProduct, divided
+from ...graph.positions import exact_type
 from ...kernels.linear_attention import collect, scan, scan_exponentials, spread
 from ...theta import autocast_pair
 from ..cost import Operations, Steps, moving
@@ -43,9 +44,7 @@ def _at_full_precision(problem: Problem) -> AbstractContextManager[None]:
 
 def _in_full(*tensors: Tensor) -> list[Tensor]:
     """The tensors in their widest dtype, at least float32."""
-    wide = torch.float32
-    for tensor in tensors:
-        wide = torch.promote_types(wide, tensor.dtype)
+    wide = exact_type(*[tensor.dtype for tensor in tensors])
     return [tensor.to(wide) for tensor in tensors]
 
 
