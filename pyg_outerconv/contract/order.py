@@ -41,7 +41,7 @@ class Order(Named, ABC, registry=ORDERS):
     Attributes:
         name: the name by which users ask for it.
         pair: the names of two orders, and the attributes in which they differ.
-        theta_first: whether Θ comes first; said by a pair.
+        theta_first: whether Θ is applied first.
         solves: the kinds of basis it can contract; it is offered no other.
         needs: what a problem of these kinds must meet.
         reductions: the reductions over the inputs of a label that it computes. Θ comes after a
@@ -49,8 +49,8 @@ class Order(Named, ABC, registry=ORDERS):
         label_reductions: the reductions over the labels of a target that it computes.
         adds_bias: whether :meth:`run` adds the bias of the problem.
         propagates: whether it computes A_kᵀ X as an intermediate result; with Q = 0, only that.
-        transforms: whether Θ is applied first; None if the shapes of its matrices depend on the
-            edges (compact forms) or the question has no meaning.
+        knows_shapes: whether the shapes of its matrices do not depend on which edges there are, as
+            those of compact forms do; said by orders that apply Θ first or last.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Order(Named, ABC, registry=ORDERS):
     label_reductions: ClassVar[frozenset[str]] = frozenset({"sum"})
     adds_bias: ClassVar[bool] = False
     propagates: bool = False
-    transforms: bool | None = None
+    knows_shapes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         pair = vars(cls).get("pair", {})

@@ -298,9 +298,9 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
         return []
     # Channels may be symbols, which cannot be compared with booleans.
     first = bool(value_width(problem) <= problem.in_channels if heads else problem.narrows)
-    plain = [order for order in orders if order.transforms is not None]
-    return [one for one in plain if one.transforms == first] + [
-        one for one in plain if one.transforms != first
+    plain = [order for order in orders if order.knows_shapes]
+    return [one for one in plain if one.theta_first == first] + [
+        one for one in plain if one.theta_first != first
     ]
 
 

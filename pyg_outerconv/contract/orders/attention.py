@@ -96,10 +96,11 @@ class ProductOfEachHead(HeadOrder):
     """Compute the shares of all edges, then a sparse product for each head."""
 
     pair: ClassVar[Pair] = {
-        "heads_transform_first": {"theta_first": True, "transforms": True},
-        "heads_propagate_first": {"transforms": False, "propagates": True},
+        "heads_transform_first": {"theta_first": True},
+        "heads_propagate_first": {"propagates": True},
     }
     solves = (MultiHeadEdges, AttentionBasis)
+    knows_shapes = True
 
     def send(self, steps: Steps, width: int) -> None:
         """The shares of edges, and E·H·width sparse."""
@@ -177,7 +178,7 @@ class AttendEnds(Order):
 
     name = "attend_ends"
     solves = (AdditiveAttentionBasis,)
-    transforms = True
+    theta_first = knows_shapes = True
 
     def steps(self, problem: Problem) -> Steps:
         """N·P·H·(V + 2) dense, and E·H·V gathered; twice as much in the backward pass."""
@@ -245,11 +246,12 @@ class DenseAttention(HeadOrder):
     """
 
     pair: ClassVar[Pair] = {
-        "dense_attention_transform_first": {"theta_first": True, "transforms": True},
-        "dense_attention_propagate_first": {"transforms": False},
+        "dense_attention_transform_first": {"theta_first": True},
+        "dense_attention_propagate_first": {},
     }
     solves = (AttentionBasis,)
     needs = (_needs_softmax, _needs_rule)
+    knows_shapes = True
 
     def is_prepared(self, problem: Problem) -> bool:
         """Whether the nodes are sorted by blocks already."""

@@ -44,9 +44,8 @@ class TwoProducts(EdgeOrder):
     """
 
     pair: ClassVar[Pair] = {
-        "transform_first": {"theta_first": True, "transforms": True, "reads": ("by_target",)},
+        "transform_first": {"theta_first": True, "reads": ("by_target",)},
         "propagate_first": {
-            "transforms": False,
             "propagates": True,
             "adds_bias": True,
             "reductions": frozenset(REDUCTIONS),
@@ -55,6 +54,7 @@ class TwoProducts(EdgeOrder):
         },
     }
     compact: ClassVar[bool] = False
+    knows_shapes = True
 
     def rank_of_edges(self, problem: Problem) -> int:
         return rank_of_form(problem, theta_first=self.theta_first, compact=self.compact)
@@ -139,7 +139,7 @@ class Compact(TwoProducts):
             "reads": ("target_pairs", "num_target_pairs"),
         },
     }
-    compact = True
+    compact, knows_shapes = True, False
 
     def run(self, problem: Problem) -> Tensor:
         edges, theta, x = problem.edges, problem.theta, problem.x

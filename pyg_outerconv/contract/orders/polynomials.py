@@ -69,15 +69,15 @@ class RecurrenceOrder(Order):
     """
 
     pair: ClassVar[Pair] = {
-        "recurrence_clenshaw": {"theta_first": True, "transforms": True},
+        "recurrence_clenshaw": {"theta_first": True},
         "recurrence_forward": {
-            "transforms": False,
             "propagates": True,
             "adds_bias": True,
             "needs": (needs_features,),
         },
     }
     solves = (Polynomial,)
+    knows_shapes = True
     mixed: ClassVar[bool] = False
 
     def rank(self, problem: Problem) -> int:
@@ -165,12 +165,8 @@ class MixedRecurrence(RecurrenceOrder):
     """
 
     pair: ClassVar[Pair] = {
-        "recurrence_clenshaw_mixed": {
-            "theta_first": True,
-            "transforms": True,
-            "needs": (needs_mixture,),
-        },
-        "recurrence_forward_mixed": {"transforms": False, "needs": (needs_mixture, needs_features)},
+        "recurrence_clenshaw_mixed": {"theta_first": True, "needs": (needs_mixture,)},
+        "recurrence_forward_mixed": {"needs": (needs_mixture, needs_features)},
     }
     mixed = True
 
