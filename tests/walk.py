@@ -8,6 +8,7 @@ python tests/walk.py --times  # and where the time of forward passes goes, of ou
 from __future__ import annotations
 
 import cProfile
+import gc
 import pstats
 import sys
 import time
@@ -90,11 +91,14 @@ def walk(call: Callable[[], Any], module: Any) -> Walk:
                 entered[code] += 1
 
     before = sys.getprofile()
+    gc.collect()  # or what earlier calls left is freed within this one, by functions of ours
+    gc.disable()
     sys.setprofile(enter)
     try:
         call()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return Walk(folder, entered, calls)
 
 
