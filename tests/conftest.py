@@ -101,9 +101,10 @@ def either_way(request, monkeypatch):
     Not those of training: runs of several processes are compared to the last bit there.
     """
     if room_of(request.path) in MATHEMATICS and zlib.crc32(request.node.nodeid.encode()) % 2:
-        from pyg_outerconv.kernels import edge_sums
+        from pyg_outerconv.kernels import edge_sums, head_copies
 
         monkeypatch.setattr(edge_sums, "MOST", -1)
+        monkeypatch.setattr(head_copies, "OFTEN", 0)
 
 
 @pytest.fixture(scope="session")

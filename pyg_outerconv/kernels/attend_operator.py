@@ -153,7 +153,7 @@ def copies_of(rowptr: Tensor, col: Tensor, num_columns: int, heads: int) -> Head
 
 
 def _copies(rowptr: Tensor, col: Tensor, num_columns: int, heads: int) -> HeadCopies:
-    return copies_for(CSR.of(rowptr, col, num_columns), heads)
+    return copies_for(CSR.of(rowptr, col, num_columns), heads, at_once=True)
 
 
 def sorted_operator(passes: Passes) -> Callable[..., Tensor]:

@@ -23,6 +23,10 @@ channels on 50k nodes and 600k edges it takes 9 ms where a product for each head
 as many nodes they no longer fit, and both take as long; then indices of copies only cost memory.
 """
 
+OFTEN = 8
+"""One matrix for all heads is made once the entries were used so often: to make it takes as long as
+one to three passes of attention, and each pass after it up to a fifth less."""
+
 _INTEGERS: dict[torch.dtype, Any] = {torch.int32: np.int32, torch.int64: np.int64}
 _View = tuple[Tensor, Tensor, Tensor | None]
 
@@ -32,19 +36,24 @@ class HeadCopies:
 
     Dense operands are (rows, H, V), or (rows, H), contiguous. One matrix (R·H × C·H) has the entry
     of row r, column c and head h in row ``r H + h`` and column ``c H + h``; values are in the order
-    of its rows. Where it would be too large, values are head by head, each head in row order.
+    of its rows. Where there is no such matrix, values are head by head, each head in row order.
 
     Args:
         csr: the places of the E entries.
         heads: H.
         row: (E,) the row of each entry, in row order, if it is at hand.
+        is_one: whether there is one matrix, if it is not too large.
 
     Attributes:
         num_values: E·H.
         row, col: where each entry is in x (rows, H), for :meth:`at`.
+        is_final: whether they are one matrix, or may not be.
+        uses: how often :func:`copies_for` has returned them.
     """
 
-    def __init__(self, csr: CSR, heads: int, row: Tensor | None = None) -> None:
+    def __init__(
+        self, csr: CSR, heads: int, row: Tensor | None = None, is_one: bool = True
+    ) -> None:
         # The matrix keeps its copies; a reference in turn would keep both until a collection.
         self._csr, self._shape, self.heads = ref(csr), csr.shape, heads
         self.num_values = csr.index.numel() * heads
@@ -53,7 +62,9 @@ class HeadCopies:
                 rows = torch.arange(csr.shape[0], dtype=csr.index.dtype)
                 row = spread(rows, csr.ptr, csr.index.numel())
             fits = max(csr.shape) * heads <= np.iinfo(_INTEGERS[csr.index.dtype]).max
-            self._is_one = fits and self.num_values <= MOST_COPIED
+            may_be_one = fits and self.num_values <= MOST_COPIED
+            self._is_one = is_one and may_be_one
+            self.is_final, self.uses = self._is_one or not may_be_one, 0
             self._entries = csr.ptr, row, csr.index
             self._ptr, self.row, self.col = self._entries
             if self._is_one:
@@ -160,12 +171,22 @@ class HeadCopies:
         return self._transposed
 
 
-def copies_for(csr: CSR, heads: int, row: Tensor | None = None) -> HeadCopies:
-    """The matrix of some heads, which the matrix of each keeps."""
-    kept = vars(csr).setdefault("head_copies", {})
-    if heads not in kept:
-        kept[heads] = HeadCopies(csr, heads, row)
-    return kept[heads]  # type: ignore[no-any-return]
+def copies_for(
+    csr: CSR, heads: int, row: Tensor | None = None, at_once: bool = False
+) -> HeadCopies:
+    """The matrices of some heads, which the matrix of each keeps.
+
+    ``at_once``: whether they are one at their first use, and not once they were used often. A
+    compiled graph asks for it, whose backward pass finds them anew.
+    """
+    kept: dict[int, HeadCopies] = vars(csr).setdefault("head_copies", {})
+    copies = kept.get(heads)
+    if copies is None:
+        copies = kept[heads] = HeadCopies(csr, heads, row, at_once)
+    copies.uses += 1
+    if not copies.is_final and (at_once or copies.uses > OFTEN):
+        copies = kept[heads] = HeadCopies(csr, heads, row)
+    return copies
 
 
 def _copied(

@@ -24,6 +24,8 @@ def way(request, monkeypatch):
     """Edges as they come; sorted, with one matrix for all heads; or one for each."""
     if request.param != "listed":
         monkeypatch.setattr(edge_sums, "MOST", -1)
+    if request.param == "blocks":
+        monkeypatch.setattr(head_copies, "OFTEN", 0)
     if request.param == "head by head":
         monkeypatch.setattr(head_copies, "MOST_COPIED", 0)
 
@@ -71,6 +73,23 @@ def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, wid
     both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
     for one, other in zip(*both, strict=True):
         assert_near(one, other, 5 * tolerance, at_least=0.1)
+
+
+def test_heads_of_edges_that_come_again_and_again_are_one_matrix(monkeypatch):
+    monkeypatch.setattr(edge_sums, "MOST", -1)
+    monkeypatch.setattr(head_copies, "OFTEN", 2)
+    given = drawn()
+    basis = basis_of(given)
+    expected = by_definition(*given)[1]
+    sums = [basis.sums() for _ in range(4)]  # the last two by one matrix
+    (entries,) = vars(basis.over.pattern.by_target)["head_copies"].values()
+    assert entries.is_final
+    above = torch.randn_like(expected)
+    wanted = torch.autograd.grad(expected, given, above)
+    for out in sums:  # each by the matrices of its forward pass
+        assert_near(out, expected)
+        for one, other in zip(torch.autograd.grad(out, given, above), wanted, strict=True):
+            assert_near(one, other, at_least=0.1)
 
 
 def test_edges_that_come_again_and_again_are_sorted(monkeypatch):
