@@ -27,7 +27,7 @@ from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
 from ..graph.structure import Content
 from ..signatures import typed
-from ..theta import Theta, ThetaValue, add_bias, as_heads, scaled
+from ..theta import Theta, ThetaValue, as_heads, scaled
 from . import compiled
 from .bases import basis_on_support, check_beside_basis
 from .call import (
@@ -40,7 +40,7 @@ from .call import (
     without_absent,
 )
 from .checks import check_channels, check_ends, check_options
-from .outer_conv import OuterConv, add_root
+from .outer_conv import OuterConv
 from .theta import ThetaModule, view_of
 
 
@@ -286,27 +286,16 @@ class AttentionConv(OuterConv):
 
     def _compiled_products(self, call: Call) -> Tensor | None:
         """Y for a compiler, with attention of keys and queries as one operator; else None."""
-        if not self._may_be_one(call):
+        root = self.root
+        is_lazy = self.theta.in_channels < 0 or (root is not None and root.in_channels < 0)
+        is_read = call.is_single and call.edge_index is not None and self.added_sources is None
+        if is_lazy or not (is_read and self._only_sums()):
             return None
         theta = self._parameter(call)
         assert isinstance(theta, Theta)  # as the constructor checked
         check_devices(self, call)
         sums = compiled.key_query_attention(self, call, theta)
-        if sums is None:
-            return None
-        out = theta.collect(sums)
-        out = out if self.root is None else add_root(out, call, self.root, own=True)
-        return out if self.bias is None else add_bias(out, self.bias, own=True)
-
-    def _may_be_one(self, call: Call) -> bool:
-        """Whether sums of values are all that a call is for, by any order and without observers."""
-        free = self.order is None and self.max_memory is None and not self.folds_mean
-        sums = self.reduce == self.label_reduce == "sum" and self._way() == "contraction"
-        is_lazy = self.theta.in_channels < 0 or (
-            self.root is not None and self.root.in_channels < 0
-        )
-        alone = call.is_single and call.edge_index is not None and self.added_sources is None
-        return free and sums and alone and not is_lazy
+        return None if sums is None else self._with_root_and_bias(theta.collect(sums), call)
 
     def as_one_operator(self, x: Tensor, edge_index: Tensor) -> Tensor | None:
         """Y for a compiler, with attention as one operator; None where that cannot be."""

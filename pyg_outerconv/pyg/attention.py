@@ -113,6 +113,11 @@ class TracedAttention(EdgeAttention):
         out = self.few(x, Listed(target, source, (nodes, nodes)))
         return out.flatten(1) if self.concat else out.mean(1)
 
+    def with_residual(self, out: Tensor, x: Tensor) -> Tensor:
+        """The result (N, Q) with the residual and the bias that a layer may have."""
+        out = out if self.res is None else out + self.res(x)
+        return out if self.bias is None else out + self.bias
+
     def of_heads(self, x: Tensor) -> Tensor:
         """(N, H·V) as (N, H, V)."""
         return x.unflatten(1, (self.heads, self.out_channels))
@@ -206,9 +211,7 @@ class GATConv(TracedAttention, theirs.GATConv):
         return_attention_weights: Optional[bool] = None,
     ) -> Any:
         if conv is FEW:
-            out = self.over_few(x, edge_index)
-            out = out if self.res is None else out + self.res(x)
-            return out if self.bias is None else out + self.bias
+            return self.with_residual(self.over_few(x, edge_index), x)
         edge_attr = None if self.lin_edge is None else edge_attr
         if self.add_self_loops and torch.compiler.is_compiling():
             if edge_attr is None and size is None and isinstance(x, Tensor):
@@ -288,9 +291,7 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
         **unread: Any,
     ) -> Tensor:
         if conv is FEW:
-            out = self.over_few(x, edge_index)  # type: ignore[arg-type]
-            out = out if self.res is None else out + self.res(x)
-            return out if self.bias is None else out + self.bias
+            return self.with_residual(self.over_few(x, edge_index), x)  # type: ignore[arg-type]
         if self.add_self_loops and torch.compiler.is_compiling():
             wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
             return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att")
