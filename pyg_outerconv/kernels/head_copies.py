@@ -24,8 +24,8 @@ as many nodes they no longer fit, and both take as long; then indices of copies 
 """
 
 OFTEN = 8
-"""One matrix for all heads is made once the entries were used so often: to make it takes as long as
-one to three passes of attention, and each pass after it up to a fifth less."""
+"""One matrix for all heads is made once the entries were used so often. It shortens each pass, but
+to make it takes about as long as the attention of a layer does."""
 
 _INTEGERS: dict[torch.dtype, Any] = {torch.int32: np.int32, torch.int64: np.int64}
 _View = tuple[Tensor, Tensor, Tensor | None]
