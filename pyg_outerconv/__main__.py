@@ -4,4 +4,5 @@ import sys
 
 from .lab.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # processes that it starts import this file
+    sys.exit(main())

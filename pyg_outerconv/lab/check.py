@@ -6,11 +6,13 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from math import isnan
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,6 +30,7 @@ from ..nn import AttentionConv, OuterConv
 from ..testing import primitive_calls
 from ..testing.backend_laws import PrimitiveCall, derivatives_by, tangent_by
 from ..testing.reference import difference
+from .gpu import kernels, layers
 
 if TYPE_CHECKING:
     from .cli.commands import Check
@@ -97,6 +100,8 @@ def check(asked: Check) -> int:
     print(f"\nworst errors in units of ε, the step of each type at 1: {', '.join(DERIVATIVES)}\n")
     print(_line("", "", titles))
     failures: list[str] = []
+    if "triton" in here and torch.device(device).type == "cuda":
+        _compile_ahead(device)
     with _deterministic():
         calls = [*_primitives(device), *_layers(device)]
         for primitive, group in groupby(calls, lambda call: call.primitive):
@@ -107,12 +112,34 @@ def check(asked: Check) -> int:
                 if any(cell.worst for cell in cells.values()):
                     print(_line(primitive, name, [str(cell) for cell in cells.values()]))
     if "triton" in here:
-        print("\nkernels for rows of 64 channels, in float32, and what a model predicts of them\n")
-        print("\n".join(_kernels(device)))
+        print("\nkernels for rows of 64 channels, in float32: shares of the bandwidth\n")
+        print("\n".join(kernels(device)))
+    if torch.device(device).type == "cuda":
+        print("\na training step of a layer, and its capture in a CUDA graph\n")
+        print(f"{'':<12} {'waits: new':>9} {'again':>6} {'launches':>9} {'sorts':>6}")
+        lines, failed = layers(device)
+        print("\n".join(lines))
+        failures += failed
     for failure in failures:
         print(f"\nFAILED {failure} [{machine}]")
     print("\n" + (f"{len(failures)} failed" if failures else "nothing failed"))
     return int(bool(failures))
+
+
+def _compile_ahead(device: str) -> None:
+    """Start all kernels in several processes, so that Triton keeps their code on the disk."""
+    jobs = [(device, dtype, place) for dtype in ALLOWED for place in SIZES]
+    workers = min(len(jobs), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        list(pool.map(_start_all, *zip(*jobs, strict=True)))
+
+
+def _start_all(device: str, dtype: torch.dtype, place: str) -> None:
+    triton = BACKENDS["triton"]
+    for call in _primitives(device):
+        if call.name.endswith(f"({place})") and not call.refused_by(triton, dtype, device):
+            with suppress(Exception):  # the comparison starts it again, and tells
+                _computed("triton", call, _inputs(call, dtype, device))
 
 
 def _compare(
@@ -257,20 +284,6 @@ def _layers(device: str) -> list[Call]:
 
         calls.append(Call(f"layer {name}", name, function, {"x": (nodes, channels), **shapes}))
     return calls
-
-
-def _kernels(device: str) -> list[str]:
-    """The kernels that primitives start on rows of 64 channels and 16 entries, with occupancies."""
-    from ..kernels.backends.triton.occupancy import launched, table
-
-    index = torch.arange(1024, device=device).repeat(16)
-    csr = CSR(torch.arange(0, index.numel() + 1, 16, device=device), index, 1024)
-    with launched() as kernels:
-        for primitive, (function, shapes) in primitive_calls(csr, 64, 1).items():
-            if primitive.split()[0] in BACKENDS["triton"].primitives:
-                inputs = {name: torch.randn(shape, device=device) for name, shape in shapes.items()}
-                derivatives_by("triton", function, inputs)
-    return table(kernels)
 
 
 # Where -------------------------------------------------------------------------------------------

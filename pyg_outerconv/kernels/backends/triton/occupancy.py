@@ -20,9 +20,6 @@ REGISTERS, WARPS, PROGRAMS, SHARED = 65536, 64, 32, 227 << 10
 NEEDED = 32 << 10
 """The bytes that a processor must have asked for."""
 
-GATHERED = {"attend_kernel": 2, "target_kernel": 2, "chosen_sum_kernel": 2}
-"""How many tiles of rows a kernel reads for its entries, where it is not one."""
-
 STREAMED = {"segment_sum_kernel", "softmax_kernel"}
 """Kernels whose numbers lie one after another, and are not looked up by indices."""
 
@@ -83,22 +80,17 @@ def predicted(
     of_program = warps * 32 * max(8, -(-registers // 8) * 8)
     most = [REGISTERS // of_program, WARPS // warps, PROGRAMS]
     programs = min([*most, SHARED // shared] if shared else most)
-    sizes = [size for key, size in constants.items() if key.startswith("BLOCK_")]
     entries = constants.get("BLOCK_E") or constants.get("BLOCK_T") or constants.get("BLOCK_M", 1)
     used = degree / (-(-degree // entries) * entries)
-    if {"BLOCK_D", "BLOCK_C"} <= constants.keys():  # keys and values are of either width
-        sizes.remove(constants["BLOCK_D"])
-    asked = programs * prod(sizes) * itemsize * GATHERED.get(name, 1) * used
+    sizes = (size for key, size in constants.items() if key[:6] == "BLOCK_" and key[6] not in "DC")
+    asked = programs * prod(sizes) * sum(row_widths(name, constants)) * itemsize * used
     steps = 1 if name in STREAMED else 2
     return Occupancy(programs * warps, min(1.0, asked / steps / NEEDED))
 
 
-def table(kernels: list[Launched]) -> list[str]:
-    """A line for each kernel: registers, resident warps and the share of the bandwidth."""
-    worst: dict[str, tuple[Occupancy, int]] = {}
-    for name, constants, itemsize, code in kernels:
-        meta = code.metadata
-        found = predicted(name, constants, itemsize, code.n_regs, meta.num_warps, meta.shared)
-        if name not in worst or found.share < worst[name][0].share:
-            worst[name] = found, code.n_regs
-    return [f"{name:<24} {r:>3} registers, {found}" for name, (found, r) in sorted(worst.items())]
+def row_widths(name: str, constants: Mapping[str, Any]) -> list[int]:
+    """The numbers of each row that a kernel reads for an entry: features, or keys and values."""
+    widths = [constants[key] for key in ("BLOCK_D", "BLOCK_C") if key in constants] or [1]
+    if constants.get("ENDS"):  # a key is one number
+        return widths[1:]
+    return widths * 2 if name == "chosen_sum_kernel" else widths  # it reads who was chosen, too
