@@ -106,8 +106,8 @@ def _bandwidth(device: str) -> float:
     """Bytes that a large copy reads and writes in a second."""
     source = torch.empty(1 << 27, device=device)
     target = torch.empty_like(source)
-    times = device_times(lambda: target.copy_(source))
-    return 2 * source.numel() * source.element_size() / median(*times.values())
+    (times,) = device_times(lambda: target.copy_(source)).values()
+    return 2 * source.numel() * source.element_size() / median(times)
 
 
 # Layers ------------------------------------------------------------------------------------------
