@@ -111,10 +111,10 @@ def check(asked: Check) -> int:
             for name, cells in table.items():
                 if any(cell.worst for cell in cells.values()):
                     print(_line(primitive, name, [str(cell) for cell in cells.values()]))
-    if "triton" in here:
-        print("\nkernels for rows of 64 channels, in float32: shares of the bandwidth\n")
-        print("\n".join(kernels(device)))
     if torch.device(device).type == "cuda":
+        if "triton" in here:
+            print("\nkernels for rows of 64 channels, in float32: shares of the bandwidth\n")
+            print("\n".join(kernels(device)))
         print("\na training step of a layer, and its capture in a CUDA graph\n")
         print(f"{'':<12} {'waits: new':>9} {'again':>6} {'launches':>9} {'sorts':>6}")
         lines, failed = layers(device)

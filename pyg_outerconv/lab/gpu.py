@@ -44,23 +44,19 @@ class Timed(NamedTuple):
         name, constants, itemsize, code = self.launch
         meta = code.metadata
         model = predicted(name, constants, itemsize, code.n_regs, meta.num_warps, meta.shared)
-        line = f"{name:<24} {code.n_regs:>3} registers, {model}"
-        if not self.seconds:
-            return line
-        rows = ROWS * DEGREE * CHANNELS * itemsize * len(row_widths(name, constants))
+        width = CHANNELS if "BLOCK_C" in constants else 1
+        rows = ROWS * DEGREE * width * itemsize * len(row_widths(name, constants))
         time = median(self.seconds)
-        return f"{line}; measured {rows / time / bandwidth:.0%} in {time * 1e3:.3f} ms"
+        measured = f"measured {rows / time / bandwidth:.0%} in {time * 1e3:.3f} ms"
+        return f"{name:<24} {code.n_regs:>3} registers, {model}; {measured}"
 
 
 def kernels(device: str) -> list[str]:
-    """A line for each kernel that the primitives start: predicted, and on a GPU measured."""
-    on_gpu = torch.device(device).type == "cuda"
-    rows = ROWS if on_gpu else 1024
-    generator = torch.Generator().manual_seed(0)
-    index = torch.randint(rows, (rows * DEGREE,), generator=generator, dtype=torch.int32)
-    ptr = torch.arange(0, index.numel() + 1, DEGREE, dtype=torch.int32)
-    csr = CSR(ptr.to(device), index.to(device), rows)
-    rows_of: dict[str, Timed] = {}
+    """A line for each kernel that the primitives start: what is predicted, and what is measured."""
+    index = torch.randint(ROWS, (ROWS * DEGREE,), device=device, dtype=torch.int32)
+    ptr = torch.arange(0, index.numel() + 1, DEGREE, device=device, dtype=torch.int32)
+    csr = CSR(ptr, index, ROWS)
+    timed: dict[str, Timed] = {}
     for primitive, (function, shapes) in primitive_calls(csr, CHANNELS, 1).items():
         if primitive.split()[0] not in BACKENDS["triton"].primitives or "biased" in primitive:
             continue
@@ -77,14 +73,12 @@ def kernels(device: str) -> list[str]:
 
         with launched() as started:
             step()
-        times = device_times(step) if on_gpu else {}
+        times = device_times(step)
         for launch in started:
-            rows_of.setdefault(launch.name, Timed(launch, times.get(launch.name, [])))
-    bandwidth = _bandwidth(device) if on_gpu else 1.0
-    lines = [rows_of[name].line(bandwidth) for name in sorted(rows_of)]
-    if on_gpu:
-        lines.append(f"(a copy reads and writes {bandwidth / 1e9:.0f} GB a second)")
-    return lines
+            timed.setdefault(launch.name, Timed(launch, times[launch.name]))
+    bandwidth = _bandwidth(device)
+    lines = [timed[name].line(bandwidth) for name in sorted(timed)]
+    return [*lines, f"(a copy reads and writes {bandwidth / 1e9:.0f} GB a second)"]
 
 
 def device_times(step: Callable[[], Any], repeats: int = 3) -> dict[str, list[float]]:
