@@ -116,7 +116,7 @@ def check(asked: Check) -> int:
             print("\nkernels for rows of 64 channels, in float32: shares of the bandwidth\n")
             print("\n".join(kernels(device)))
         print("\na training step of a layer, and its capture in a CUDA graph\n")
-        print(f"{'':<12} {'waits: new':>9} {'again':>6} {'launches':>9} {'sorts':>6}")
+        print(f"{'':<12} {'waits: new':>10} {'again':>6} {'launches':>9} {'sorts':>6}  replayed")
         lines, failed = layers(device)
         print("\n".join(lines))
         failures += failed

@@ -14,7 +14,13 @@ from torch.profiler import ProfilerActivity, profile
 
 from ..families import Chebyshev, Relation, Walk
 from ..kernels import BACKENDS, CSR, use_backend
-from ..kernels.backends.triton.occupancy import Launched, launched, predicted, row_widths
+from ..kernels.backends.triton.occupancy import (
+    STREAMED,
+    Launched,
+    launched,
+    predicted,
+    row_widths,
+)
 from ..nn import AttentionConv, OuterConv
 from ..testing import primitive_calls
 
@@ -44,11 +50,14 @@ class Timed(NamedTuple):
         name, constants, itemsize, code = self.launch
         meta = code.metadata
         model = predicted(name, constants, itemsize, code.n_regs, meta.num_warps, meta.shared)
-        width = CHANNELS if "BLOCK_C" in constants else 1
-        rows = ROWS * DEGREE * width * itemsize * len(row_widths(name, constants))
         time = median(self.seconds)
-        measured = f"measured {rows / time / bandwidth:.0%} in {time * 1e3:.3f} ms"
-        return f"{name:<24} {code.n_regs:>3} registers, {model}; {measured}"
+        line = f"{name:<24} {code.n_regs:>3} registers, {model}; measured"
+        entries = ROWS * DEGREE * itemsize / time / bandwidth
+        if "BLOCK_C" in constants:
+            line += f" {entries * CHANNELS * len(row_widths(name, constants)):.0%}"
+        elif name in STREAMED:  # one number of an entry: what is read
+            line += f" {entries:.0%}"
+        return f"{line} in {time * 1e3:.3f} ms"
 
 
 def kernels(device: str) -> list[str]:
@@ -162,14 +171,16 @@ def layers(device: str) -> tuple[list[str], list[str]]:
         sorts = sum(len(times[kernel]) for kernel in times if "sort" in kernel.lower())
         if sorts or again:
             failures.append(f"layer {name}: {again} synchronisations, {sorts} sorts in a step")
+            # A capture of this would fail, and leave torch's generators unusable.
+            lines.append(f"{name:<12} {new:>10} {again:>6} {started:>9} {sorts:>6}  not captured")
+            continue
         try:
-            capture = "same bits" if _replays(step) else "OTHER BITS"
-        except RuntimeError as raised:  # what cannot be captured is what is reported
-            torch.cuda.synchronize()
-            capture = f"refused ({' '.join(str(raised).split())[:80]})"
-        if capture != "same bits":
-            failures.append(f"layer {name}: a captured step gives {capture}")
-        lines.append(f"{name:<12} {new:>9} {again:>6} {started:>9} {sorts:>6}  {capture}")
+            capture = "the same bits" if _replays(step) else "OTHER BITS"
+        except RuntimeError as raised:  # as above, so that no further layer can be tried
+            return lines, [*failures, f"layer {name}, captured: {' '.join(str(raised).split())}"]
+        if capture == "OTHER BITS":
+            failures.append(f"layer {name}: other bits when a captured step is replayed")
+        lines.append(f"{name:<12} {new:>10} {again:>6} {started:>9} {sorts:>6}  {capture}")
     return lines, failures
 
 
