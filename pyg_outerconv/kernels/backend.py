@@ -144,6 +144,16 @@ class Backend(Named, registry=BACKENDS):
         heads = x.size(1) if value is None else value.size(1)
         return x.new_empty((ptr.numel() - 1, heads, x.size(2)), dtype=torch.int64)
 
+    def chosen(self, index: Tensor, arg: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+        """The products that max and min chose, ``out[r, h, c] = value[n, h] x[index[n], h, c]``.
+
+        n is ``arg[r, h, c]``, of (R, H, channels); where it is -1, out is 0. ``index`` (E,) and
+        ``value`` (E, H), or None for ones, are in one order; ``x`` is (C, H or 1, channels).
+        A backend has this, ``chosen_sum`` and ``chosen_sample``, the gradients, or none of them:
+        torch then differentiates a gather.
+        """
+        return x.new_empty(arg.shape)
+
     def chosen_sum(
         self,
         ptr: Tensor,
@@ -157,8 +167,7 @@ class Backend(Named, registry=BACKENDS):
 
         ``out[r, h, c] = sum_{e of row r} value[n, h] x[index[e], h, c]`` of those entries whose
         number n, which is ``perm[e]`` or e, equals ``arg[index[e], h, c]``. ``x`` and ``arg``
-        (C, H, channels), ``value`` (E, H) or None for ones. Returns (R, H, channels). A backend may
-        leave it out, and :meth:`chosen_sample`: torch then differentiates a gather.
+        (C, H, channels), ``value`` (E, H) or None for ones. Returns (R, H, channels).
         """
         return x.new_empty((ptr.numel() - 1, *x.shape[1:]))
 

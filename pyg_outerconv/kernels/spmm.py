@@ -104,8 +104,7 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     if index.numel() == 0:
         zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
-    own = getattr(type(BACKENDS[backend]), "chosen_sum", Backend.chosen_sum)
-    if own is not Backend.chosen_sum:
+    if type(BACKENDS[backend]).chosen is not Backend.chosen:
         # Entries by their position among the values, which a matrix and its transpose share.
         place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
         arg = place.to(index.dtype)
@@ -155,6 +154,20 @@ class _Arguments(Primitive):
 
 # The chosen entries: a product, and the two that are its gradients, whose own are these again --
 
+_chosen = operator(
+    Backend.chosen,
+    lambda index, arg, value, x: Request(
+        "spmm",
+        x.device.type,
+        x.dtype,
+        index.dtype,
+        (arg.size(0), x.size(0)),
+        index.numel(),
+        x.size(2),
+        arg.size(1),
+        "max",
+    ),
+)
 _chosen_sum = operator(
     Backend.chosen_sum,
     lambda ptr, index, perm, arg, value, x: request_of("spmm", ptr, index, x.size(0), x, "max"),
@@ -176,15 +189,8 @@ class _Chosen(Primitive):
 
     @staticmethod
     def forward(value: Tensor | None, x: Tensor, csr: CSR, arg: Tensor, backend: str) -> Tensor:
-        found, entry = arg >= 0, arg.clamp(min=0).long()
-        column = csr.index if csr.order is None else _columns_in_order(csr)
-        head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
-        of_head = head.unsqueeze(-1) if x.size(1) > 1 else 0
-        place = (column.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
-        out = x.flatten()[place]
-        if value is not None:
-            out = out * value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
-        return torch.where(found, out, 0.0)
+        index = csr.index if csr.order is None else _columns_in_order(csr)
+        return _chosen(index, arg, value, x, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -191,6 +191,7 @@ def call_all(case: Case) -> None:
     backend.spmm(ptr, index, None, x)
     backend.spmm_arg(ptr, index, value, x, True)
     arg = backend.spmm_arg(ptr, index, None, x, False).int()
+    backend.chosen(index, arg, value, x)
     backend.chosen_sum(ptr, index, index, arg[:1].contiguous(), value, x)
     backend.chosen_sample(ptr, index, None, arg, rows, x)
     backend.sddmm(ptr, index, rows, x)

@@ -55,6 +55,7 @@ class Triton(Backend):
 
     spmm = _kernel("products", "spmm")
     spmm_arg = _kernel("extreme", "spmm_arg")
+    chosen = _kernel("chosen", "chosen")
     chosen_sum = _kernel("chosen", "chosen_sum")
     chosen_sample = _kernel("chosen", "chosen_sample")
     spmm_theta = _kernel("fused", "spmm_theta")

@@ -1,4 +1,4 @@
-"""The gradients of max and min: sums over the entries that were the largest or least of a row.
+"""What max and min chose, and its gradients: sums over the entries that were chosen.
 
 The entries that were chosen are gathered with the rows, as in ``spmm``. No position of a row is
 sorted, and nothing is atomic.
@@ -15,6 +15,7 @@ from torch import Tensor
 from . import balance
 from .addressing import (
     bounds,
+    ceil_div,
     entry_heads,
     head_rows,
     keep,
@@ -36,6 +37,28 @@ def chosen_by(arg, place, live, h, c, heads, channels, WIDE: tl.constexpr):
     where = where[:, :, None] + c[None, None, :]
     inside = live[:, None, None] & (h < heads)[None, :, None] & (c < channels)[None, None, :]
     return tl.load(arg + where, mask=inside, other=-1)
+
+
+@of_jobs
+def chosen_kernel(
+    index, arg, value, x, out, jobs, heads, channels,
+    HAS_VALUE: tl.constexpr, SHARED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """``out[r, h, c] = value[n, h] x[index[n], h, c]``, n = arg[r, h, c]; a job is one number."""
+    i = offset(tl.program_id(0), BLOCK_N, WIDE) + tl.arange(0, BLOCK_N)
+    n = tl.load(arg + i, mask=i < jobs, other=-1)
+    h, c = (i // channels) % heads, i % channels
+    place = tl.load(index + n, mask=n >= 0, other=0)
+    if SHARED:
+        where = offset(place, channels, WIDE) + c
+    else:
+        where = offset(place, heads * channels, WIDE) + h * channels + c
+    product = tl.load(x + where, mask=n >= 0, other=0.0).to(ACC)
+    if HAS_VALUE:
+        at = offset(n, heads, WIDE) + h
+        product *= tl.load(value + at, mask=n >= 0, other=0.0).to(ACC)
+    tl.store(out + i, product, mask=i < jobs)
 
 
 @of_jobs
@@ -109,6 +132,22 @@ def chosen_sample_kernel(
             total += tl.sum(tl.where(chosen, above * rows, 0.0), 2)
         inside = live[:, None] & (h < heads)[None, :]
         tl.store(out + offset(e, heads, WIDE)[:, None] + h[None, :], total, mask=inside)
+
+
+def chosen(index: Tensor, arg: Tensor, value: Tensor | None, x: Tensor) -> Tensor:
+    """The products that were chosen, (R, H, channels)."""
+    out = x.new_empty(arg.shape)
+    if out.numel() == 0:
+        return out
+    heads, channels = arg.size(1), arg.size(2)
+    launch(
+        chosen_kernel, ceil_div(out.numel(), 1024), x,
+        index, arg, x if value is None else value, x, out, out.numel(), heads, channels,
+        HAS_VALUE=value is not None, SHARED=x.size(1) < heads,
+        WIDE=needs_int64(index, value, x, out), ACC=wide_type(x.dtype),
+        BLOCK_N=1024, num_warps=4,
+    )  # fmt: skip
+    return out
 
 
 def chosen_sum(

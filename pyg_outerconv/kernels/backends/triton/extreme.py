@@ -33,15 +33,15 @@ from .addressing import (
 from .balance import jobs_of, launch, of_jobs
 from .segments import empty_partial
 
-# A position after every entry.
-NEVER = tl.constexpr(2**62)
+# A position after every entry of a job, and after every entry.
+LAST, NEVER = tl.constexpr(2**31 - 1), tl.constexpr(2**62)
 
 
 @triton.jit
-def first_best(best, where):
-    """The best product along the first axis, and its first position; ``NEVER`` if there is none."""
+def first_best(best, where, NONE: tl.constexpr):
+    """The best product along the first axis, and its first position; NONE if there is none."""
     top = tl.max(best, 0)
-    return top, tl.min(tl.where(best == top[None], where, NEVER), 0)
+    return top, tl.min(tl.where(best == top[None], where, NONE), 0)
 
 
 @of_jobs
@@ -63,7 +63,7 @@ def extreme_kernel(
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
     best = tl.full([BLOCK_E, BLOCK_H, BLOCK_C], -float("inf"), ACC)
-    where = tl.full([BLOCK_E, BLOCK_H, BLOCK_C], NEVER, tl.int64)
+    where = tl.full([BLOCK_E, BLOCK_H, BLOCK_C], LAST, tl.int32)  # within the job
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
         live = e < end
@@ -79,15 +79,15 @@ def extreme_kernel(
         score = tl.where(is_nan, float("inf"), score)
         better = live[:, None, None] & (score > best)
         best = tl.where(better, score, best)
-        where = tl.where(better, e.to(tl.int64)[:, None, None], where)
-    top, first = first_best(best, where)
+        where = tl.where(better, (e - begin).to(tl.int32)[:, None, None], where)
+    top, first = first_best(best, where, LAST)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
     target = (h * channels)[:, None] + c[None, :]
     width = heads * channels
     if SPLIT:
         slot = offset(number, width, WIDE) + target
         tl.store(partial_best + slot, top, mask=inside & is_piece)
-    first = tl.where(first == NEVER, -1, first)
+    first = tl.where(first == LAST, -1, begin + first.to(tl.int64))
     keep(out, partial, row, number, width, target, inside, is_piece, whole, first, SPLIT, WIDE)
 
 
@@ -110,7 +110,7 @@ def extreme_pieces_kernel(
         better = inside & (score > best)
         best = tl.where(better, score, best)
         where = tl.where(better, tl.load(partial + slot, mask=inside, other=0), where)
-    _top, first = first_best(best, where)
+    _top, first = first_best(best, where, NEVER)
     row = tl.load(long + number)
     tl.store(out + offset(row, width, WIDE) + w, first, mask=w < width)
 
@@ -125,8 +125,7 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
     pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
     best = empty_partial(pieces, x, heads, channels)
     partial = None if best is None else torch.empty_like(best, dtype=torch.int64)
-    # Positions take 64 bits each, beside the products.
-    blocks = tile(heads, channels, torch.float64, held=2 if x.dtype == torch.float64 else 1)
+    blocks = tile(heads, channels, x.dtype, held=2)  # products and positions
     jobs, job_arguments = jobs_of(ptr, pieces)
     wide = needs_int64(index, value, x, out, partial)
     launch(
@@ -138,7 +137,7 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
         HIGHEST=torch.finfo(accumulator(x.dtype)).max, WIDE=wide, ACC=wide_type(x.dtype),
         LANES=lanes(x.dtype, channels),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=max(2, blocks.warps),
+        num_warps=blocks.warps,
     )  # fmt: skip
     if pieces is not None:
         width = heads * channels
