@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import torch
 
 from ..backend import PRIMITIVES, Backend, Request
+from . import triton
 from .triton import INTERPRETED, TUNE
+
+
+@cache
+def _function(module: str, name: str) -> Any:
+    return getattr(import_module(f".triton.{module}", __package__), name)
 
 
 def _kernel(module: str, name: str) -> Any:
     """A function of a file in ``triton/``, which is imported when it is first called."""
 
     def run(*arguments: Any) -> Any:
-        return getattr(import_module(f".triton.{module}", __package__), name)(*arguments)
+        return _function(module, name)(*arguments)
 
     return staticmethod(run)
 
@@ -49,7 +55,7 @@ class Triton(Backend):
             reasons.append("a cpu needs Triton's interpreter (TRITON_INTERPRET=1 from the start)")
         if request.dtype == torch.bfloat16 and INTERPRETED:
             reasons.append("bfloat16 arithmetic is wrong under Triton's interpreter")
-        if os.environ.get(TUNE) == "1" and INTERPRETED:
+        if triton.TUNED and INTERPRETED:
             reasons.append(f"Triton's interpreter cannot tune ({TUNE}=1)")
         return reasons
 

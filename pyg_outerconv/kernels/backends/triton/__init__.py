@@ -23,3 +23,4 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "y
 
 # If this variable is 1, the number of warps is tuned by timing; see ``balance.tuned``.
 TUNE = "PYG_OUTERCONV_TRITON_TUNE"
+TUNED = os.environ.get(TUNE) == "1"

@@ -31,7 +31,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import add_pieces, empty_partial
 
 # What a factor is: ones, one row for all rows of the matrix, or a row for each.
@@ -224,9 +224,9 @@ def coefficients(phi: Activation) -> tuple[float, ...]:
     return tuple(map(float, reversed(of_tanh(phi.order)))) if phi.name == "tanh" else ()
 
 
-def held(phi: Activation, a: Tensor) -> int:
+def held(phi: Activation, dtype: torch.dtype) -> int:
     """How many tiles a program holds: exp and tanh in float64 take registers of several."""
-    return 4 if a.dtype == torch.float64 and phi.name in ("tanh", "exp") else 1
+    return 4 if dtype == torch.float64 and phi.name in ("tanh", "exp") else 1
 
 
 def form(factor: Tensor | None) -> int:
@@ -252,22 +252,38 @@ def additive(
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:
         return out
-    phi = Activation(activation, slope, order)
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    blocks = tile(heads, channels, a.dtype, held=held(phi, a))
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    pieces = balance.pieces_of(ptr, index.size(0))
+    kinds = pieces is not None, form(left), form(right), needs_int64(index, a, b, out)
     launch(
-        additive_kernel, jobs * blocks.head_blocks, a,
+        _plan_of_scores(heads, channels, a.dtype, *kinds, activation, slope, order), a, ptr, pieces,
         index, a, b, a if left is None else left, b if right is None else right, out,
-        *job_arguments, heads, channels, blocks.head_blocks, *halves(slope),
-        NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi),
-        LEFT=form(left), RIGHT=form(right),
-        SPLIT=pieces is not None, ONE=blocks.channel_blocks == 1,
-        WIDE=needs_int64(index, a, b, out), ACC=wide_type(a.dtype),
-        LANES=lanes(a.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_C=blocks.channels, num_warps=blocks.warps,
     )  # fmt: skip
     return out
+
+
+@planned
+def _plan_of_scores(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    left: int,
+    right: int,
+    wide: bool,
+    activation: str,
+    slope: float,
+    order: int,
+) -> Plan:
+    phi = Activation(activation, slope, order)
+    blocks = tile(heads, channels, dtype, held=held(phi, dtype))
+    sizes = heads, channels, blocks.head_blocks, *halves(slope)
+    return plan(
+        additive_kernel, blocks.head_blocks, sizes,
+        NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi), LEFT=left, RIGHT=right,
+        SPLIT=split, ONE=blocks.channel_blocks == 1, WIDE=wide, ACC=wide_type(dtype),
+        LANES=lanes(dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+    )  # fmt: skip
 
 
 def additive_rows(
@@ -287,27 +303,46 @@ def additive_rows(
     out = a.new_empty((count, *a.shape))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    pieces = balance.pieces_of(ptr, index.size(0))
+    kinds = pieces is not None, form(right), needs_int64(index, a, b, out)
+    every = out.unbind(0)
     for number in range(0, count, 2):
-        phi, outs = Activation(activation, slope, order + number), out[number : number + 2]
-        two = outs.size(0) == 2
-        blocks = tile(heads, channels, a.dtype, held=2 * held(phi, a))
+        outs = every[number : number + 2]
+        phi = activation, slope, order + number, len(outs) == 2
         partials = [empty_partial(pieces, a, heads, channels) for _ in outs]
         stored = [o if p is None else p for o, p in zip(outs, partials, strict=True)]
         launch(
-            additive_rows_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, a,
+            _plan_of_rows(heads, channels, a.dtype, *kinds, *phi), a, ptr, pieces,
             index, a, b, b if right is None else right, value,
-            outs[0], outs[-1], stored[0], stored[-1], *job_arguments,
-            heads, channels, blocks.head_blocks, blocks.channel_blocks, *halves(slope),
-            NAME=activation, ORDER=phi.order, COEFFICIENTS=coefficients(phi),
-            NEXT_COEFFICIENTS=coefficients(phi.after(1)), TWO=two,
-            RIGHT=form(right), SPLIT=pieces is not None,
-            WIDE=needs_int64(index, a, b, out), ACC=wide_type(a.dtype),
-            LANES=lanes(a.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-            BLOCK_C=blocks.channels, num_warps=blocks.warps, maxnreg=128,
+            outs[0], outs[-1], stored[0], stored[-1],
         )  # fmt: skip
         for partial, one in zip(partials, outs, strict=True):
             if pieces is not None and partial is not None:
                 add_pieces(pieces, partial, one)
     return out
+
+
+@planned
+def _plan_of_rows(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    right: int,
+    wide: bool,
+    activation: str,
+    slope: float,
+    order: int,
+    two: bool,
+) -> Plan:
+    phi = Activation(activation, slope, order)
+    blocks = tile(heads, channels, dtype, held=2 * held(phi, dtype))
+    parts = blocks.head_blocks, blocks.channel_blocks
+    return plan(
+        additive_rows_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(slope)),
+        NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi),
+        NEXT_COEFFICIENTS=coefficients(phi.after(1)), TWO=two, RIGHT=right, SPLIT=split,
+        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels),
+        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
+        num_warps=blocks.warps, maxnreg=128,
+    )  # fmt: skip

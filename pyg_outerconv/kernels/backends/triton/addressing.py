@@ -10,7 +10,6 @@ Triton tells it which sizes are multiples of 16; :func:`lanes` and :func:`multip
 from __future__ import annotations
 
 from ctypes import c_float
-from functools import cache, lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -23,13 +22,15 @@ from ...tiles import accumulator
 
 INT32_MAX = 2**31 - 1
 
+MOST_CHANNELS = 128
+"""The most channels of a block."""
+
 
 def needs_int64(*tensors: Tensor | None) -> bool:
     """Whether one of the tensors has positions that a 32-bit integer cannot hold."""
-    return any(tensor is not None and tensor.numel() > INT32_MAX for tensor in tensors)
+    return max([0 if tensor is None else tensor.numel() for tensor in tensors]) > INT32_MAX
 
 
-@cache
 def wide_type(dtype: torch.dtype) -> tl.dtype:
     """The dtype in which a kernel accumulates sums of ``dtype``."""
     return tl.float64 if accumulator(dtype) == torch.float64 else tl.float32
@@ -45,14 +46,12 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-@lru_cache
 def halves(scale: float) -> tuple[float, float]:
     """Two numbers whose sum is ``scale``, because arguments of kernels are rounded to float32."""
     high = c_float(scale).value
     return high, scale - high
 
 
-@lru_cache
 def lanes(dtype: torch.dtype, width: int) -> int:
     """How many numbers one load can read of rows that are ``width`` wide: 16 bytes at most."""
     return gcd(16 // dtype.itemsize, width)
@@ -69,7 +68,6 @@ class BlockSizes(NamedTuple):
     warps: int
 
 
-@lru_cache
 def tile(
     heads: int, channels: int, dtype: torch.dtype, shared: bool = False, held: int = 1
 ) -> BlockSizes:
@@ -81,7 +79,7 @@ def tile(
     """
     registers = 2 if dtype == torch.float64 else 1
     budget = (4096 if shared else 2048) // registers
-    block_c = min(power_of_two(channels), 128)
+    block_c = min(power_of_two(channels), MOST_CHANNELS)
     block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
     block_e = 32 if block_c * block_h <= 16 else 16
     size = block_e * block_h * block_c * registers
@@ -95,7 +93,6 @@ def tile(
     )
 
 
-@lru_cache
 def rows_together(width: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """The rows and entries of each that a program of narrow rows reads at a time, and its warps.
 
@@ -148,14 +145,14 @@ def bounds(number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT: 
     if SPLIT:
         is_piece = number < num_pieces
         row = tl.load(piece_row + number, mask=is_piece, other=0)
-        row = tl.where(is_piece, row, (number - num_pieces).to(tl.int64))
-        first = tl.load(ptr + row, mask=known, other=0).to(tl.int64)
-        last = tl.load(ptr + row + 1, mask=known, other=0).to(tl.int64)
+        row = tl.where(is_piece, row, number - num_pieces)
+        first = tl.load(ptr + row, mask=known, other=0)
+        last = tl.load(ptr + row + 1, mask=known, other=0)
         whole = known & (number >= num_pieces) & (last - first <= limit)
         begin = tl.load(piece_begin + number, mask=is_piece, other=0)
         begin = tl.where(is_piece, begin, first)
-        end = tl.minimum(begin + limit, last)
-        end = tl.where(is_piece | whole, end, begin)
+        # Not begin + limit, which 32 bits may not hold.
+        end = begin + tl.where(is_piece | whole, tl.minimum(limit, last - begin), 0)
     else:
         row = number
         begin = tl.load(ptr + row, mask=known, other=0)

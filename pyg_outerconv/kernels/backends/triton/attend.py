@@ -34,7 +34,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .products import dots
 from .segments import empty_partial, finite
 
@@ -168,9 +168,9 @@ def attend_pieces_kernel(
     result, lse = normalised(total, weighted, high)
     row = tl.load(long + number)
     where = (h * channels)[:, None] + c[None, :]
-    inside = (h < heads)[:, None] & (c < channels)[None, :]
+    inside = (h < heads)[:, None] & (c < channels)[None, :] & (row >= 0)
     tl.store(out + offset(row, heads * channels, WIDE) + where, result, mask=inside)
-    first = (h < heads) & (block % channel_blocks == 0)
+    first = (h < heads) & (block % channel_blocks == 0) & (row >= 0)
     tl.store(lse_out + offset(row, heads, WIDE) + h, lse, mask=first)
 
 
@@ -215,33 +215,51 @@ def _attend(
     lse = torch.empty((rows, heads), dtype=accumulator(query.dtype), device=query.device)
     if lse.numel() == 0:
         return out, lse
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, query, heads, channels)
     partial_lse = empty_partial(pieces, query, heads)
-    blocks = tile(heads, max(depth, channels), query.dtype, held=2)
-    block_d = min(power_of_two(depth), blocks.channels)
-    block_c = min(power_of_two(channels), blocks.channels)
-    channel_blocks = max(1, ceil_div(channels, block_c))
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    kinds = pieces is not None, ends, bias is not None
     wide = needs_int64(index, query, key, value, bias, out, partial)
-    sizes = (heads, channels, blocks.head_blocks, channel_blocks)
-    of_values = lanes(value.dtype, channels)
+    of_rows, of_pieces = _plans(heads, depth, channels, query.dtype, *kinds, wide, scale)
     launch(
-        attend_kernel, jobs * blocks.head_blocks * channel_blocks, query,
+        of_rows, query, ptr, pieces,
         index, query, key, value, query if bias is None else bias, out, lse,
         out if partial is None else partial, lse if partial_lse is None else partial_lse,
-        *job_arguments, heads, depth, *sizes[1:], *halves(scale),
-        SPLIT=pieces is not None, ENDS=ends, HAS_BIAS=bias is not None,
-        ONE=depth <= block_d, WIDE=wide,
-        ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth), LANES_C=of_values,
+    )  # fmt: skip
+    if pieces is not None:
+        found = partial, partial_lse, pieces.ptr, pieces.long, out, lse
+        of_pieces.start(pieces.long_rows, query, found)
+    return out, lse
+
+
+@planned
+def _plans(
+    heads: int,
+    depth: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    ends: bool,
+    has_bias: bool,
+    wide: bool,
+    scale: float,
+) -> tuple[Plan, Plan]:
+    """Those of rows, and of the pieces of long ones."""
+    blocks = tile(heads, max(depth, channels), dtype, held=2)
+    block_d = min(power_of_two(depth), blocks.channels)
+    block_c = min(power_of_two(channels), blocks.channels)
+    parts = blocks.head_blocks, max(1, ceil_div(channels, block_c))
+    of_values = lanes(dtype, channels)
+    of_rows = plan(
+        attend_kernel, parts[0] * parts[1], (heads, depth, channels, *parts, *halves(scale)),
+        SPLIT=split, ENDS=ends, HAS_BIAS=has_bias, ONE=depth <= block_d, WIDE=wide,
+        ACC=wide_type(dtype), LANES_D=lanes(dtype, depth), LANES_C=of_values,
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c,
         num_warps=blocks.warps,
     )  # fmt: skip
-    if pieces is not None:
-        launch(
-            attend_pieces_kernel, pieces.long.numel() * blocks.head_blocks * channel_blocks, query,
-            partial, partial_lse, pieces.ptr, pieces.long, out, lse, *sizes,
-            WIDE=wide, ACC=wide_type(query.dtype), LANES=of_values, BLOCK_T=blocks.entries,
-            BLOCK_H=blocks.heads, BLOCK_C=block_c, num_warps=blocks.warps,
-        )  # fmt: skip
-    return out, lse
+    of_pieces = plan(
+        attend_pieces_kernel, parts[0] * parts[1], (heads, channels, *parts),
+        WIDE=wide, ACC=wide_type(dtype), LANES=of_values, BLOCK_T=blocks.entries,
+        BLOCK_H=blocks.heads, BLOCK_C=block_c, num_warps=blocks.warps,
+    )  # fmt: skip
+    return of_rows, of_pieces

@@ -20,6 +20,7 @@ from torch import Tensor
 from ...tiles import accumulator
 from . import balance
 from .addressing import (
+    MOST_CHANNELS,
     bounds,
     entry_heads,
     halves,
@@ -35,7 +36,7 @@ from .addressing import (
     wide_type,
 )
 from .attend import bend, ends, scores
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .products import dots, spmm
 from .segments import add_pieces, empty_partial, finite, segment_sum
 
@@ -170,27 +171,44 @@ def _target_pass(
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)
     if query.size(0) * heads == 0:
         return share, slope, query_grad
-    blocks = tile(heads, max(depth, channels), query.dtype, held=2)
-    block_d = min(power_of_two(depth), blocks.channels)
-    block_c = min(power_of_two(channels), blocks.channels)
-    with_query = depth <= block_d
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    with_query = depth <= MOST_CHANNELS
+    pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, query, heads, depth) if with_query else None
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    kinds = pieces is not None, ends, bias is not None, with_query
+    wide = needs_int64(index, query, key, value, out, share, partial)
     launch(
-        target_kernel, jobs * blocks.head_blocks, query,
+        _plan(heads, depth, channels, query.dtype, *kinds, wide, scale), query, ptr, pieces,
         index, query, key, value, query if bias is None else bias, out, logsumexp, grad,
         share, slope, query_grad, query_grad if partial is None else partial,
-        *job_arguments, heads, depth, channels, blocks.head_blocks, *halves(scale),
-        SPLIT=pieces is not None, ENDS=ends, HAS_BIAS=bias is not None, WITH_QUERY=with_query,
-        ONE=channels <= block_c,
-        WIDE=needs_int64(index, query, key, value, out, share, partial),
-        ACC=wide_type(query.dtype), LANES_D=lanes(key.dtype, depth),
-        LANES_C=lanes(value.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
     )  # fmt: skip
     if not with_query:
         query_grad = spmm(ptr, index, slope, key, scale=scale)
     elif pieces is not None and partial is not None:
         add_pieces(pieces, partial, query_grad)
     return share, slope, query_grad
+
+
+@planned
+def _plan(
+    heads: int,
+    depth: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    ends: bool,
+    has_bias: bool,
+    with_query: bool,
+    wide: bool,
+    scale: float,
+) -> Plan:
+    blocks = tile(heads, max(depth, channels), dtype, held=2)
+    block_d = min(power_of_two(depth), blocks.channels)
+    block_c = min(power_of_two(channels), blocks.channels)
+    sizes = heads, depth, channels, blocks.head_blocks, *halves(scale)
+    return plan(
+        target_kernel, blocks.head_blocks, sizes,
+        SPLIT=split, ENDS=ends, HAS_BIAS=has_bias, WITH_QUERY=with_query,
+        ONE=channels <= block_c, WIDE=wide, ACC=wide_type(dtype),
+        LANES_D=lanes(dtype, depth), LANES_C=lanes(dtype, channels), BLOCK_E=blocks.entries,
+        BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
+    )  # fmt: skip

@@ -1,20 +1,25 @@
-"""Programs of equal work: rows, and pieces of long rows, as jobs; and the launch of kernels."""
+"""Programs of equal work: rows, and pieces of long rows, as jobs; and the launch of kernels.
+
+Nothing here waits for the device: how many pieces there are is bounded by the number of entries,
+and which they are is computed where they are read.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from contextlib import nullcontext
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import triton
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.nn import functional as F
 
-from . import TUNE
+from ...lasting import lasting
+from .. import triton as package
+from .addressing import ceil_div
 from .occupancy import LAUNCHED, Launched
 
 Result = TypeVar("Result")
@@ -23,13 +28,20 @@ Result = TypeVar("Result")
 # entries a step these are 16 steps, and one partial result for 256 gathered rows costs little.
 LIMIT = 256
 
-# Cached results by the identity of a tensor; they are removed with the tensor.
-_memory: Any = WeakTensorKeyDictionary()
+# The most jobs that a program computes together; it is a power of two.
+TOGETHER = 32
+
+# Cached results by the identity of a tensor, with its version; they are removed with the tensor.
+_memory: dict[int, tuple[weakref.ref[Tensor], int, dict[object, Any]]] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Pieces:
-    """The T pieces of the L long rows of a CSR matrix, in row order.
+    """The pieces of the long rows of a CSR matrix, in row order.
+
+    There are T pieces and L long rows, as many as a matrix of so many entries can have. Those that
+    are not there have no entries: a piece begins after all entries, and a long row has no pieces
+    and the number -1.
 
     Attributes:
         row: (T,) the row of each piece.
@@ -39,6 +51,8 @@ class Pieces:
         long: (L,) the long rows.
         ptr: (L + 1,) the pieces of long row l are ``ptr[l]:ptr[l + 1]``.
         limit: the most entries of a piece.
+        number, long_rows: how many pieces and long rows kernels are started for: T and L, or fewer
+            once :meth:`ask` has an answer.
     """
 
     row: Tensor
@@ -47,40 +61,73 @@ class Pieces:
     long: Tensor
     ptr: Tensor
     limit: int
+    number: int
+    long_rows: int
+    _answer: tuple[Tensor, torch.cuda.Event] | None = None
 
-    @property
-    def number(self) -> int:
-        """The number T of pieces."""
-        return self.row.numel()
+    def ask(self, long_rows: Tensor) -> None:
+        """Have a GPU tell how many pieces and long rows are there, without waiting for it."""
+        if self.ptr.is_cuda and not torch.cuda.is_current_stream_capturing():
+            numbers = torch.stack((self.ptr[-1].to(long_rows.dtype), long_rows))
+            held = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            held.copy_(numbers, non_blocking=True)
+            told = torch.cuda.Event()
+            told.record()
+            self._answer = held, told
+
+    def hear(self) -> None:
+        """Start kernels for no more than what is there, if the answer is here."""
+        if self._answer is None or torch.cuda.is_current_stream_capturing():
+            return
+        held, told = self._answer
+        if told.query():
+            number, self.long_rows = held.tolist()
+            # Which jobs a program computes together must not depend on when the answer came.
+            self.number = min(self.number, ceil_div(number, TOGETHER) * TOGETHER)
+            self._answer = None
 
 
-def pieces_of(ptr: Tensor, num_entries: int, limit: int, above: int | None = None) -> Pieces | None:
-    """The pieces of rows with more than ``above`` entries (by default ``limit``); None without any.
+def pieces_of(
+    ptr: Tensor, num_entries: int, limit: int | None = None, above: int | None = None
+) -> Pieces | None:
+    """The pieces of rows with more than ``above`` entries (by default ``limit``); cached.
 
-    Cached for ``ptr``, because reading their number waits for the device.
+    None where rows are too short for any.
     """
+    limit = LIMIT if limit is None else limit
     above = limit if above is None else above
-    if num_entries <= above:  # no row is longer, which needs no reading from the device
+    if num_entries <= above:
         return None
-    return remembered(ptr, (limit, above), lambda: cut(ptr, limit, above))
+    pieces = remembered(ptr, (limit, above), lambda: cut(ptr, num_entries, limit, above))
+    pieces.hear()
+    return pieces
 
 
-def cut(ptr: Tensor, limit: int, above: int) -> Pieces | None:
+def cut(ptr: Tensor, num_entries: int, limit: int, above: int) -> Pieces:
     """Cut rows with more than ``above`` entries into pieces of ``limit`` entries."""
+    rows, device = ptr.numel() - 1, ptr.device
+    most_rows = min(rows, num_entries // (above + 1))
+    most = ceil_div(num_entries // limit + most_rows, TOGETHER) * TOGETHER
     degree = ptr.diff()
-    long = (degree > above).nonzero().view(-1)
-    if long.numel() == 0:
-        return None
-    count = (degree.index_select(0, long) + (limit - 1)) // limit
-    first = torch.zeros(long.numel() + 1, dtype=torch.int64, device=ptr.device)
-    first[1:] = count.cumsum(0)
-    total = int(first[-1])
-    owner = torch.arange(long.numel(), device=ptr.device)
-    owner = owner.repeat_interleave(count, output_size=total)
-    row = long.index_select(0, owner)
-    number = torch.arange(total, device=ptr.device) - first.index_select(0, owner)
-    begin = ptr.index_select(0, row).to(torch.int64) + number * limit
-    return Pieces(row, begin, owner, long, first, limit)
+    count = torch.where(degree > above, (degree - 1) // limit + 1, 0)
+    ends = F.pad(count.cumsum(0), (1, 0))
+    # The row of the l-th long one; the number of rows where there are fewer.
+    rank = (count > 0).cumsum(0)
+    place = torch.searchsorted(rank, torch.arange(1, most_rows + 2, device=device))
+    piece_ptr = ends.index_select(0, place)
+    number = torch.arange(most, device=device)
+    owner = torch.searchsorted(piece_ptr, number, right=True) - 1
+    row = place.index_select(0, owner).clamp_(max=rows - 1)
+    begin = ptr.index_select(0, row) + (number - piece_ptr.index_select(0, owner)) * limit
+    begin.masked_fill_(owner == most_rows, num_entries)
+    long = place[:-1].masked_fill(place[:-1] == rows, -1)
+    owner.clamp_(max=most_rows - 1)
+    # In the dtype of ptr, so that kernels compute in 32 bits where they can.
+    found = (x.to(ptr.dtype) for x in (row, begin, owner, long, piece_ptr))
+    row, begin, owner, long, piece_ptr = found
+    pieces = Pieces(row, begin, owner, long, piece_ptr, limit, most, most_rows)
+    pieces.ask(rank[-1])
+    return pieces
 
 
 def by_row(place: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
@@ -95,17 +142,28 @@ def by_row(place: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
 
 
 def remembered(tensor: Tensor, key: object, make: Callable[[], Result]) -> Result:
-    """The result of ``make()``, cached for an unchanged tensor and a key."""
+    """The result of ``make()``, cached for an unchanged tensor and a key.
+
+    Nothing is cached while a CUDA graph is captured, which computes when it is replayed.
+    """
     if tensor.is_inference():  # changes to such a tensor are not counted
         return make()
-    cached = _memory.get(tensor)
-    if cached is None or cached[0] != tensor._version:
-        cached = (tensor._version, {})
-        _memory[tensor] = cached
-    if key not in cached[1]:
-        cached[1][key] = make()
-    result: Result = cached[1][key]
+    number, version = id(tensor), tensor._version
+    cached = _memory.get(number)
+    if cached is None or cached[0]() is not tensor or cached[1] != version:
+        # As a default: a module may be gone when its last tensors are.
+        forget = lambda _, pop=_memory.pop: pop(number, None)  # noqa: E731
+        cached = _memory[number] = weakref.ref(tensor, forget), version, {}
+    result: Result | None = cached[2].get(key)
+    if result is None:
+        with lasting(tensor):
+            result = make()
+        if not (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+            cached[2][key] = result
     return result
+
+
+# Launches -----------------------------------------------------------------------------------------
 
 
 def of_jobs(function: Any) -> Any:
@@ -113,29 +171,75 @@ def of_jobs(function: Any) -> Any:
     return triton.jit(function, do_not_specialize=("jobs", "num_pieces"))
 
 
-WARPS = (1, 2, 4, 8)
+planned = lru_cache(256)
+"""Plans of launches are made once for all calls of the same sizes, dtype and kinds of operands."""
 
 
-def launch(kernel: Any, programs: int, like: Tensor, *arguments: Any, **constants: Any) -> None:
-    """Run ``programs`` programs of ``kernel`` on the device of ``like``.
+class Plan(NamedTuple):
+    """What a launch takes from sizes and kinds of operands alone.
 
-    Without the guard the kernel would run on the current device, and read memory of another one.
+    Attributes:
+        kernel: what is started.
+        together: the number of jobs that a program computes.
+        blocks: the number of programs that share these, of blocks of heads and channels.
+        sizes: the last arguments.
+        constants: what the kernel is compiled for.
+    """
+
+    kernel: Any
+    together: int
+    blocks: int
+    sizes: tuple[float, ...]
+    constants: Mapping[str, Any]
+
+    def start(self, jobs: int, like: Tensor, arguments: tuple[Any, ...]) -> None:
+        """Run the kernel for that many jobs on the device of ``like``."""
+        programs = ceil_div(jobs, self.together) * self.blocks
+        if programs == 0:
+            return
+        kernel, constants = self.kernel, self.constants
+        if package.TUNED:
+            kernel = tuned(kernel)
+            constants = {key: constants[key] for key in constants if key != "num_warps"}
+        device = like.get_device()
+        if device < 0 or device == torch.cuda.current_device():
+            code = kernel[(programs,)](*arguments, *self.sizes, **constants)
+        else:  # it would run on the current device, and read memory of another one
+            with torch.cuda.device(device):
+                code = kernel[(programs,)](*arguments, *self.sizes, **constants)
+        for kernels in LAUNCHED:
+            kernels.append(Launched(self.kernel.__name__, constants, like.dtype.itemsize, code))
+
+
+def plan(
+    kernel: Any, blocks: int, sizes: tuple[float, ...], together: int = 1, **constants: Any
+) -> Plan:
+    """The :class:`Plan` of a kernel with these constants.
 
     NVIDIA's assembler may hold some numbers in memory, so that one more program fits beside the
     others, but not where ``maxnreg``, the most registers of a thread, is among the constants.
     """
-    if programs == 0:
-        return
     if torch.version.hip:  # AMD's compiler knows no such option
         constants.pop("maxnreg", None)
-    name = kernel.__name__
-    if os.environ.get(TUNE) == "1":
-        kernel = tuned(kernel)
-        del constants["num_warps"]
-    with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-        code = kernel[(programs,)](*arguments, **constants)
-    for kernels in LAUNCHED:
-        kernels.append(Launched(name, constants, like.dtype.itemsize, code))
+    return Plan(kernel, together, blocks, sizes, constants)
+
+
+def launch(plan: Plan, like: Tensor, ptr: Tensor, pieces: Pieces | None, *operands: Tensor) -> None:
+    """Run the jobs of a matrix: its rows, and the pieces of its long rows.
+
+    After the operands a kernel gets the arguments of ``addressing.bounds``. Without pieces it is
+    compiled without SPLIT, and does not read those in their place.
+    """
+    rows = ptr.size(0) - 1
+    if pieces is None:
+        plan.start(rows, like, (*operands, rows, ptr, ptr, ptr, 0, 0))
+        return
+    jobs = rows + pieces.number
+    cuts = pieces.row, pieces.begin, pieces.number, pieces.limit
+    plan.start(jobs, like, (*operands, jobs, ptr, *cuts))
+
+
+WARPS = (1, 2, 4, 8)
 
 
 @cache
@@ -150,16 +254,3 @@ def tuned(kernel: Any) -> Any:
         configs=[triton.Config({}, num_warps=number) for number in WARPS],
         key=[name for name in names if name in kernel.arg_names],
     )(kernel)
-
-
-def jobs_of(ptr: Tensor, pieces: Pieces | None) -> tuple[int, tuple[Any, ...]]:
-    """The number of jobs, and arguments of ``addressing.bounds``: jobs, ptr, pieces, their limit.
-
-    Without pieces the kernel is compiled without SPLIT, and does not read the arguments in their
-    place.
-    """
-    rows = ptr.numel() - 1
-    if pieces is None:
-        return rows, (rows, ptr, ptr, ptr, 0, 0)
-    jobs = rows + pieces.number
-    return jobs, (jobs, ptr, pieces.row, pieces.begin, pieces.number, pieces.limit)

@@ -8,6 +8,7 @@ A GPU profile should show gathers of twice the bytes of ``spmm`` as the limit.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -15,7 +16,6 @@ from torch import Tensor
 from . import balance
 from .addressing import (
     bounds,
-    ceil_div,
     entry_heads,
     head_rows,
     keep,
@@ -26,7 +26,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import add_pieces, empty_partial
 
 
@@ -139,15 +139,21 @@ def chosen(index: Tensor, arg: Tensor, value: Tensor | None, x: Tensor) -> Tenso
     out = x.new_empty(arg.shape)
     if out.numel() == 0:
         return out
-    heads, channels = arg.size(1), arg.size(2)
-    launch(
-        chosen_kernel, ceil_div(out.numel(), 1024), x,
-        index, arg, x if value is None else value, x, out, out.numel(), heads, channels,
-        HAS_VALUE=value is not None, SHARED=x.size(1) < heads,
-        WIDE=needs_int64(index, value, x, out), ACC=wide_type(x.dtype),
-        BLOCK_N=1024, num_warps=4,
-    )  # fmt: skip
+    kinds = value is not None, x.size(1) < arg.size(1), needs_int64(index, value, x, out)
+    plan = _plan_of_products(arg.size(1), arg.size(2), x.dtype, *kinds)
+    plan.start(out.numel(), x, (index, arg, x if value is None else value, x, out, out.numel()))
     return out
+
+
+@planned
+def _plan_of_products(
+    heads: int, channels: int, dtype: torch.dtype, has_value: bool, shared: bool, wide: bool
+) -> Plan:
+    return plan(
+        chosen_kernel, 1, (heads, channels), together=1024,
+        HAS_VALUE=has_value, SHARED=shared, WIDE=wide, ACC=wide_type(dtype), BLOCK_N=1024,
+        num_warps=4,
+    )  # fmt: skip
 
 
 def chosen_sum(
@@ -163,23 +169,38 @@ def chosen_sum(
     out = x.new_empty((ptr.numel() - 1, heads, channels))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, x, heads, channels)
-    blocks = tile(heads, channels, x.dtype, held=2)
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    kinds = pieces is not None, perm is not None, value is not None
+    wide = needs_int64(index, value, x, out, partial)
     launch(
-        chosen_sum_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
+        _plan_of_sums(heads, channels, x.dtype, *kinds, wide), x, ptr, pieces,
         index, index if perm is None else perm, arg, x if value is None else value, x,
-        out, out if partial is None else partial, *job_arguments,
-        heads, channels, blocks.head_blocks, blocks.channel_blocks,
-        SPLIT=pieces is not None, HAS_PERM=perm is not None, HAS_VALUE=value is not None,
-        WIDE=needs_int64(index, value, x, out, partial), ACC=wide_type(x.dtype),
-        LANES=lanes(x.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+        out, out if partial is None else partial,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
     return out
+
+
+@planned
+def _plan_of_sums(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    has_perm: bool,
+    has_value: bool,
+    wide: bool,
+) -> Plan:
+    blocks = tile(heads, channels, dtype, held=2)
+    parts = blocks.head_blocks, blocks.channel_blocks
+    return plan(
+        chosen_sum_kernel, parts[0] * parts[1], (heads, channels, *parts),
+        SPLIT=split, HAS_PERM=has_perm, HAS_VALUE=has_value, WIDE=wide, ACC=wide_type(dtype),
+        LANES=lanes(dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+    )  # fmt: skip
 
 
 def chosen_sample(
@@ -190,16 +211,27 @@ def chosen_sample(
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    blocks = tile(heads, channels, a.dtype, held=2)
-    jobs, job_arguments = jobs_of(ptr, pieces)
-    launch(
-        chosen_sample_kernel, jobs * blocks.head_blocks, a,
-        index, index if perm is None else perm, arg, a, b, out, *job_arguments,
-        heads, channels, blocks.head_blocks,
-        SPLIT=pieces is not None, HAS_PERM=perm is not None, SHARED=b.size(1) < heads,
-        WIDE=needs_int64(index, a, b, out), ACC=wide_type(a.dtype),
-        LANES=lanes(a.dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
+    pieces = balance.pieces_of(ptr, index.size(0))
+    kinds = pieces is not None, perm is not None, b.size(1) < heads
+    plan = _plan_of_samples(heads, channels, a.dtype, *kinds, needs_int64(index, a, b, out))
+    launch(plan, a, ptr, pieces, index, index if perm is None else perm, arg, a, b, out)
+    return out
+
+
+@planned
+def _plan_of_samples(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    has_perm: bool,
+    shared: bool,
+    wide: bool,
+) -> Plan:
+    blocks = tile(heads, channels, dtype, held=2)
+    return plan(
+        chosen_sample_kernel, blocks.head_blocks, (heads, channels, blocks.head_blocks),
+        SPLIT=split, HAS_PERM=has_perm, SHARED=shared, WIDE=wide, ACC=wide_type(dtype),
+        LANES=lanes(dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
         BLOCK_C=blocks.channels, num_warps=blocks.warps,
     )  # fmt: skip
-    return out

@@ -30,7 +30,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import empty_partial
 
 # A position after every entry of a job, and after every entry.
@@ -112,7 +112,7 @@ def extreme_pieces_kernel(
         where = tl.where(better, tl.load(partial + slot, mask=inside, other=0), where)
     _top, first = first_best(best, where, NEVER)
     row = tl.load(long + number)
-    tl.store(out + offset(row, width, WIDE) + w, first, mask=w < width)
+    tl.store(out + offset(row, width, WIDE) + w, first, mask=(w < width) & (row >= 0))
 
 
 def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, largest: bool) -> Tensor:
@@ -121,31 +121,49 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
     out = torch.empty((ptr.numel() - 1, heads, channels), dtype=torch.int64, device=x.device)
     if out.numel() == 0:
         return out
-    shared = x.size(1) == 1
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, index.size(0))
     best = empty_partial(pieces, x, heads, channels)
     partial = None if best is None else torch.empty_like(best, dtype=torch.int64)
-    blocks = tile(heads, channels, x.dtype, held=2)  # products and positions
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    kinds = x.size(1) == 1, pieces is not None, value is not None, largest
     wide = needs_int64(index, value, x, out, partial)
+    of_rows, of_pieces = _plans(heads, channels, x.dtype, *kinds, wide)
     launch(
-        extreme_kernel, jobs * blocks.head_blocks * blocks.channel_blocks, x,
-        index, x if value is None else value, x,
-        out, out if partial is None else partial, out if best is None else best, *job_arguments,
-        heads, channels, blocks.head_blocks, blocks.channel_blocks,
-        SPLIT=pieces is not None, HAS_VALUE=value is not None, SHARED=shared, LARGEST=largest,
-        HIGHEST=torch.finfo(accumulator(x.dtype)).max, WIDE=wide, ACC=wide_type(x.dtype),
-        LANES=lanes(x.dtype, channels),
+        of_rows, x, ptr, pieces, index, x if value is None else value, x,
+        out, out if partial is None else partial, out if best is None else best,
+    )  # fmt: skip
+    if pieces is not None:
+        found = partial, best, pieces.ptr, pieces.long, out
+        of_pieces.start(pieces.long_rows, x, found)
+    return out
+
+
+@planned
+def _plans(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    shared: bool,
+    split: bool,
+    has_value: bool,
+    largest: bool,
+    wide: bool,
+) -> tuple[Plan, Plan]:
+    """Those of rows, and of the pieces of long ones."""
+    blocks = tile(heads, channels, dtype, held=2)  # products and positions
+    parts = blocks.head_blocks, blocks.channel_blocks
+    of_rows = plan(
+        extreme_kernel, parts[0] * parts[1], (heads, channels, *parts),
+        SPLIT=split, HAS_VALUE=has_value, SHARED=shared, LARGEST=largest,
+        HIGHEST=torch.finfo(accumulator(dtype)).max, WIDE=wide, ACC=wide_type(dtype),
+        LANES=lanes(dtype, channels),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=blocks.warps,
     )  # fmt: skip
-    if pieces is not None:
-        width = heads * channels
-        block_w = min(power_of_two(width), 64)
-        parts = ceil_div(width, block_w)
-        launch(
-            extreme_pieces_kernel, pieces.long.numel() * parts, x,
-            partial, best, pieces.ptr, pieces.long, out, width, parts,
-            WIDE=wide, ACC=wide_type(x.dtype), BLOCK_T=8, BLOCK_W=block_w, num_warps=1,
-        )  # fmt: skip
-    return out
+    width = heads * channels
+    block_w = min(power_of_two(width), 64)
+    number = ceil_div(width, block_w)
+    of_pieces = plan(
+        extreme_pieces_kernel, number, (width, number),
+        WIDE=wide, ACC=wide_type(dtype), BLOCK_T=8, BLOCK_W=block_w, num_warps=1,
+    )  # fmt: skip
+    return of_rows, of_pieces

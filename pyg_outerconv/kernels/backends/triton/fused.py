@@ -28,7 +28,7 @@ from .addressing import (
     theta_tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import add_pieces, empty_partial
 
 JOBS = 16
@@ -95,27 +95,35 @@ def spmm_theta(
     out = x.new_empty((ptr.numel() - 1, outputs))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, x, outputs)
-    # Products without tensor cores hold a whole column of the block in each thread: 189 registers
-    # in float32. Twice the warps would take 127, but load rows by 64 bits; half the inputs or
-    # outputs would read all entries twice.
-    block_p = min(64 if x.dtype.itemsize == 2 else 32, max(16, power_of_two(inputs)))
-    block_q = min(64, max(16, power_of_two(outputs)))
-    blocks = ceil_div(outputs, block_q)
-    jobs, job_arguments = jobs_of(ptr, pieces)
+    kinds = pieces is not None, value is not None, needs_int64(index, x, theta, out, partial)
     launch(
-        spmm_theta_kernel, ceil_div(jobs, JOBS) * blocks, x,
+        _plan(inputs, outputs, x.dtype, *kinds), x, ptr, pieces,
         index, label, x if value is None else value, x, theta,
-        out, out if partial is None else partial, *job_arguments, inputs, outputs, blocks,
-        SPLIT=pieces is not None, HAS_VALUE=value is not None,
-        WIDE=needs_int64(index, x, theta, out, partial), ACC=wide_type(x.dtype),
-        # Sums of 16-bit dtypes are float32, rounded to the 10 bits of TF32 for the product, which
-        # these dtypes do not exceed. Sums of float32 are not rounded.
-        PRECISION="tf32" if x.dtype in (torch.float16, torch.bfloat16) else "ieee",
-        LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
-        BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=255,
+        out, out if partial is None else partial,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
     return out
+
+
+@planned
+def _plan(
+    inputs: int, outputs: int, dtype: torch.dtype, split: bool, has_value: bool, wide: bool
+) -> Plan:
+    # Products without tensor cores hold a whole column of the block in each thread: 189 registers
+    # in float32. Twice the warps would take 127, but load rows by 64 bits; half the inputs or
+    # outputs would read all entries twice.
+    block_p = min(64 if dtype.itemsize == 2 else 32, max(16, power_of_two(inputs)))
+    block_q = min(64, max(16, power_of_two(outputs)))
+    blocks = ceil_div(outputs, block_q)
+    return plan(
+        spmm_theta_kernel, blocks, (inputs, outputs, blocks), JOBS,
+        SPLIT=split, HAS_VALUE=has_value, WIDE=wide, ACC=wide_type(dtype),
+        # Sums of 16-bit dtypes are float32, rounded to the 10 bits of TF32 for the product, which
+        # these dtypes do not exceed. Sums of float32 are not rounded.
+        PRECISION="tf32" if dtype in (torch.float16, torch.bfloat16) else "ieee",
+        LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
+        BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=255,
+    )  # fmt: skip

@@ -28,7 +28,7 @@ from .addressing import (
     theta_tile,
     wide_type,
 )
-from .balance import launch
+from .balance import Plan, plan, planned
 from .products import spmm
 from .segments import add_pieces
 
@@ -73,8 +73,8 @@ def grouped_outer_kernel(
     p = (block // q_blocks) * BLOCK_P + tl.arange(0, BLOCK_P)
     q = (block % q_blocks) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     begin = tl.load(piece_begin + number)
-    last = tl.load(ptr + tl.load(piece_group + number) + 1).to(tl.int64)
-    end = tl.minimum(begin + limit, last)
+    last = tl.load(ptr + tl.load(piece_group + number) + 1)
+    end = begin + tl.minimum(limit, last - begin)
     result = tl.zeros([BLOCK_P, BLOCK_Q], ACC)
     for start in range(begin, end, BLOCK_M):
         i = start + tl.arange(0, BLOCK_M)
@@ -115,7 +115,8 @@ def grouped_matmul(
     """Multiply the rows of each group with its matrix, (num_rows, Q)."""
     outputs, num_products = theta.size(2), _num_products(x, gather, scatter)
     if scatter is None:
-        out = x.new_zeros((num_rows, outputs))
+        make = x.new_empty if num_products == num_rows else x.new_zeros
+        out = make((num_rows, outputs))
         _products(x, ptr, theta, gather, out, num_products)
         return out
     wide = torch.empty((num_products, outputs), dtype=accumulator(x.dtype), device=x.device)
@@ -128,20 +129,28 @@ def _products(
     x: Tensor, ptr: Tensor, theta: Tensor, gather: Tensor | None, out: Tensor, number: int
 ) -> None:
     """Write the product of each row with the matrix of its group into ``out`` (I, Q)."""
-    inputs, outputs = theta.size(1), theta.size(2)
-    block_m, block_q = rows_of(x.dtype), blocks_of(x.dtype, outputs)
-    blocks = ceil_div(outputs, block_q)
-    pieces = balance.pieces_of(ptr, number, block_m, above=0)
+    pieces = balance.pieces_of(ptr, number, rows_of(x.dtype), above=0)
     if pieces is None:
         return
-    launch(
-        grouped_matmul_kernel, pieces.number * blocks, x,
-        x, theta, ptr if gather is None else gather, out, ptr, pieces.row, pieces.begin,
-        inputs, outputs, blocks,
-        HAS_GATHER=gather is not None, WIDE=needs_int64(x, theta, gather, out),
-        ACC=wide_type(x.dtype), LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(x.dtype, outputs),
-        BLOCK_M=block_m, BLOCK_P=min(32, blocks_of(x.dtype, inputs)),
-        BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(x.dtype),
+    kinds = gather is not None, needs_int64(x, theta, gather, out)
+    _plan_of_products(theta.size(1), theta.size(2), x.dtype, *kinds).start(
+        pieces.number, x,
+        (x, theta, ptr if gather is None else gather, out, ptr, pieces.row, pieces.begin),
+    )  # fmt: skip
+
+
+@planned
+def _plan_of_products(
+    inputs: int, outputs: int, dtype: torch.dtype, has_gather: bool, wide: bool
+) -> Plan:
+    block_q = blocks_of(dtype, outputs)
+    blocks = ceil_div(outputs, block_q)
+    return plan(
+        grouped_matmul_kernel, blocks, (inputs, outputs, blocks),
+        HAS_GATHER=has_gather, WIDE=wide, ACC=wide_type(dtype),
+        LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
+        BLOCK_M=rows_of(dtype), BLOCK_P=min(32, blocks_of(dtype, inputs)),
+        BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(dtype),
     )  # fmt: skip
 
 
@@ -155,8 +164,6 @@ def grouped_outer(
     """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
     inputs, outputs, num_products = x.size(1), y.size(1), _num_products(x, gather, scatter)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
-    block_p, block_q = (min(64, blocks_of(x.dtype, width)) for width in (inputs, outputs))
-    p_blocks, q_blocks = ceil_div(inputs, block_p), ceil_div(outputs, block_q)
     # About 512 pieces keep a GPU busy; longer pieces mean fewer partial matrices.
     limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
     pieces = balance.pieces_of(ptr, num_products, limit, above=0)
@@ -165,19 +172,30 @@ def grouped_outer(
     partial = torch.empty(
         (pieces.number, inputs, outputs), dtype=accumulator(x.dtype), device=x.device
     )
-    launch(
-        grouped_outer_kernel, pieces.number * p_blocks * q_blocks, x,
-        x, y, ptr if gather is None else gather, ptr if scatter is None else scatter,
-        partial, ptr, pieces.row, pieces.begin, pieces.limit,
-        inputs, outputs, p_blocks, q_blocks,
-        HAS_GATHER=gather is not None, HAS_SCATTER=scatter is not None,
-        WIDE=needs_int64(x, y, gather, scatter, partial), ACC=wide_type(x.dtype),
-        LANES_P=lanes(x.dtype, inputs), LANES_Q=lanes(y.dtype, outputs),
-        BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4,
-        maxnreg=registers_of(x.dtype),
+    wide = needs_int64(x, y, gather, scatter, partial)
+    _plan_of_outer(
+        inputs, outputs, x.dtype, gather is not None, scatter is not None, wide
+    ).start(
+        pieces.number, x,
+        (x, y, ptr if gather is None else gather, ptr if scatter is None else scatter,
+         partial, ptr, pieces.row, pieces.begin, pieces.limit),
     )  # fmt: skip
     add_pieces(pieces, partial, out)
     return out
+
+
+@planned
+def _plan_of_outer(
+    inputs: int, outputs: int, dtype: torch.dtype, has_gather: bool, has_scatter: bool, wide: bool
+) -> Plan:
+    block_p, block_q = (min(64, blocks_of(dtype, width)) for width in (inputs, outputs))
+    parts = ceil_div(inputs, block_p), ceil_div(outputs, block_q)
+    return plan(
+        grouped_outer_kernel, parts[0] * parts[1], (inputs, outputs, *parts),
+        HAS_GATHER=has_gather, HAS_SCATTER=has_scatter, WIDE=wide, ACC=wide_type(dtype),
+        LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
+        BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(dtype),
+    )  # fmt: skip
 
 
 def _num_products(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:

@@ -13,6 +13,7 @@ together; with fewer than four entries in a row most lanes of a tile are idle.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -20,7 +21,6 @@ from torch import Tensor
 from . import balance
 from .addressing import (
     bounds,
-    ceil_div,
     entries_of_rows,
     entry_heads,
     halves,
@@ -35,7 +35,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import jobs_of, launch, of_jobs
+from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import add_pieces, empty_partial
 
 
@@ -98,27 +98,43 @@ def spmm(
     out = like.new_empty((ptr.numel() - 1, heads, channels))
     if out.numel() == 0:
         return out
-    shared = x.size(1) == 1
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, x, heads, channels)
-    blocks = tile(heads, channels, x.dtype, shared)
-    jobs, job_arguments = jobs_of(ptr, pieces)
-    together, entries, warps = rows_together(blocks.heads * blocks.channels, x.dtype)
-    programs = ceil_div(jobs, together) * blocks.head_blocks * blocks.channel_blocks
+    kinds = x.size(1) == 1, pieces is not None, value is not None, perm is not None
+    wide = needs_int64(index, value, x, out, partial)
     launch(
-        spmm_kernel, programs, x,
+        _plan_of_product(heads, channels, x.dtype, *kinds, wide, scale), x, ptr, pieces,
         index, x if value is None else value, index if perm is None else perm, x,
-        out, out if partial is None else partial, *job_arguments,
-        heads, channels, blocks.head_blocks, blocks.channel_blocks, *halves(scale),
-        SPLIT=pieces is not None, HAS_VALUE=value is not None, HAS_PERM=perm is not None,
-        SHARED=shared, SCALED=scale != 1.0, WIDE=needs_int64(index, value, x, out, partial),
-        ACC=wide_type(x.dtype), LANES=lanes(x.dtype, channels), BLOCK_R=together,
-        BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=warps or blocks.warps, maxnreg=96 if shared else None,
+        out, out if partial is None else partial,
     )  # fmt: skip
     if pieces is not None and partial is not None:
         add_pieces(pieces, partial, out)
     return out
+
+
+@planned
+def _plan_of_product(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    shared: bool,
+    split: bool,
+    has_value: bool,
+    has_perm: bool,
+    wide: bool,
+    scale: float,
+) -> Plan:
+    blocks = tile(heads, channels, dtype, shared)
+    together, entries, warps = rows_together(blocks.heads * blocks.channels, dtype)
+    parts = blocks.head_blocks, blocks.channel_blocks
+    return plan(
+        spmm_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(scale)), together,
+        SPLIT=split, HAS_VALUE=has_value, HAS_PERM=has_perm,
+        SHARED=shared, SCALED=scale != 1.0, WIDE=wide, ACC=wide_type(dtype),
+        LANES=lanes(dtype, channels), BLOCK_R=together,
+        BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
+        num_warps=warps or blocks.warps, maxnreg=96 if shared else None,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -182,16 +198,28 @@ def sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.numel(), balance.LIMIT)
-    blocks = tile(heads, a.size(2), a.dtype)
-    jobs, job_arguments = jobs_of(ptr, pieces)
-    launch(
-        sddmm_kernel, jobs * blocks.head_blocks, a,
-        index, a, b, out, *job_arguments, heads, a.size(2), blocks.head_blocks,
-        SPLIT=pieces is not None, A_SHARED=a.size(1) == 1, B_SHARED=b.size(1) == 1,
-        ONE=blocks.channel_blocks == 1, WIDE=needs_int64(index, a, b, out),
-        ACC=wide_type(a.dtype), LANES=lanes(a.dtype, a.size(2)),
+    pieces = balance.pieces_of(ptr, index.size(0))
+    kinds = pieces is not None, a.size(1) == 1, b.size(1) == 1
+    plan = _plan_of_samples(heads, a.size(2), a.dtype, *kinds, needs_int64(index, a, b, out))
+    launch(plan, a, ptr, pieces, index, a, b, out)
+    return out
+
+
+@planned
+def _plan_of_samples(
+    heads: int,
+    channels: int,
+    dtype: torch.dtype,
+    split: bool,
+    a_shared: bool,
+    b_shared: bool,
+    wide: bool,
+) -> Plan:
+    blocks = tile(heads, channels, dtype)
+    return plan(
+        sddmm_kernel, blocks.head_blocks, (heads, channels, blocks.head_blocks),
+        SPLIT=split, A_SHARED=a_shared, B_SHARED=b_shared, ONE=blocks.channel_blocks == 1,
+        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=blocks.warps,
     )  # fmt: skip
-    return out

@@ -34,7 +34,7 @@ from .addressing import (
     tile,
     wide_type,
 )
-from .balance import Pieces, jobs_of, launch, of_jobs
+from .balance import Pieces, Plan, launch, of_jobs, plan, planned
 
 
 @of_jobs
@@ -60,56 +60,65 @@ def segment_sum_kernel(
         total += row_tile(value, e, live, w, width, WIDE).to(ACC)
     result = tl.sum(tl.reshape(total, [BLOCK_R, BLOCK_E, BLOCK_W]), 1)
     if MAPPED:
-        row = tl.load(rows + row, mask=whole, other=0)
+        row = tl.load(rows + row, mask=whole, other=-1)
+        whole = whole & (row >= 0)
     keep_rows(out, partial, row, number, width, w, w < width, is_piece, whole, result, SPLIT, WIDE)
 
 
 def segment_sum(ptr: Tensor, value: Tensor, perm: Tensor | None = None) -> Tensor:
     """Sum the values of each row, (R, H); entry e has the value ``perm[e]``."""
     out = value.new_empty((ptr.numel() - 1, value.size(1)))
-    pieces = balance.pieces_of(ptr, value.size(0), balance.LIMIT)
-    if pieces is None:
-        _sum_rows(ptr, value, out, perm)
-        return out
-    partial = value.new_empty((pieces.number, value.size(1)), dtype=accumulator(value.dtype))
-    _sum_rows(ptr, value, out, perm, pieces=pieces, partial=partial)
-    add_pieces(pieces, partial, out)
+    pieces = balance.pieces_of(ptr, value.size(0))
+    partial = empty_partial(pieces, value, value.size(1))
+    _sum_rows(ptr, value, out, value.size(1), perm, pieces=pieces, partial=partial)
+    if pieces is not None and partial is not None:
+        add_pieces(pieces, partial, out)
     return out
 
 
 def add_pieces(pieces: Pieces, partial: Tensor, out: Tensor) -> None:
     """Set the long rows of ``out`` (R, ...) to the sums of their pieces in ``partial`` (T, ...)."""
-    _sum_rows(pieces.ptr, partial, out, rows=pieces.long)
+    width = out.numel() // max(1, out.size(0))
+    _sum_rows(pieces.ptr, partial, out, width, rows=pieces.long)
 
 
 def _sum_rows(
     ptr: Tensor,
     value: Tensor,
     out: Tensor,
+    width: int,
     perm: Tensor | None = None,
     rows: Tensor | None = None,
     pieces: Pieces | None = None,
     partial: Tensor | None = None,
 ) -> None:
-    width = out[0].numel() if out.size(0) else 0
+    kinds = pieces is not None, perm is not None, rows is not None
+    plan = _plan_of_sums(width, value.dtype, *kinds, needs_int64(value, out, partial))
+    launch(
+        plan, value, ptr, pieces,
+        value, ptr if perm is None else perm, ptr if rows is None else rows,
+        out, out if partial is None else partial,
+    )  # fmt: skip
+
+
+@planned
+def _plan_of_sums(
+    width: int, dtype: torch.dtype, split: bool, has_perm: bool, mapped: bool, wide: bool
+) -> Plan:
     block_w = min(power_of_two(width), 128)
     blocks = ceil_div(width, block_w)
-    jobs, job_arguments = jobs_of(ptr, pieces)
-    together, entries, warps = rows_together(width, value.dtype)
-    launch(
-        segment_sum_kernel, ceil_div(jobs, together) * blocks, value,
-        value, ptr if perm is None else perm, ptr if rows is None else rows,
-        out, out if partial is None else partial, *job_arguments, width, blocks,
-        SPLIT=pieces is not None, HAS_PERM=perm is not None, MAPPED=rows is not None,
-        WIDE=needs_int64(value, out, partial), LANES=lanes(value.dtype, width),
-        ACC=wide_type(value.dtype),
+    together, entries, warps = rows_together(width, dtype)
+    return plan(
+        segment_sum_kernel, blocks, (width, blocks), together,
+        SPLIT=split, HAS_PERM=has_perm, MAPPED=mapped, WIDE=wide, LANES=lanes(dtype, width),
+        ACC=wide_type(dtype),
         BLOCK_R=together, BLOCK_E=entries or 8, BLOCK_W=block_w, num_warps=warps or 1,
     )  # fmt: skip
 
 
 def empty_partial(pieces: Pieces | None, like: Tensor, *shape: int) -> Tensor | None:
     """Memory for the partial results of the pieces, (T, *shape) in the accumulating dtype."""
-    if pieces is None:
+    if pieces is None or pieces.number == 0:
         return None
     return torch.empty((pieces.number, *shape), dtype=accumulator(like.dtype), device=like.device)
 
@@ -211,8 +220,8 @@ def piece_shares_kernel(
     row_high = tl.load(high + slot, mask=inside, other=0.0)
     row_total = tl.load(total + slot, mask=inside, other=1.0)
     begin = tl.load(piece_begin + number)
-    last = tl.load(ptr + tl.load(piece_row + number) + 1).to(tl.int64)
-    end = tl.minimum(begin + limit, last)
+    last = tl.load(ptr + tl.load(piece_row + number) + 1)
+    end = begin + tl.minimum(limit, last - begin)
     shares(score, row_high, row_total, begin, end, out, h, heads, WIDE, ACC, 1, BLOCK_E, BLOCK_H)
 
 
@@ -222,44 +231,57 @@ def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
     out = score.new_empty(score.shape)
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, score.size(0), balance.LIMIT)
+    pieces = balance.pieces_of(ptr, score.size(0))
     high = empty_partial(pieces, score, heads)
     total = empty_partial(pieces, score, heads)
-    blocks = tile(heads, 1, score.dtype)
-    jobs, job_arguments = jobs_of(ptr, pieces)
-    together, entries, warps = rows_together(blocks.heads, accumulator(score.dtype))
+    first, *rest = _plans_of_softmax(heads, score.dtype, pieces is not None, needs_int64(score))
     launch(
-        softmax_kernel, ceil_div(jobs, together) * blocks.head_blocks, score,
+        first, score, ptr, pieces,
         score, out, out if high is None else high, out if total is None else total,
-        *job_arguments, heads, blocks.head_blocks,
-        SPLIT=pieces is not None, WIDE=needs_int64(score), ACC=wide_type(score.dtype),
-        BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
-        num_warps=warps or blocks.warps, maxnreg=128,
     )  # fmt: skip
     if pieces is not None and high is not None and total is not None:
-        _finish(ptr, pieces, score, high, total, out)
+        _finish(ptr, pieces, score, high, total, out, *rest)
     return out
 
 
-def _finish(
-    ptr: Tensor, pieces: Pieces, score: Tensor, high: Tensor, total: Tensor, out: Tensor
-) -> None:
-    """Merge the pieces of each long row, and write their shares."""
-    heads = score.size(1)
-    rows_high = high.new_empty((pieces.long.numel(), heads))
-    rows_total = high.new_empty((pieces.long.numel(), heads))
-    blocks = tile(heads, 1, score.dtype)
-    wide = needs_int64(score)
-    launch(
-        merge_kernel, pieces.long.numel() * blocks.head_blocks, score,
-        high, total, pieces.ptr, rows_high, rows_total, heads, blocks.head_blocks,
-        WIDE=wide, ACC=wide_type(score.dtype),
+@planned
+def _plans_of_softmax(heads: int, dtype: torch.dtype, split: bool, wide: bool) -> tuple[Plan, ...]:
+    """Those of rows and of pieces; to merge pieces; to write their shares."""
+    blocks = tile(heads, 1, dtype)
+    together, entries, warps = rows_together(blocks.heads, accumulator(dtype))
+    sizes, number = (heads, blocks.head_blocks), blocks.head_blocks
+    whole = plan(
+        softmax_kernel, number, sizes, together,
+        SPLIT=split, WIDE=wide, ACC=wide_type(dtype),
+        BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
+        num_warps=warps or blocks.warps, maxnreg=128,
+    )  # fmt: skip
+    merged = plan(
+        merge_kernel, number, sizes, WIDE=wide, ACC=wide_type(dtype),
         BLOCK_T=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
     )  # fmt: skip
-    launch(
-        piece_shares_kernel, pieces.number * blocks.head_blocks, score,
-        score, out, ptr, pieces.row, pieces.begin, pieces.owner, rows_high, rows_total,
-        pieces.limit, heads, blocks.head_blocks,
-        WIDE=wide, ACC=wide_type(score.dtype),
+    written = plan(
+        piece_shares_kernel, number, sizes, WIDE=wide, ACC=wide_type(dtype),
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
     )  # fmt: skip
+    return whole, merged, written
+
+
+def _finish(
+    ptr: Tensor,
+    pieces: Pieces,
+    score: Tensor,
+    high: Tensor,
+    total: Tensor,
+    out: Tensor,
+    merged: Plan,
+    written: Plan,
+) -> None:
+    """Merge the pieces of each long row, and write their shares."""
+    rows = pieces.long_rows
+    rows_high, rows_total = (high.new_empty((rows, score.size(1))) for _ in range(2))
+    merged.start(rows, score, (high, total, pieces.ptr, rows_high, rows_total))
+    cuts = pieces.row, pieces.begin, pieces.owner
+    written.start(
+        pieces.number, score, (score, out, ptr, *cuts, rows_high, rows_total, pieces.limit)
+    )
