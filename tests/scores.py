@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import SCORES, Softmax, make_score
+from pyg_outerconv.attention.queries import Content
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
-from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.theta import Theta
 
 HEADS, D, P, P_TARGET, D_EDGE = 2, 3, 4, 5, 2
@@ -228,7 +228,7 @@ class Tried:
             self.present,
             theta=Theta(self.theta.unsqueeze(1), heads="concat"),
         )
-        return family.basis_on(structure.with_content(content), self.source.dtype)
+        return family.basis_on(structure, self.source.dtype, content)
 
     @property
     def heads(self):

@@ -1,11 +1,11 @@
-"""Queries: learned ones, and the places of those that an alignment takes from sources."""
+"""What a layer gives of features; learned queries, and the places of those of an alignment."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Union
+from typing import Any, ClassVar, Union
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,12 +23,49 @@ from ..graph.checks import check_positive, holds
 from ..graph.graph import Graph
 from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
-from ..graph.structure import Content, Structure
+from ..graph.structure import Structure
 from ..memo import Memo
 from ..signatures import typed
 from .projection import PerHead, Queries
 
 _graphs = Memo()
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a layer gives a content-based family beside the structure; nodes come first.
+
+    Attributes:
+        source: (M, *batch, P) features of the sources; may be sparse features (M, P).
+        target: (N, *batch, P_t) features of the targets, or None if only sources have features;
+            the same object as ``source`` if one x is for both.
+        present: (M, *batch) booleans, the sources that may be attended to, or None for all.
+        alignment: the structure that alignments read, or None to use that of the edges.
+        theta: the parameter Θ of the values, for scores of transformed features; else None.
+        values: (M, *batch, H, V) the values x Θ, if the layer has computed them.
+        graph: (M,) the graph of each source, if there is a batch vector, for learned queries.
+        target_is_used: whether the layer itself reads the target features, for a root weight.
+    """
+
+    source: Any
+    target: Any
+    present: Tensor | None = None
+    alignment: Any = None
+    theta: Any = None
+    values: Tensor | None = None
+    graph: Tensor | None = None
+    target_is_used: bool = False
+
+    def but(self, **changes: Any) -> Content:
+        """A copy with some attributes changed; faster than ``dataclasses.replace``."""
+        new = object.__new__(Content)
+        vars(new).update(vars(self), **changes)
+        return new
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one x is for both sources and targets."""
+        return self.target is self.source
 
 
 class QueryModule(torch.nn.Module):

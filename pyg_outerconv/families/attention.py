@@ -12,7 +12,7 @@ from ..attention import IndexTerm
 from ..attention.edge_context import EdgeContext, exact_type
 from ..attention.normalise import L1, NORMALISERS, Normaliser, make_normaliser
 from ..attention.projection import PerHead, Queries
-from ..attention.queries import stand_alone, with_positions
+from ..attention.queries import Content, stand_alone, with_positions
 from ..attention.score import (
     SCORES,
     Score,
@@ -34,7 +34,7 @@ from ..errors import RefusedType, RefusedValue, unknown
 from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.graph import Graph
-from ..graph.structure import Content, Structure
+from ..graph.structure import Structure
 from ..kernels.attend_ends import can_attend_ends
 from ..kernels.edge_sums import are_few
 from ..kernels.ends import in_one_step
@@ -319,20 +319,24 @@ class Attention(Heads):
 
     # The matrices ---------------------------------------------------------------------------------
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The matrices A_h for the features of a structure.
 
         Raises:
             ValueError: there are no features, or their shapes do not fit.
         """
         self._require_modules()
-        content, asked = self.content_of(structure)
-        support, align = self.support, self.align
+        content, asked = self.content_of(structure, content)
+        support, align, given = self.support, self.align, structure
         if align is not None:
             ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
             options = ordered, self._reads_positions
             structure = structure_of_queries(structure, support, align, content, asked, *options)
-        over = self._edges_of(structure, content.source)
+        # Features of nodes are no features of queries of another number or order.
+        seen = content if structure is given else None
+        over = self._edges_of(structure, content.source, seen)
         return self._of_content(over, structure, content, asked)
 
     def _require_modules(self) -> None:
@@ -340,13 +344,15 @@ class Attention(Heads):
             rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
             raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
 
-    def _edges_of(self, structure: Structure, x: Features) -> EdgeBasis | ImplicitEdges:
+    def _edges_of(
+        self, structure: Structure, x: Features, content: Content | None
+    ) -> EdgeBasis | ImplicitEdges:
         """The support; made anew where that is faster: of few edges, which stay unsorted."""
         if isinstance(structure, Graph) and isinstance(x, Tensor):
             few = are_few(structure.edge_index.size(1), x)
             if few and self.support.is_quick and self._takes_any_order:
-                return self.support.basis_on(structure).edges()
-        return cached_support(self.support, structure, self.held)
+                return self.support.basis_with(structure, None, content).edges()
+        return cached_support(self.support, structure, self.held, content)
 
     def basis_over(
         self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content

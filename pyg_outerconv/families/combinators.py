@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..attention.queries import Content
 from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
@@ -16,7 +17,7 @@ from ..basis.products import composed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
 from ..graph.structure import Structure, common_kind
-from .content_family import with_labels
+from ..theta import as_theta
 from .family import Channels, Family
 from .gcn import GCN
 from .options import nested
@@ -30,6 +31,7 @@ class OfSeveral(Family):
     """A family made of several others on structures of one kind."""
 
     reads_beside = ()
+    takes_content = True
 
     if TYPE_CHECKING:
 
@@ -157,22 +159,32 @@ class Stack(OfFamilies):
             return [("sum", self.num_bases)]
         return runs
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The bases of the families, stacked; those that depend on no features are kept."""
-        if structure.content is None:
+        if content is None:
             return Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
         parts, start = [], 0
         for family in self.families:
             every = nested(family)
             if any(part.reads_theta for part in every):
-                mine = with_labels(structure, start, start + family.num_bases)
-                parts.append(family.basis_on(mine, dtype))
+                mine = _of_labels(content, start, start + family.num_bases)
+                parts.append(family.basis_with(structure, dtype, mine))
             elif any(part.learns for part in every):
-                parts.append(family.basis_on(structure, dtype))
+                parts.append(family.basis_with(structure, dtype, content))
             else:
                 parts.append(kept_basis(family, structure, dtype))
             start += family.num_bases
         return Stacked(tuple(parts))
+
+
+def _of_labels(content: Content, start: int, end: int) -> Content:
+    """The content with Θ_k of the labels from ``start`` to ``end`` alone."""
+    if content.theta is None:
+        return content
+    theta = as_theta(content.theta).labels(start, end)
+    return content.but(theta=theta.full() if theta.is_tensor else theta)
 
 
 @row("Support", "any of several supports has the edge", "2004.05150, 2007.14062")
@@ -203,8 +215,10 @@ class Union(OfFamilies):
     def labels(self) -> tuple[str, ...]:
         return (" or ".join(label for family in self.families for label in family.labels),)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
-        bases = [family.basis_on(structure, dtype) for family in self.families]
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> EdgeBasis:
+        bases = [family.basis_with(structure, dtype, content) for family in self.families]
         size = Stacked(tuple(bases)).size  # of all; a stack refuses others
         return sorted_pairs(torch.cat([one.edges().index for one in bases], dim=1), size)
 
@@ -273,10 +287,12 @@ class Compose(OfSeveral):
             for second in self.second.labels
         )
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The product of both bases; equal families share one basis."""
         between = self.first.outputs(structure)
-        first = self.first.basis_on(structure, dtype)
+        first = self.first.basis_with(structure, dtype, content)
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
         same = between is structure and made_alike
-        return composed(first, first if same else self.second.basis_on(between, dtype))
+        return composed(first, first if same else self.second.basis_with(between, dtype, content))

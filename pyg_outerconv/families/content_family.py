@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..attention.projection import PerHead, Queries, channels_of
 from ..attention.queries import (
+    Content,
     LearnedQueries,
     Places,
     QueryModule,
@@ -29,10 +30,10 @@ from ..graph.checks import holds
 from ..graph.graph import Graph
 from ..graph.node_set import Ends, NodeSet
 from ..graph.positions import graphs_of
-from ..graph.structure import Content, Structure, require_kind
+from ..graph.structure import Structure, require_kind
 from ..kernels import spmm
 from ..memo import cached_property
-from ..theta import Theta, as_theta
+from ..theta import Theta
 from .family import Family
 
 Align = Family | torch.nn.Module | None
@@ -53,7 +54,7 @@ def queries(align: Align, structure: Structure, content: Content) -> Queries:
         return align(content)  # type: ignore[no-any-return]
     x = content.source
     channels_of(x)
-    basis = align.basis_on(_read_for(align, structure, content), x.dtype)
+    basis = _aligned(align, structure, content)
     if basis.num_bases == 1:
         return contract(basis, x, Theta.identity(1, x.size(-1), _like(x)))
     if isinstance(x, SparseFeatures):
@@ -116,8 +117,7 @@ def place_of_queries(
     if isinstance(align, Family):
         if align.keeps_nodes and content.alignment is None and count == sources:
             return range(sources)
-        x = content.source
-        return _taken(align.basis_on(_read_for(align, structure, content), x.dtype))
+        return _taken(_aligned(align, structure, content))
     own = isinstance(align, torch.nn.Module) and not isinstance(align, LearnedQueries)
     return range(sources) if own and count == sources == structure.size[1] else None
 
@@ -179,16 +179,6 @@ def with_graph(content: Content, structure: Structure) -> Content:
     return content if graphs is None else replace(content, graph=graphs[0])
 
 
-def with_labels(structure: Structure, start: int, end: int) -> Structure:
-    """The structure whose content has Θ_k of the labels from ``start`` to ``end`` alone."""
-    content = structure.content
-    if content is None or content.theta is None:
-        return structure
-    theta = as_theta(content.theta).labels(start, end)
-    value = theta.full() if theta.is_tensor else theta
-    return structure.with_content(replace(content, theta=value))
-
-
 def _refuse_targets(align: Align, content: Content) -> None:
     """Refuse features of targets that neither the queries nor a root weight read."""
     read = content.is_single or content.target is None or content.target_is_used
@@ -200,8 +190,9 @@ def _refuse_targets(align: Align, content: Content) -> None:
         )
 
 
-def _read_for(align: Family, structure: Structure, content: Content) -> Any:
-    given = content.alignment
+def _aligned(align: Family, structure: Structure, content: Content) -> Basis:
+    """T on the structure of the call, or on one of its own, which has no features."""
+    given, dtype = content.alignment, content.source.dtype
     if given is None:
         if not isinstance(structure, align.reads):
             raise RefusedType(
@@ -213,12 +204,13 @@ def _read_for(align: Family, structure: Structure, content: Content) -> Any:
         if isinstance(structure, NodeSet) and structure.pos and not (structure.batch or read):
             # How many targets have positions is compared with the queries, which come first.
             structure = replace(structure, known=(structure.known[0], None), pos=None)
-        return require_kind(align, structure).read(structure)
+        own = require_kind(align, structure).read(structure)
+        return align.basis_with(own, dtype, content)
     kind = require_kind(align, given)
     if isinstance(given, Structure):
-        return kind.read(given)
+        return align.basis_on(kind.read(given), dtype)
     size = (content.source.size(0), None)
-    return kind.read(given, size=size, device=content.source.device)
+    return align.basis_on(kind.read(given, size=size, device=content.source.device), dtype)
 
 
 def _like(x: Tensor | SparseFeatures) -> Tensor:
@@ -228,14 +220,15 @@ def _like(x: Tensor | SparseFeatures) -> Tensor:
 class ContentFamily(Family):
     """A family whose basis depends on features, so that a layer makes it at every call.
 
-    Subclasses list ``'x'`` in ``reads_beside``; in ``basis_on`` they get the features and the
-    queries from :meth:`content_of`.
+    Subclasses list ``'x'`` in ``reads_beside``; ``basis_on`` takes ``content`` as its third
+    argument, of which :meth:`content_of` makes the features and the queries.
 
     Attributes:
         align: T, whose Tᵀ X are the queries, or a module that makes queries; None for the identity.
     """
 
     learns = True
+    takes_content = True
 
     align: Family | torch.nn.Module | None = None
 
@@ -251,20 +244,18 @@ class ContentFamily(Family):
         families = [part for part in parts if isinstance(part, Family)]
         return [name for name in names if any(part.makes_use_of(name) for part in families)]
 
-    def content_of(self, structure: Any) -> tuple[Content, Queries]:
+    def content_of(self, structure: Any, content: Content | None) -> tuple[Content, Queries]:
         """The features of nodes, ``content.source`` (M, *batch, P), and the queries Tᵀ X.
 
         Raises:
-            ValueError: the structure has no features, as outside a layer, or they do not fit the
-                alignment.
+            ValueError: there are no features, as outside a layer, or they do not fit the alignment.
         """
-        if structure.content is None:
+        if content is None:
             raise RefusedValue(
                 f"{type(self).__name__} makes its basis of the features of nodes",
-                "a call of a layer with x, which hands them over",
-                "a structure without features",
+                "a call of a layer with x, which hands them over to families that take content",
+                "no features",
             )
-        content = structure.content
         if self.align is not None:
             content = with_graph(content, structure)
         return content, queries(self.align, structure, content)

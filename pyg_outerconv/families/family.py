@@ -30,6 +30,8 @@ from .stored import check_storable, store, stored
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ..attention.queries import Content
+
 Channels = int | tuple[int, int]
 DEEPEST = 16
 """The largest depth of nested families; labels of some double with each level."""
@@ -82,6 +84,8 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         reads_beside: which of ``x``, ``edge_weight``, ``edge_type``, ``edge_attr`` and ``pos`` the
             basis depends on; families among the options add theirs. Other arguments are refused,
             but a graph, a structure or a sparse matrix may hold more than is read.
+        takes_content: whether :meth:`basis_on` takes a third argument, ``content``: what a layer
+            gives of features and Θ. Families of features do, and those made of other families.
         symmetries: names of the laws in :mod:`pyg_outerconv.testing` on what its layers do not
             depend on.
         nesting: the depth of nested families; 0 for a family of no others.
@@ -99,6 +103,7 @@ class Family(Named, BaseTransform, registry=FAMILIES):
     nesting: int = 0
     takes_nodes_alone: bool = False
     reads_beside: tuple[str, ...] = ("edge_weight",)
+    takes_content: ClassVar[bool] = False
     symmetries: tuple[str, ...] = ("permutation-equivariant",)
 
     __signature__ = _Signature()
@@ -168,6 +173,14 @@ class Family(Named, BaseTransform, registry=FAMILIES):
             structure: the result of :meth:`read`, of the kind :attr:`reads`.
             dtype: dtype of the values if there are no weights.
         """
+
+    def basis_with(
+        self, structure: Any, dtype: torch.dtype | None, content: Content | None
+    ) -> Basis:
+        """:meth:`basis_on` with what a layer gives of features and Θ, if the family takes it."""
+        if content is None or not self.takes_content:
+            return self.basis_on(structure, dtype)
+        return self.basis_on(structure, dtype, content)  # type: ignore[call-arg]
 
     def weighted(self, edges: Graph, dtype: torch.dtype | None = None) -> Graph:
         """The edges of the basis with its values as weights, of a family that :meth:`lists_edges`.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attention.feature_maps import FeatureMapped
-from ..attention.queries import Placed
+from ..attention.queries import Content, Placed
 from ..attention.score import present_keys
 from ..basis.base import Basis
 from ..basis.feature_product import FeatureProduct
@@ -112,13 +112,15 @@ class LinearAttention(Heads):
         """Permutation-equivariant, unless causal or the alignment is not."""
         return () if self.causal else kept_symmetries(self.support, self.align)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The product of features as a basis.
 
         Raises:
             ValueError: there are no features, or their shapes do not fit.
         """
-        content, asked = self.content_of(structure)
+        content, asked = self.content_of(structure, content)
         options = self.align, content, asked, self.causal
         structure = structure_of_queries(structure, self.support, *options)
         key, query, exponents = self.score.features(content.source, asked, bool(self.normalised))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..attention.queries import Content
 from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..equations import row
@@ -63,9 +64,11 @@ class Scale(OfFamily):
         factors = zip(self._factors, self.family.labels, strict=True)
         return tuple(f"{factor:g} times {label}" for factor, label in factors)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The family's basis, scaled."""
-        basis = self.family.basis_on(structure, dtype)
+        basis = self.family.basis_with(structure, dtype, content)
         dtype = basis.dtype or dtype or torch.get_default_dtype()
         return basis.scale(torch.tensor(self.factor, dtype=dtype, device=basis.device))
 
@@ -107,9 +110,12 @@ class _OfTwo(OfSeveral):
         pairs = zip(self.first.labels, self.second.labels, strict=True)
         return tuple(f"{first} {self.between} {second}" for first, second in pairs)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """Both bases as a stack, whose labels are mixed."""
-        both = Stacked(tuple(family.basis_on(structure, dtype) for family in self.families))
+        parts = [family.basis_with(structure, dtype, content) for family in self.families]
+        both = Stacked(tuple(parts))
         dtype = both.dtype or dtype or torch.get_default_dtype()
         one = torch.eye(self.num_bases, dtype=dtype, device=both.device)
         return both.mix(torch.cat([weight * one for weight in self.weights], dim=1))
@@ -212,6 +218,8 @@ class Select(OfFamily):
         there = self.family.labels
         return tuple(there[k] for k in self.keep)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The selected matrices; nothing is computed for the others."""
-        return self.family.basis_on(structure, dtype).select(list(self.keep))
+        return self.family.basis_with(structure, dtype, content).select(list(self.keep))

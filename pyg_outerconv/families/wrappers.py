@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ..attention.queries import Content
 from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
@@ -24,6 +25,7 @@ class OfFamily(Family):
     """A family made of one other, its option ``family``, whose attributes it has by default."""
 
     reads_beside = ()
+    takes_content = True
     keeps_labels: ClassVar[bool] = True  # whether labels are those of the family, in their order
 
     if TYPE_CHECKING:
@@ -91,11 +93,10 @@ class _OfReversed(OfFamily):
             raise RefusedType(rule, "a family of edges", repr(self.family))
 
     def _reversed(self, edges: Graph) -> Graph:
-        """The reversed edges, with the same features of nodes."""
+        """The reversed edges."""
         instead = "the family itself, and a layer of its own for the reversed edges"
         edges.require_one_set(type(self).__name__, instead)
-        found = edges.reversed()
-        return found if edges.content is None else found.with_content(edges.content)
+        return edges.reversed()
 
 
 @dataclass(frozen=True)
@@ -131,10 +132,12 @@ class Directed(_OfReversed):
         there = self.family.labels
         return (*there, *(f"{label}, reversed" for label in there))
 
-    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, edges: Graph, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The bases of the edges and of the reversed edges, stacked."""
         ends = (edges, self._reversed(edges))
-        return Stacked(tuple(self.family.basis_on(part, dtype) for part in ends))
+        return Stacked(tuple(self.family.basis_with(part, dtype, content) for part in ends))
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,11 @@ class Reverse(_OfReversed):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"{label}, reversed" for label in self.family.labels)
 
-    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, edges: Graph, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The basis of the reversed edges."""
-        return self.family.basis_on(self._reversed(edges), dtype)
+        return self.family.basis_with(self._reversed(edges), dtype, content)
 
 
 @dataclass(frozen=True)
@@ -193,11 +198,13 @@ class Mean(OfFamily):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"mean of {label}" for label in self.family.labels)
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Basis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
         """The family's basis, divided by the numbers of edges."""
         if isinstance(structure, Graph):
             structure = replace(structure, only_sums=False)  # edges are counted
-        return self.family.basis_on(structure, dtype).mean(dtype)
+        return self.family.basis_with(structure, dtype, content).mean(dtype)
 
 
 @dataclass(frozen=True)
@@ -220,9 +227,11 @@ class Explicit(OfFamily):
 
     family: Family
 
-    def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> EdgeBasis:
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> EdgeBasis:
         """All matrices of the family's basis as edges."""
-        basis = self.family.basis_on(structure, dtype)
+        basis = self.family.basis_with(structure, dtype, content)
         edges = basis.edges()
         if basis.dtype is None and edges.value is not None and dtype is not None:
             # Walks along edges of weight 1 were counted in torch's default dtype.

@@ -1,10 +1,9 @@
-"""Structures, which families read, and the node features beside them."""
+"""Structures, which families read."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -37,7 +36,6 @@ class Structure:
         targets_are_sources: whether a single x determines the number of targets.
         size: (M, N) for families with a target for each source; M holds for all families.
         device: the device of its tensors.
-        content: node features for families that compute values from them; else None.
         bipartite: whether sources and targets are different nodes, even if M = N.
         is_bare: whether this is the result of :meth:`bare`.
     """
@@ -46,7 +44,6 @@ class Structure:
     expects: ClassVar[str] = "edges, or the cells of a grid"
     rank: ClassVar[int] = 1
     targets_are_sources: ClassVar[bool] = False
-    content: Content | None = None
     bipartite: bool = False
     is_bare: bool = False
 
@@ -99,12 +96,6 @@ class Structure:
         values are equal.
         """
         return (given,), None
-
-    def with_content(self, content: Content) -> Self:
-        """A copy of the structure with ``content``."""
-        new = object.__new__(type(self))
-        vars(new).update(vars(self), content=content)
-        return new
 
     def bare(self) -> Self:
         """The same nodes, for a basis whose edges will be replaced.
@@ -170,40 +161,3 @@ def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
     given = [name for name, value in beside.items() if value is not None]
     if given:
         raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(given))
-
-
-@dataclass(frozen=True, eq=False)
-class Content:
-    """Features that a layer passes to a content-based family with the structure; nodes come first.
-
-    Attributes:
-        source: (M, *batch, P) features of the sources; may be sparse features (M, P).
-        target: (N, *batch, P_t) features of the targets, or None if only sources have features;
-            the same object as ``source`` if one x is for both.
-        present: (M, *batch) booleans, the sources that may be attended to, or None for all.
-        alignment: the structure that alignments read, or None to use that of the edges.
-        theta: the parameter Θ of the values, for scores of transformed features; else None.
-        values: (M, *batch, H, V) the values x Θ, if the layer has computed them.
-        graph: (M,) the graph of each source, if there is a batch vector, for learned queries.
-        target_is_used: whether the layer itself reads the target features, for a root weight.
-    """
-
-    source: Any
-    target: Any
-    present: Tensor | None = None
-    alignment: Any = None
-    theta: Any = None
-    values: Tensor | None = None
-    graph: Tensor | None = None
-    target_is_used: bool = False
-
-    def but(self, **changes: Any) -> Content:
-        """A copy with some attributes changed; faster than ``dataclasses.replace``."""
-        new = object.__new__(Content)
-        vars(new).update(vars(self), **changes)
-        return new
-
-    @property
-    def is_single(self) -> bool:
-        """Whether one x is for both sources and targets."""
-        return self.target is self.source

@@ -16,6 +16,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import EdgeFeatures, KeyQuery, Normaliser, Score
+from ..attention.queries import Content
 from ..attention.sources import AddedSources
 from ..basis import Basis
 from ..basis.multi_head_edges import MultiHeadEdges
@@ -25,7 +26,6 @@ from ..families import Attention, Family, Hops, parse_family
 from ..families.attention import COMBINATIONS, value_width
 from ..graph import Features, NodeSet
 from ..graph.checks import check_positive
-from ..graph.structure import Content
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, as_heads, scaled
 from . import compiled

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
+from ..attention.queries import Content
 from ..basis import Basis, EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
 from ..errors import RefusedValue
@@ -21,7 +22,7 @@ from ..graph.checks import check_size, holds
 from ..graph.edge_index import is_matrix
 from ..graph.graph import Graph, completed
 from ..graph.node_set import NodeSet
-from ..graph.structure import Content, Structure, require_kind
+from ..graph.structure import Structure, require_kind
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode
 from ..memo import Memo
@@ -207,10 +208,13 @@ def _make_basis(
     is_read = call.mode.is_plain and type(edge_index) is Tensor
     if not is_read and isinstance(structure, Graph) and not has_numbers(structure.edge_index):
         structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
-    structure = structure if content is None else structure.with_content(content)
     dtype = dtype or torch.get_default_dtype()
     if family is conv._family or type(edge_index) is Tensor:
-        basis = family.basis_on(structure, dtype)
+        basis = (
+            family.basis_on(structure, dtype)
+            if content is None
+            else family.basis_with(structure, dtype, content)
+        )
     else:  # a support, kept for as long as the graph that was given
         basis = cached_support(family, structure, rules)
     if not kind.targets_are_sources:

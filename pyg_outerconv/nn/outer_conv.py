@@ -12,6 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from ..attention import Additive
+from ..attention.queries import Content
 from ..basis import Basis
 from ..contract import ContractionPath, contraction_path
 from ..contract.plan import check_memory, check_order, solve
@@ -20,7 +21,6 @@ from ..errors import RefusedType, RefusedValue
 from ..families import Attention, Family, parse_family
 from ..families.options import functions_of, nested
 from ..graph import Features, SparseMatrix
-from ..graph.structure import Content
 from ..kernels.mode import Mode
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, add_product, scaled
@@ -186,7 +186,8 @@ class OuterConv(MessageHooks):
         self._reads_content = family.makes_use_of("x")
         self._learns = any(part.learns for part in nested(family))
         self._reads_theta = any(part.reads_theta for part in nested(family))
-        self._adds_ends = isinstance(family, Attention) and isinstance(family.score, Additive)
+        adds_ends = isinstance(family, Attention) and isinstance(family.score, Additive)
+        self._adds_ends = adds_ends and not family.support.makes_use_of("x")  # type: ignore[attr-defined]
         # Of attention, the text is that of its support: scores are the layer's own.
         edges: Any = getattr(family, "support", family)
         self._lists_edges = family.makes_edges and family.lists_edges()

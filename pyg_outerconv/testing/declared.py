@@ -7,13 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..attention.queries import Content
 from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
 from ..families.window_family import Windows
 from ..graph import Cells, Graph
 from ..graph.assignment import Assignment
-from ..graph.structure import Content, Structure
+from ..graph.structure import Structure
 from ..nn import OuterConv
 from ..signatures import typed
 from .basis_laws import assert_adjoint, assert_lazy_equals_explicit, assert_transpose
@@ -123,7 +124,7 @@ def _of_basis(law: Callable[[Basis], None]) -> Law:
         if not family.makes_use_of("x"):
             return law(family.basis(structure, dtype=torch.float64))
         x = _normal(generator, structure.size[0], CHANNELS)
-        return law(family.basis_on(structure.with_content(Content(x, x)), torch.float64))
+        return law(family.basis_with(structure, torch.float64, Content(x, x)))
 
     return check
 

@@ -8,9 +8,9 @@ import torch
 from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
 from pyg_outerconv.attention import NORMALISERS, SCORES, make_normaliser, make_score
+from pyg_outerconv.attention.queries import Content
 from pyg_outerconv.families import Attention
 from pyg_outerconv.families.support.sequences import Complete
-from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near
 
@@ -18,8 +18,8 @@ from pyg_outerconv.testing import assert_near
 def scores(text, x, query, normalise="identity"):
     """(M, N) values of one head on all pairs."""
     family = Attention(make_score(text, 1), Complete(), make_normaliser(normalise))
-    structure = family.read(None, size=(len(x), len(query))).with_content(Content(x, query))
-    basis = family.basis_on(structure, x.dtype)
+    nodes = family.read(None, size=(len(x), len(query)))
+    basis = family.basis_on(nodes, x.dtype, Content(x, query))
     return basis.to_dense().detach()[0] if not x.requires_grad else basis.to_dense()[0]
 
 

@@ -13,10 +13,10 @@ from pyg_outerconv.attention import (
     Softmax,
     make_score,
 )
+from pyg_outerconv.attention.queries import Content
 from pyg_outerconv.families import Attention, Relation
 from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.graph.cells import Cells
-from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 
@@ -62,11 +62,9 @@ def test_a_term_of_one_head_is_for_all():
         wide.weight.copy_(narrow.weight.normal_().expand(-1, HEADS))
     content = Content(*[torch.randn(5, P).double()] * 2)
     score = KeyQuery(HEADS, 3, P).double()
-    structure = Relation().read(CASES[0].index, size=(5, 5)).with_content(content)
-    found = [
-        Attention(score, Relation(1, None), Softmax(), terms=(term,)).basis_on(structure)
-        for term in (wide, narrow)
-    ]
+    edges = Relation().read(CASES[0].index, size=(5, 5))
+    families = [Attention(score, Relation(1, None), Softmax(), terms=(t,)) for t in (wide, narrow)]
+    found = [family.basis_on(edges, content=content) for family in families]
     assert_near(found[0].heads().value, found[1].heads().value)
 
 
@@ -76,7 +74,7 @@ def test_terms_see_the_positions_of_cells():
     cells = Cells.of_shape((2, 2))
     content = Content(*[torch.zeros(4, P).double()] * 2)
     family = Attention(KeyQuery(HEADS, 3, P).double(), Complete(), Softmax(), terms=(term,))
-    value = family.basis_on(cells.with_content(content)).to_dense()
+    value = family.basis_on(cells, content=content).to_dense()
     place = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).double()
     relative = (place.unsqueeze(1) - place).flatten(0, 1)
     expected = term(relative).view(4, 4, HEADS).softmax(0).permute(2, 0, 1)
@@ -89,8 +87,7 @@ def test_positions_stay_exact_in_short_types():
     edges = torch.tensor([[2049, 2048], [2100, 2100]])
     content = Content(*[torch.zeros(size, P, dtype=torch.bfloat16)] * 2)
     family = Attention(make_score("dot-product", 1), Relation(1, None), Softmax(), terms=(term,))
-    structure = family.read(edges, size=(size, size)).with_content(content)
-    bias = family.basis_on(structure).bias
+    bias = family.basis_on(family.read(edges, size=(size, size)), content=content).bias
     assert bias.dtype == torch.bfloat16
     assert bias[0] != bias[1]
 
@@ -100,8 +97,8 @@ def test_rotary_positions_turn_keys_and_queries():
     score = KeyQuery(HEADS, 4, P, rotary=turn).double()
     source, target = torch.randn(6, P).double(), torch.randn(3, P).double()
     family = Attention(score, Relation(1, None), Softmax())
-    structure = family.read(case.index, size=case.size).with_content(Content(source, target))
-    heads = family.basis_on(structure).heads()
+    edges = family.read(case.index, size=case.size)
+    heads = family.basis_on(edges, content=Content(source, target)).heads()
     key = turn(score.key(source), torch.arange(6.0))
     query = turn(score.query(target), torch.arange(3.0))
     pattern = heads.pattern
@@ -116,8 +113,8 @@ def test_positions_that_are_given_go_first():
         make_score("dot-product", HEADS), Relation(1, None), Softmax(), terms=(term,)
     )
     content = Content(*[torch.zeros(5, P).double()] * 2)
-    structure = family.read(CASES[0].index, size=(5, 5), pos=pos).with_content(content)
-    heads = family.basis_on(structure).heads()
+    edges = family.read(CASES[0].index, size=(5, 5), pos=pos)
+    heads = family.basis_on(edges, content=content).heads()
     source, target = heads.pattern.index.long()
     expected = normalised("softmax", term(pos[source] - pos[target]), heads.pattern)
     assert_near(heads.value, expected)

@@ -1,5 +1,7 @@
 """The layer over content-based families: equal to dense matrices, to messages, and in mixtures."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from attention_bases import ATTEND_ORDERS, HEAD_ORDERS, dense_truth
@@ -7,19 +9,32 @@ from oracle import assert_same
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv.attention import KeyQuery, Softmax
+from pyg_outerconv.basis.algebra import Stacked
 from pyg_outerconv.families import (
     GCN,
+    Add,
     Attention,
     Complete,
     Compose,
+    ContentFamily,
     Directed,
     Explicit,
+    Family,
     Grid,
+    Hops,
     Identity,
+    Mean,
+    MultiHead,
     Relation,
+    Reverse,
+    Scale,
+    Select,
     Stack,
+    Sub,
+    Union,
+    edge_basis,
 )
-from pyg_outerconv.graph import Cells
+from pyg_outerconv.graph import Cells, Graph, Structure
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import Theta
@@ -146,14 +161,71 @@ def test_images_by_shifts_and_by_content_in_one_layer():
     assert_same(actual, expected, [x, *conv.parameters()], 1e-9)
 
 
-def test_content_within_other_families():
-    x = drawn(5, 3)
-    for family in (Directed(content()), Explicit(content()), Compose(GCN(), content())):
-        conv = OuterConv(3, 4, family, bias=False).double()
-        basis = conv.basis(x, EDGES)
-        full = conv.theta()[:, 0]
-        expected = torch.einsum("kmn,mp,kpq->nq", basis.to_dense(), x, full)
+# The family around another, and its basis, of that of the other and of that on reversed edges.
+WITHIN = {
+    "add": (lambda f: Add(f, f), lambda one, back: one.scale(torch.tensor(2.0))),
+    "compose": (lambda f: Compose(f, f), lambda one, back: one.compose(one)),
+    "directed": (Directed, lambda one, back: Stacked((one, back))),
+    "explicit": (Explicit, lambda one, back: one.edges()),
+    "mean": (Mean, lambda one, back: one.mean()),
+    "reverse": (Reverse, lambda one, back: back),
+    "scale": (lambda f: Scale(f, 3.0), lambda one, back: one.scale(torch.tensor(3.0))),
+    "select": (lambda f: Select(f, (1,)), lambda one, back: one.select([1])),
+    "stack": (lambda f: Stack(f, f), lambda one, back: Stacked((one, one))),
+    "sub": (lambda f: Sub(f, f), lambda one, back: one.scale(torch.tensor(0.0))),
+}
+
+
+@pytest.mark.parametrize("edges", [EDGES, EDGES.repeat(1, 400)], ids=["few", "many"])
+@pytest.mark.parametrize("name", WITHIN)
+def test_content_within_other_families(name, edges):
+    around, expected = WITHIN[name]
+    one, x = content(), drawn(5, 3)
+    conv = OuterConv(3, 4, around(one), bias=False).double()
+    bases = [OuterConv(3, 4, one).double().basis(x, end) for end in (edges, edges.flip(0))]
+    dense = expected(*bases).to_dense()
+    assert_near(conv.basis(x, edges).to_dense(), dense)
+    assert_near(conv(x, edges), torch.einsum("kmn,mp,kpq->nq", dense, x, conv.theta()[:, 0]))
+
+
+@dataclass(frozen=True)
+class Alike(ContentFamily):
+    """Pairs of nodes whose features have a positive product."""
+
+    equation = "A_0[m, n] = 1 where <x_m, x_n> > 0"
+    reads, reads_beside, takes_nodes_alone = Structure, ("x",), True
+    labels = ("alike",)
+
+    def basis_on(self, structure, dtype=None, content=None):
+        content, asked = self.content_of(structure, content)
+        return edge_basis(Graph((content.source @ asked.T > 0).nonzero().T, structure.size))
+
+
+@pytest.mark.parametrize("support", [Alike(), Union(Hops(), Alike())], ids=str)
+@pytest.mark.parametrize("score", ["key-query", "additive"])
+def test_supports_of_features_are_made_anew(score, support):
+    conv = OuterConv(3, 4, MultiHead(2, score, support)).double()
+    for x in (drawn(5, 3), drawn(5, 3)):
+        seen = x @ x.T > 0
+        if isinstance(support, Union):
+            seen[tuple(EDGES)] = True
+        assert torch.equal(conv.basis(x, EDGES).to_dense() > 0, seen.expand(2, 5, 5))
+        dense = conv.basis(x, EDGES).to_dense()
+        expected = torch.einsum("kmn,mp,kpq->nq", dense, x, conv.theta()[:, 0]) + conv.bias
         assert_near(conv(x, EDGES), expected)
+
+
+def test_a_family_that_hands_no_features_on_is_refused():
+    @dataclass(frozen=True)
+    class Plain(Family):
+        family: Family
+        labels = ("one", "two")
+
+        def basis_on(self, structure, dtype=None):
+            return self.family.basis_on(structure, dtype)
+
+    with pytest.raises(ValueError, match="to families that take content, got no features"):
+        OuterConv(3, 4, Plain(content()))(drawn(5, 3).float(), EDGES)
 
 
 # Reductions ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ...attention.queries import Placed, narrowed
+from ...attention.queries import Content, Placed, narrowed
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import ImplicitEdges, counted
@@ -67,17 +67,19 @@ _kept = Memo()
 _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
-def cached_support(family: Family, structure: Structure, held: Memo) -> Edges:
+def cached_support(
+    family: Family, structure: Structure, held: Memo, content: Content | None = None
+) -> Edges:
     """The basis of a support, cached for all layers on the same structure.
 
     Bases of tensors are cached as long as these exist, unmodified; bases of numbers alone as long
-    as a layer's cache ``held`` has them.
+    as a layer's cache ``held`` has them; those of features are not.
     """
     if isinstance(structure, Placed):
         return narrowed(cached_support(family, structure.whole, held), structure.place)
 
     def make() -> Edges:
-        basis = family.basis_on(structure)
+        basis = family.basis_with(structure, None, content)
         return basis if isinstance(basis, EdgeBasis) else counted(basis)
 
     known = None if torch.compiler.is_compiling() else _cache_key(family, structure)
@@ -122,7 +124,7 @@ def _cache_key(
 ) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
     """The tensors and the value that a basis depends on; None if it cannot be cached."""
     found = structure.made_of()
-    if found is None:
+    if found is None or family.makes_use_of("x"):
         return None
     own, key = found
     attr, pos = getattr(structure, "edge_attr", None), getattr(structure, "pos", None)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from pyg_outerconv.attention import DotProduct, LearnedQueries, Softmax
+from pyg_outerconv.attention.queries import Content
 from pyg_outerconv.families import Attention, Cluster, Relation
 from pyg_outerconv.families.support.sequences import Complete, SlidingWindow
 from pyg_outerconv.graph.cells import Cells
-from pyg_outerconv.graph.structure import Content
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
@@ -25,7 +25,7 @@ def support_of(of, given, **beside):
     """The support of the basis that a family makes of features (n, 3)."""
     structure = of.read(given, **beside)
     x = torch.zeros(structure.size[0], 3)
-    return of.basis_on(structure.with_content(Content(x, x))).over
+    return of.basis_on(structure, content=Content(x, x)).over
 
 
 def test_layers_share_what_is_made_of_the_same_edges():
@@ -120,7 +120,7 @@ def test_assignments_are_read_at_every_call():
     def edges():
         structure = of.read(cluster, size=(3, 2))
         content = Content(torch.zeros(3, 3), torch.zeros(2, 3))
-        return of.basis_on(structure.with_content(content)).heads().edges().index.tolist()
+        return of.basis_on(structure, content=content).heads().edges().index.tolist()
 
     assert edges() == [[0, 1, 2], [0, 0, 1]]
     cluster[0] = 1
