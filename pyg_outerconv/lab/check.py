@@ -128,18 +128,17 @@ def check(asked: Check) -> int:
 
 def _compile_ahead(device: str) -> None:
     """Start all kernels in several processes, so that Triton keeps their code on the disk."""
-    jobs = [(device, dtype, place) for dtype in ALLOWED for place in SIZES]
-    workers = min(len(jobs), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        list(pool.map(_start_all, *zip(*jobs, strict=True)))
+    jobs = [(device, dtype, n) for dtype in ALLOWED for n in range(len(_primitives(device)))]
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        list(pool.map(_start, *zip(*jobs, strict=True)))
 
 
-def _start_all(device: str, dtype: torch.dtype, place: str) -> None:
-    triton = BACKENDS["triton"]
-    for call in _primitives(device):
-        if call.name.endswith(f"({place})") and not call.refused_by(triton, dtype, device):
-            with suppress(Exception):  # the comparison starts it again, and tells
-                _computed("triton", call, _inputs(call, dtype, device))
+def _start(device: str, dtype: torch.dtype, n: int) -> None:
+    """Start the kernels of one call."""
+    call = _primitives(device)[n]
+    if not call.refused_by(BACKENDS["triton"], dtype, device):
+        with suppress(Exception):  # the comparison starts them again, and tells
+            _computed("triton", call, _inputs(call, dtype, device))
 
 
 def _compare(
