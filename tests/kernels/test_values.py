@@ -1,6 +1,7 @@
 """Values against dense oracles, and where floating point is at its limits."""
 
 import math
+from types import SimpleNamespace
 
 import oracle
 import pytest
@@ -18,6 +19,7 @@ from pyg_outerconv.kernels import (
     spmm,
     use_backend,
 )
+from pyg_outerconv.kernels.backends import native_grouped
 from pyg_outerconv.testing import assert_near
 
 INF, NAN = math.inf, math.nan
@@ -70,6 +72,59 @@ def test_grouped_products_equal_a_loop(backend):
     with use_backend(backend):
         actual = grouped_matmul(x, ptr, theta, gather=gather, scatter=scatter, num_rows=6)
     assert_near(actual, expected)
+
+
+one_kernel = pytest.mark.skipif(
+    native_grouped._of_all_groups is None, reason="this torch has no kernel for all groups"
+)
+
+
+@one_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_one_kernel_for_all_groups_equals_the_products_group_by_group(dtype, indexed, monkeypatch):
+    """By torch's kernel of a CPU, which does what that of an H100 does."""
+    ptr = torch.tensor([0, 0, 3, 3, 7])
+    x, theta = torch.randn(7, 16, dtype=dtype), torch.randn(4, 16, 8, dtype=dtype)
+    grad = torch.randn(9, 8, dtype=dtype)
+    places = (torch.randperm(7), torch.tensor([1, 0, 5, 5, 1, 0, 2])) if indexed else (None, None)
+
+    def results():
+        products = native_grouped.grouped_matmul(x, ptr, theta, *places, 9)
+        return products, native_grouped.grouped_outer(x, ptr, grad, *places)
+
+    wanted = results()
+    monkeypatch.setattr(native_grouped, "is_one_kernel", lambda *_: True)
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    for found, expected in zip(results(), wanted, strict=True):
+        assert found.dtype == dtype
+        assert_near(found[:7], expected[:7], tolerance)
+    if not indexed:
+        assert torch.equal(results()[0][7:], torch.zeros(2, 8, dtype=dtype))
+
+
+@one_kernel
+def test_what_goes_to_one_kernel_is_what_torch_says_that_it_takes(monkeypatch):
+    capability = {"h100": (9, 0), "a100": (8, 0)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability.get)
+
+    def goes(device, dtype, inputs, outputs):
+        x = SimpleNamespace(is_cuda=True, dtype=dtype, device=device)
+        return native_grouped.is_one_kernel(x, 5, torch.Size((2, inputs, outputs)))
+
+    def taken(dtype, inputs, outputs):
+        ends = torch.empty(2, dtype=torch.int32, device="meta")
+        x = torch.empty(5, inputs, dtype=dtype, device="meta")
+        theta = torch.empty(2, inputs, outputs, dtype=dtype, device="meta")
+        try:
+            return native_grouped._of_all_groups(x, theta, offs=ends).shape == (5, outputs)
+        except RuntimeError:
+            return False
+
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for sizes in ((16, 8), (16, 4), (4, 16)):
+            assert goes("h100", dtype, *sizes) == taken(dtype, *sizes)
+    assert not goes("a100", torch.bfloat16, 16, 8)
 
 
 @pytest.mark.parametrize("channels", [0, 1, 2, 17])

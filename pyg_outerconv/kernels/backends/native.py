@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
-from .. import tiles
 from ..backend import PRIMITIVES, Backend, Request
 from ..tiles import accumulator
-from . import tiled_additive
+from . import native_grouped, tiled_additive
 from .native_csr import row_sums, sampled, spread, times, torch_csr
 
 # exp of scores up to this absolute value neither overflows nor underflows in float32, also when
@@ -110,51 +106,6 @@ def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
     return highest.masked_fill(highest == -torch.inf, 0.0)
 
 
-def _grouped_matmul(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    num_rows: int,
-) -> Tensor:
-    """Multiply the rows of each group with its matrix, (num_rows, Q)."""
-    if scatter is None:
-        out = x.new_empty((num_rows, theta.size(2)))
-    else:  # Rows of several groups are added up, in the accumulating dtype.
-        out = x.new_zeros((num_rows, theta.size(2)), dtype=accumulator(x.dtype))
-    for group, tile in _tiles(ptr, theta.size(1) + theta.size(2)):
-        rows = x[tile] if gather is None else x.index_select(0, gather[tile])
-        if scatter is None:
-            torch.mm(rows, theta[group], out=out[tile])
-        else:
-            product = torch.mm(rows, theta[group]).to(out.dtype)
-            out.index_add_(0, scatter[tile].long(), product)
-    return out.to(x.dtype)
-
-
-def _grouped_outer(
-    x: Tensor, ptr: Tensor, y: Tensor, gather: Tensor | None, scatter: Tensor | None
-) -> Tensor:
-    """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
-    wide = accumulator(x.dtype)
-    out = x.new_zeros((ptr.numel() - 1, x.size(1), y.size(1)), dtype=wide)
-    for group, tile in _tiles(ptr, x.size(1) + y.size(1)):
-        left = x[tile] if gather is None else x.index_select(0, gather[tile])
-        right = y[tile] if scatter is None else y.index_select(0, scatter[tile])
-        out[group].addmm_(left.t().to(wide), right.to(wide))
-    return out.to(x.dtype)
-
-
-def _tiles(ptr: Tensor, width: int) -> Iterator[tuple[int, slice]]:
-    """Split the rows of each group into tiles: the group, and the rows of the tile."""
-    step = max(1, tiles.TILE_ELEMENTS // max(1, width))
-    bounds = ptr.tolist()
-    for group, (start, end) in enumerate(pairwise(bounds)):
-        for first in range(start, end, step):
-            yield group, slice(first, min(first + step, end))
-
-
 class Native(Backend):
     """CSR products of torch (MKL or its own kernels on a CPU, cuSPARSE on CUDA)."""
 
@@ -235,8 +186,8 @@ class Native(Backend):
     attend_backward = staticmethod(_attend_backward)
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(tiled_additive.sum_by_product))
-    grouped_matmul = staticmethod(_grouped_matmul)
-    grouped_outer = staticmethod(_grouped_outer)
+    grouped_matmul = staticmethod(native_grouped.grouped_matmul)
+    grouped_outer = staticmethod(native_grouped.grouped_outer)
 
 
 def _winning_entries(matrix: Tensor, x: Tensor, aggr: str) -> Tensor:
