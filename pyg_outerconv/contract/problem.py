@@ -16,6 +16,7 @@ from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
+from ..kernels.capture import is_capturing
 from ..kernels.index_checks import has_numbers
 from ..kernels.mode import Mode, mode
 from ..signatures import check_type
@@ -102,14 +103,34 @@ class Problem:
         return self.counted.num_edges
 
     @property
+    def is_captured(self) -> bool:
+        """Whether the call is captured as a CUDA graph: there are numbers, but none can be read."""
+        return self.device.type == "cuda" and is_capturing()
+
+    @property
     def has_numbers(self) -> bool:
-        """Whether numbers can be looked at: not under a compiler, nor those of fake tensors."""
-        return has_numbers(self.x if isinstance(self.x, Tensor) else None)
+        """Whether there are numbers: not under a compiler, nor of fake tensors."""
+        x = self.x if isinstance(self.x, Tensor) else None
+        return has_numbers(x) or (not self.mode.compiles and self.is_captured)
 
     @property
     def is_one_each(self) -> bool:
         """Whether each (target, label) pair has at most one edge; False without numbers."""
-        return self.has_numbers and self.num_edges == self.counted.num_target_pairs
+        if not self.has_numbers:
+            return False
+        own = vars(self.basis.pattern) if isinstance(self.basis, EdgeBasis) else {}
+        if self.is_captured and "num_target_pairs" not in own:
+            return False
+        return self.num_edges == self.counted.num_target_pairs
+
+    def num_pairs(self, at_target: bool) -> float:
+        """U_in or U_out, for costs; the most there can be, where to count waits for a device."""
+        name = "num_target_pairs" if at_target else "num_source_pairs"
+        if isinstance(self.basis, EdgeBasis):
+            pattern = self.basis.pattern
+            if pattern.device.type != "cpu" and name not in vars(pattern):
+                return float(min(pattern.num_edges, pattern.size[at_target] * pattern.num_labels))
+        return float(getattr(self.counted, name))
 
     @property
     def of_heads(self) -> Theta | None:

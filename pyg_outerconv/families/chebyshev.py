@@ -15,7 +15,7 @@ from ..errors import RefusedValue
 from ..graph.graph import Graph
 from ..graph.norm import NORMS, check_norm, degree, divisor
 from ..graph.spectrum import largest_eigenvalues
-from ..kernels.edge_lists import share_of_degrees
+from ..kernels.edge_lists import places_of, share_of_degrees
 from ..kernels.index_checks import can_read, has_numbers
 from ..memo import Memo
 from .family import Family
@@ -107,7 +107,7 @@ class Chebyshev(Family):
         """The edges of L̂."""
         edges.require_one_set("a Laplacian", "Walk(1) or Relation(1)")
         if self.as_pyg and self.lambda_max == "bound":
-            is_two = self.norm is not None and _is_nonnegative(edges.edge_weight)
+            is_two = self.norm is not None and _is_nonnegative(edges)
             if not is_two:
                 return self._by_largest_entry(edges, dtype)
         edges.require_separate_graphs("a Laplacian")
@@ -120,7 +120,8 @@ class Chebyshev(Family):
                         return edges.but(edge_weight=value)
                 weight = edges.weight(dtype)
                 weight = torch.where(edges.source == edges.target, 0.0, weight).to(weight.dtype)
-                return self._normalised(edges.but(edge_weight=weight), dtype)
+                negative = edges.has_negative
+                return self._normalised(edges.but(edge_weight=weight), dtype, negative)
         laplacian = self._laplacian(edges, dtype)
         scale = 2.0 / self._lambda(edges, laplacian)
         if edges.batch is not None and scale.numel() > 1:
@@ -142,13 +143,14 @@ class Chebyshev(Family):
 
     def _laplacian(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
         """L: the negated, normalised edges, then one diagonal entry for each node."""
-        edges, num_nodes = _without_loops(edges), edges.size[0]
+        negative, num_nodes = edges.has_negative, edges.size[0]
+        edges = _without_loops(edges)
         if self.norm is None:
             weight = edges.weight(dtype)
             diagonal = degree(weight, edges.source, num_nodes)
             edges = edges.but(edge_weight=-weight)
         else:
-            edges = self._normalised(edges, dtype)
+            edges = self._normalised(edges, dtype, negative)
             wide = torch.promote_types(edges.weight().dtype, torch.float32)
             diagonal = torch.ones(num_nodes, dtype=wide, device=edges.device)
         nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
@@ -167,11 +169,14 @@ class Chebyshev(Family):
             index, edges.size, *powers, dtype, of_targets=norm.of_targets
         ).neg_()
 
-    def _normalised(self, edges: Graph, dtype: torch.dtype | None) -> Graph:
-        """Edges without loops with the entries of L − I."""
+    def _normalised(
+        self, edges: Graph, dtype: torch.dtype | None, has_negative: bool | None
+    ) -> Graph:
+        """Edges without loops with the entries of L − I; a weight is negative, if that is known."""
         weight, num_nodes = edges.weight(dtype), edges.size[0]
         narrow, end = weight.dtype, edges.target if self.norm == "target" else edges.source
-        degrees = divisor(weight, end, num_nodes, f"norm={self.norm!r}", self.as_pyg)
+        about = f"norm={self.norm!r}", self.as_pyg, has_negative
+        degrees = divisor(weight, end, num_nodes, *about)
         if self.norm == "sym":
             degrees = degrees.sqrt()
             weight = weight / degrees[edges.source] / degrees[edges.target]
@@ -218,8 +223,11 @@ class Chebyshev(Family):
         return zeros.scatter_reduce(0, graph.long(), diagonal, "amax")
 
 
-def _is_nonnegative(weight: Tensor | None) -> bool:
+def _is_nonnegative(edges: Graph) -> bool:
     """Whether no weight is negative, as far as their numbers can be read."""
+    weight, has_negative = edges.edge_weight, edges.has_negative
+    if has_negative is not None:
+        return not has_negative
     if weight is None or not weight.numel():
         return True
     plain = has_numbers(weight) and not torch._C._are_functorch_transforms_active()
@@ -227,7 +235,10 @@ def _is_nonnegative(weight: Tensor | None) -> bool:
 
 
 def _without_loops(edges: Graph) -> Graph:
-    is_loop = edges.source == edges.target
+    is_loop, known = edges.source == edges.target, edges.summary
+    if known is not None:
+        stay = edges.num_edges - known.num_loops
+        return edges.select(places_of(~is_loop, stay)) if known.num_loops else edges
     if has_numbers(is_loop) and not bool(is_loop.any()):
         return edges
     return edges.select(~is_loop)

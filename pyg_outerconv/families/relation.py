@@ -106,9 +106,10 @@ class Relation(Family):
                     "edge_type of shape (E,), by its name: edge_type=",
                     "None",
                 )
-        elif has_numbers(types) and types.numel() and int(types.max()) >= self.num_relations:
-            raise RefusedValue(
-                "edge types must be below num_relations",
-                f"[0, {self.num_relations})",
-                int(types.max()),
-            )
+        elif has_numbers(types) and types.numel():
+            known = edges.summary  # of these types, with which a graph is read
+            highest = int(types.max()) if known is None else known.highest_type
+            if highest >= self.num_relations:
+                raise RefusedValue(
+                    "edge types must be below num_relations", f"[0, {self.num_relations})", highest
+                )

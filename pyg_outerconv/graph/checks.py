@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
+from ..kernels.capture import is_captured
 from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import LARGEST, is_integer
+
+if TYPE_CHECKING:
+    from .summary import Summary
 
 FEW = 2**12
 """Up to so many indices are compared by torch; numpy takes half its time for many."""
@@ -111,8 +115,13 @@ def check_index(edge_index: Any) -> None:
         )
 
 
-def check_edge_vector(name: str, vector: Tensor, index: Tensor, *, floating: bool) -> None:
-    """Refuse edge weights or edge types of a wrong shape, device, dtype or range."""
+def check_edge_vector(
+    name: str, vector: Tensor, index: Tensor, *, floating: bool, known: Summary | None = None
+) -> None:
+    """Refuse edge weights or edge types of a wrong shape, device, dtype or range.
+
+    ``known`` is what was read of them, where they are on a device.
+    """
     if not isinstance(vector, Tensor):
         raise RefusedType(f"{name} must be a tensor", "Tensor", type(vector).__name__)
     if vector.shape != (index.size(1),):
@@ -126,12 +135,21 @@ def check_edge_vector(name: str, vector: Tensor, index: Tensor, *, floating: boo
             f"{name} must be on the device of edge_index", index.device, vector.device
         )
     if floating:
-        if not holds(torch.isfinite(vector.detach()).all()):
+        if known is None:
+            is_finite = holds(torch.isfinite(vector.detach()).all())
+        else:
+            is_finite = known.is_finite
+        if not is_finite:
             raise RefusedValue(f"{name} must be finite", "numbers", "NaN or infinity")
-    elif vector.dtype not in INTEGERS:
+        return
+    if vector.dtype not in INTEGERS:
         raise RefusedType(f"{name} must hold integers", "torch.int64", vector.dtype)
-    elif has_numbers(vector) and vector.numel() and int(vector.min()) < 0:
-        raise RefusedValue(f"{name} must not be negative", ">= 0", int(vector.min()))
+    if known is None and has_numbers(vector) and vector.numel():
+        lowest = int(vector.min())
+    else:
+        lowest = 0 if known is None else known.lowest_type
+    if lowest < 0:
+        raise RefusedValue(f"{name} must not be negative", ">= 0", lowest)
 
 
 def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
@@ -243,9 +261,15 @@ def all_below(index: Tensor, count: int) -> bool:
 
 
 def infer_size(
-    edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+    edge_index: Tensor,
+    size: tuple[int | None, int | None] | None,
+    bipartite: bool,
+    known: Summary | None = None,
 ) -> tuple[int, int]:
-    """(M, N): ``size``, with missing entries inferred from the largest indices."""
+    """(M, N): ``size``, with missing entries inferred from the largest indices.
+
+    ``known`` is what was read of the indices, where they are on a device.
+    """
     size = size or (None, None)
     if size[0] is not None and size[1] is not None:
         if can_read(edge_index):
@@ -253,8 +277,16 @@ def infer_size(
                 return size[0], size[0]
         elif not has_numbers(edge_index):  # fake tensors: nothing to check
             return size[0], size[1]
+    elif is_captured(edge_index):
+        raise RefusedValue(
+            "while a CUDA graph is captured numbers of nodes cannot be read from edge_index",
+            "size=(M, N), or an x that tells it",
+            size,
+        )
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]
+    elif known is not None:
+        lowest, highest = min(known.lowest), list(known.highest)
     elif size == (None, None) and not bipartite:
         least, most = edge_index.aminmax()
         lowest, highest = int(least), [int(most)] * 2

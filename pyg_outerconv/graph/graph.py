@@ -12,6 +12,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ..errors import RefusedValue
+from ..kernels.index_checks import waits
 from ..signatures import check_type
 from .checks import (
     agreed,
@@ -28,6 +29,9 @@ from .checks import (
 )
 from .edge_index import edges_of, from_sparse, is_matrix
 from .structure import Structure, refuse_beside
+from .summary import Summary, summary_of
+
+_UNKNOWN = (None, None, None, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +96,33 @@ class Graph(Structure):
 
     @staticmethod
     def of_index(
-        edge_index: Tensor, size: tuple[int | None, int | None] | None, bipartite: bool
+        edge_index: Tensor,
+        size: tuple[int | None, int | None] | None,
+        bipartite: bool,
+        weight: Tensor | None = None,
+        types: Tensor | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Graph:
-        """The graph of an index alone, checked as :meth:`read` does."""
+        """The graph of an index alone, checked as :meth:`read` does.
+
+        On a device, what is checked of weights and types of its edges is read with it; only there
+        the graph has these weights.
+        """
         check_index(edge_index)
         if edge_index.dtype not in (torch.int64, torch.int32):
             edge_index = edge_index.long()
-        return Graph.of(edge_index, infer_size(edge_index, size, bipartite), bipartite=bipartite)
+        if edge_index.is_cpu or not waits(edge_index):
+            whole = infer_size(edge_index, size, bipartite)
+            return Graph.of(edge_index, whole, bipartite=bipartite)
+        if weight is not None:
+            weight = numbers("edge_weight", weight, edge_index, dtype)
+        counts = [count for count in size or () if count is not None]
+        num_nodes = min(counts) if len(counts) == 2 else None
+        summary = summary_of(edge_index, weight, types, num_nodes)
+        whole = infer_size(edge_index, size, bipartite, summary)
+        beside = {"edge_weight": weight, "edge_type": types}
+        graph = Graph.of(edge_index, whole, bipartite=bipartite, **beside)
+        return graph if summary is None else graph.known_as(summary)
 
     @staticmethod
     def of_few(edge_index: Tensor, num_nodes: int) -> Graph:
@@ -181,13 +205,17 @@ class Graph(Structure):
             edge_index = edge_index.as_tensor()
         if bipartite is not None and bipartite is not True and bipartite is not False:
             check_type("Graph", "bipartite", bipartite, bool)
-        known = Graph.of_index(edge_index, size, bool(bipartite))
-        edge_index = known.edge_index
+        beside = edge_weight, edge_type, dtype
+        known = Graph.of_index(edge_index, size, bool(bipartite), *beside)
+        edge_index, seen = known.edge_index, known.summary
         if edge_weight is not None:
-            edge_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
-            check_edge_vector("edge_weight", edge_weight, edge_index, floating=True)
+            given = known.edge_weight
+            if given is None:
+                given = numbers("edge_weight", edge_weight, edge_index, dtype)
+            edge_weight = given
+            check_edge_vector("edge_weight", edge_weight, edge_index, floating=True, known=seen)
         if edge_type is not None:
-            check_edge_vector("edge_type", edge_type, edge_index, floating=False)
+            check_edge_vector("edge_type", edge_type, edge_index, floating=False, known=seen)
         if edge_attr is not None:
             check_attributes(edge_attr, edge_index)
         ends = (pos, pos) if isinstance(pos, Tensor) else pos
@@ -241,10 +269,33 @@ class Graph(Structure):
         source, target = self.edge_index
         return torch.stack([source, target * num_labels + self.edge_type])
 
+    @property
+    def summary(self) -> Summary | None:
+        """What was read of the edges and their types, if that waited for a device, else None."""
+        index, types, _, summary = vars(self).get("_known", _UNKNOWN)
+        is_same = index is self.edge_index and types is self.edge_type
+        return summary if is_same else None  # type: ignore[no-any-return]
+
+    @property
+    def has_negative(self) -> bool | None:
+        """Whether a weight is negative, None where that is not known without a look."""
+        if self.edge_weight is None:
+            return False
+        _, _, weight, summary = vars(self).get("_known", _UNKNOWN)
+        return summary.has_negative if weight is self.edge_weight else None  # type: ignore[no-any-return]
+
+    def known_as(self, summary: Summary) -> Graph:
+        """The same object, after this was read of its edges, types and weights."""
+        own = self.edge_index, self.edge_type, self.edge_weight
+        vars(self)["_known"] = *own, summary
+        return self
+
     def reversed(self) -> Graph:
         """The edge list with sources and targets exchanged: from N sources to M targets."""
-        pos = None if self.pos is None else self.pos[::-1]
+        pos, known = None if self.pos is None else self.pos[::-1], self.summary
         flipped = self.but(edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
+        if known is not None:
+            flipped.known_as(known.reversed())
         if not self.bipartite:
             return flipped
         return flipped.but(batch=self.source_batch, source_batch=self.batch)
@@ -256,7 +307,7 @@ class Graph(Structure):
         return self.but(edge_index=self.edge_index[:, :0], is_bare=True, **none)
 
     def select(self, mask: Tensor) -> Graph:
-        """The edges where ``mask`` (E,) is true."""
+        """The edges where ``mask`` (E,) is true, or those at its places."""
         return self.but(
             edge_index=self.edge_index[:, mask],
             edge_weight=None if self.edge_weight is None else self.edge_weight[mask],
@@ -328,6 +379,8 @@ class Graph(Structure):
     def require_nonnegative(self, what: str, otherwise: str = "") -> None:
         """Refuse negative edge weights for ``what``; ``otherwise`` is an alternative."""
         if self.edge_weight is None or self.num_edges == 0:
+            return
+        if self.has_negative is False:
             return
         lowest = self.edge_weight.detach().min()
         if not holds(lowest >= 0):

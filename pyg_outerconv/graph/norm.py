@@ -11,7 +11,7 @@ from torch_geometric.utils import add_remaining_self_loops
 
 from ..errors import RefusedValue, unknown
 from ..kernels.csr import CSR
-from ..kernels.edge_lists import pointers, share_of_degrees, with_missing_loops
+from ..kernels.edge_lists import counts, pointers, share_of_degrees, with_missing_loops
 from ..kernels.index_checks import can_read
 from ..kernels.spmm import spmm
 from .checks import holds
@@ -73,13 +73,16 @@ def check_norm(norm: str | None, known: Iterable[str | None] = NORMS) -> None:
     raise RefusedValue(unknown("norm", norm, map(str, known)))
 
 
-def degree(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
+def degree(weight: Tensor, nodes: Tensor, num_nodes: int, are_ones: bool = False) -> Tensor:
     """(num_nodes,) the sum of edge weights at each node; ``nodes`` (E,) is one end of each edge.
 
-    Summed in float32 at least, because bfloat16 cannot count past 256.
+    Summed in float32 at least, because bfloat16 cannot count past 256. ``are_ones`` says that all
+    weights are 1: these are counted on a GPU, which needs no order.
     """
     wide = torch.promote_types(weight.dtype, torch.float32)
     weight = weight.to(wide)
+    if weight.is_cuda and are_ones:
+        return counts(nodes, num_nodes).to(wide)
     if weight.is_cuda:
         return sums_in_order(weight, nodes, num_nodes)
     return weight.new_zeros(num_nodes).index_add(0, nodes, weight)
@@ -93,17 +96,28 @@ def sums_in_order(weight: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
 
 
 def divisor(
-    weight: Tensor, nodes: Tensor, num_nodes: int, what: str, signed: bool = False
+    weight: Tensor,
+    nodes: Tensor,
+    num_nodes: int,
+    what: str,
+    signed: bool = False,
+    has_negative: bool | None = None,
+    are_ones: bool = False,
 ) -> Tensor:
     """(num_nodes,) the degrees to divide weights by; infinity for a degree of 0.
 
     Edges at a node of degree 0 get weight 0. Callers divide, w/d, instead of multiplying by 1/d:
     the derivative w/d² is then computed as (w/d)/d, whereas 1/d² overflows at d = 1e-20.
+
+    ``has_negative``: whether a weight is negative, where that is known; ``are_ones``: as in
+    :func:`degree`.
     """
-    degrees = degree(weight, nodes, num_nodes)
+    degrees = degree(weight, nodes, num_nodes, are_ones)
     if signed:
         return torch.where(degrees != 0, degrees, torch.inf)
-    if weight.numel() and not holds(weight.detach().min() >= 0):
+    if has_negative is None:
+        has_negative = bool(weight.numel()) and not holds(weight.detach().min() >= 0)
+    if has_negative:
         _check_signs(weight.detach(), nodes, degrees.detach(), what)
     return torch.where(degrees > 0, degrees, torch.inf)
 
@@ -132,7 +146,11 @@ def with_self_loops(edges: Graph, dtype: torch.dtype | None, fill: float = 1.0) 
         edges.require_one_set("adding self-loops", "add_self_loops=False")
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
-    edge_index = with_missing_loops(edges.edge_index, edges.size[0])
+    edge_index, num_nodes = edges.edge_index, edges.size[0]
+    known = None if edge_index.is_cpu else edges.summary
+    looped = None if known is None else known.num_looped
+    missing = None if looped is None else num_nodes - looped
+    edge_index = with_missing_loops(edge_index, num_nodes, missing)
     if fill == 1.0 and edges.edge_weight is None:
         return edges.with_added(edge_index, None)
     count = edge_index.size(1) - edges.num_edges
@@ -156,6 +174,9 @@ def with_last_loops(edges: Graph, dtype: torch.dtype | None, fill: float) -> Gra
         weight = edges.weight(dtype)
         hidden = is_loop & (place != last[edges.target.long()])
         return edges.but(edge_weight=torch.where(hidden, 0.0, weight).to(weight.dtype))
+    known = None if edges.edge_index.is_cpu else edges.summary
+    if known is not None and known.num_loops == known.num_looped:
+        return edges
     nodes = edges.source[is_loop]
     if nodes.numel() < 2 or nodes.unique().numel() == nodes.numel():
         return edges
@@ -168,7 +189,8 @@ def with_last_loops(edges: Graph, dtype: torch.dtype | None, fill: float) -> Gra
 def _with_loops_everywhere(edges: Graph, dtype: torch.dtype | None, fill: float) -> Graph:
     """Add N self-loops, of weight 0 at nodes that have one; their number is known to a compiler."""
     is_loop, num_nodes = edges.source == edges.target, edges.size[0]
-    loops = degree(is_loop.float(), edges.target, num_nodes)
+    target = edges.target
+    loops = target.new_zeros(num_nodes).index_add(0, target, is_loop.to(target.dtype))
     value = torch.where(loops > 0, 0.0, fill).to(edges.weight(dtype).dtype)
     nodes = torch.arange(num_nodes, device=edges.device, dtype=edges.edge_index.dtype)
     return edges.with_diagonal(value, nodes)
@@ -193,17 +215,22 @@ def transition(
         as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
             node (the last is kept), with ``improved`` (it needs weights) and with negative weights.
     """
-    if add_self_loops:
+    has_negative = edges.edge_weight is not None and edges.has_negative
+    if add_self_loops:  # which are positive
         fill = 2.0 if improved else 1.0
         if as_pyg:
             fill = 1.0 if edges.edge_weight is None else fill
             edges = with_last_loops(edges, dtype, fill)
         edges = with_self_loops(edges, dtype, fill)
-    return normalise(edges, norm, dtype, signed=as_pyg)
+    return normalise(edges, norm, dtype, as_pyg, has_negative)
 
 
 def normalise(
-    edges: Graph, norm: str | None, dtype: torch.dtype | None, signed: bool = False
+    edges: Graph,
+    norm: str | None,
+    dtype: torch.dtype | None,
+    signed: bool = False,
+    has_negative: bool | None = None,
 ) -> Graph:
     """Divide edge weights by powers of degrees, as :data:`NORMS` says.
 
@@ -214,7 +241,8 @@ def normalise(
     - 'both': w / √(d_out(m) d_in(n)).
     - None: w.
 
-    With ``signed`` degrees may be negative, of which a root makes NaN.
+    With ``signed`` degrees may be negative, of which a root makes NaN. ``has_negative`` says
+    whether a weight is, where that is known.
 
     Raises:
         ValueError: the norm is unknown, or negative weights make degrees that are not positive, and
@@ -232,12 +260,13 @@ def normalise(
         share = share_of_degrees(*ends, at_source, at_target, dtype, of_targets=of_targets)
         return edges.but(edge_weight=share)
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
-    source, target, narrow, what = edges.source, edges.target, weight.dtype, f"norm={norm!r}"
+    source, target, narrow = edges.source, edges.target, weight.dtype
+    about = f"norm={norm!r}", signed, has_negative, edges.edge_weight is None
     received = sent = None
     if at_target or of_targets:
-        received = divisor(weight, target, num_targets, what, signed)
+        received = divisor(weight, target, num_targets, *about)
     if at_source:
-        sent = received if of_targets else divisor(weight, source, num_sources, what, signed)
+        sent = received if of_targets else divisor(weight, source, num_sources, *about)
     if sent is not None:
         weight = weight / _power(sent, at_source)[source]
     if received is not None and at_target:

@@ -26,7 +26,7 @@ def can_look(*tensors: Tensor | None) -> bool:
     """Whether numbers can be looked at.
 
     They cannot under a compiler, a tracer or a mode, within ``torch.func``, in forward mode, where
-    a batch is hidden, without memory (fake and meta tensors), and while CUDA records a graph.
+    a batch is hidden, without memory (fake and meta tensors), and while a CUDA graph is captured.
     """
     return is_lean() and _are_there(*tensors)
 
@@ -39,10 +39,7 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
 
 def _are_there(*tensors: Tensor | None) -> bool:
-    if not (is_plain(*tensors) and has_numbers(*tensors)):
-        return False
-    on_cuda = any(x is not None and x.is_cuda for x in tensors)
-    return not (on_cuda and torch.cuda.is_current_stream_capturing())
+    return is_plain(*tensors) and has_numbers(*tensors)
 
 
 def are_finite(*tensors: Tensor | None) -> bool:

@@ -48,8 +48,9 @@ def by_rows(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Te
         return _counted(row, column, count)
     if torch.compiler.is_compiling() and row.is_cpu:
         return _counted_operator(row, column, count)  # type: ignore[no-any-return]
-    order = torch.sort(row, stable=True).indices.to(row.dtype)
-    return pointers(row, count), column.index_select(0, order), order
+    rows, order = torch.sort(row, stable=True)
+    order = order.to(row.dtype)
+    return _pointers_of_sorted(rows, count), column.index_select(0, order), order
 
 
 def _counted(row: Tensor, column: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,8 +134,10 @@ def sort_edges(
         ptr, other, order = by_rows(node * num_labels + label, other, num_nodes * num_labels)
         return ptr[::num_labels].contiguous(), other, order, ptr
     if not can_read(node) or num_labels > 4 * node.numel():  # more labels than it pays to count
-        order = torch.sort(node * num_labels + label, stable=True).indices.to(node.dtype)
-        return pointers(node, num_nodes), other.index_select(0, order), order, None
+        key, order = torch.sort(node * num_labels + label, stable=True)
+        order = order.to(node.dtype)
+        ptr = _pointers_of_sorted(key // num_labels, num_nodes)
+        return ptr, other.index_select(0, order), order, None
     if num_nodes * num_labels <= 4 * node.numel():
         ptr, other, order = by_rows(node * num_labels + label, other, num_nodes * num_labels)
         return ptr[::num_labels].contiguous(), other, order, ptr
@@ -197,13 +200,32 @@ _repeated.register_fake(lambda x, ptr, count: x.new_empty((count, *x.shape[1:]))
 
 def pointers(row: Tensor, count: int) -> Tensor:
     """Row pointers (R + 1,), given the row (E,) of each entry in any order."""
-    if not has_numbers(row) or _len_torch_dispatch_stack():
-        # bincount has an output shape that depends on data, which these cannot handle.
-        found = row.new_zeros(count).index_add(0, row, torch.ones_like(row))
-        return torch.cat([row.new_zeros(1), found.cumsum(0).to(row.dtype)])
+    if not (row.is_cpu and has_numbers(row)) or _len_torch_dispatch_stack():
+        # bincount has an output shape that depends on data, which a device is waited for.
+        return torch.cat([row.new_zeros(1), counts(row, count).cumsum(0).to(row.dtype)])
     ptr = row.new_zeros(count + 1)
     torch.cumsum(torch.bincount(row, minlength=count), 0, out=ptr[1:])
     return ptr
+
+
+def _pointers_of_sorted(row: Tensor, count: int) -> Tensor:
+    """:func:`pointers` of entries in row order."""
+    if row.is_cpu or not has_numbers(row):
+        return pointers(row, count)
+    is_int = row.dtype is torch.int32
+    return torch._convert_indices_from_coo_to_csr(row, count, out_int32=is_int)
+
+
+def counts(row: Tensor, count: int) -> Tensor:
+    """(R,) how often each row occurs; of integers, which add up to the same in any order."""
+    return row.new_zeros(count).index_add(0, row, torch.ones_like(row))
+
+
+def places_of(mask: Tensor, count: int) -> Tensor:
+    """(``count``,) the positions where a mask holds, so many: to know that waits for no device."""
+    place = torch.where(mask, mask.cumsum(0) - 1, count)
+    order = torch.arange(mask.numel(), device=mask.device)
+    return order.new_empty(count + 1).scatter_(0, place, order)[:count]
 
 
 _INTEGERS = {torch.int32: np.int32, torch.int64: np.int64}
@@ -304,15 +326,16 @@ def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
 _FLOATS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
+def with_missing_loops(edge_index: Tensor, count: int, missing: int | None = None) -> Tensor:
     """Append a self-loop at each node that has none, in ascending order: (2, E + L).
 
     Args:
         edge_index: (2, E) integers in [0, N).
         count: N.
+        missing: L, if it is known.
     """
     if not can_read(edge_index):
-        nodes = _nodes_without_loops(edge_index, count)
+        nodes = _nodes_without_loops(edge_index, count, missing)
         return torch.cat([edge_index, nodes.expand(2, -1)], dim=1)
     edges = edge_index.numpy()
     source, target = edges
@@ -326,13 +349,18 @@ def with_missing_loops(edge_index: Tensor, count: int) -> Tensor:
     return torch.from_numpy(out)
 
 
-def _nodes_without_loops(edge_index: Tensor, count: int) -> Tensor:
+def _nodes_without_loops(edge_index: Tensor, count: int, missing: int | None) -> Tensor:
     source, target = edge_index.unbind(0)
+    nodes = torch.arange(count, dtype=source.dtype, device=source.device)
+    if missing == count:
+        return nodes
     is_loop = source == target
     # A trace must serve edges with self-loops too, and a fake tensor has no numbers to ask for.
-    asks = has_numbers(edge_index) and not torch.jit.is_tracing()
+    asks = missing is None and has_numbers(edge_index) and not torch.jit.is_tracing()
     if asks and not bool(is_loop.any()):
-        return torch.arange(count, dtype=source.dtype, device=source.device)
-    lacks_loop = torch.ones(count, dtype=torch.bool, device=source.device)
-    lacks_loop[source[is_loop].long()] = False
-    return lacks_loop.nonzero().view(-1).to(source.dtype)
+        return nodes
+    lacks_loop = torch.ones(count + 1, dtype=torch.bool, device=source.device)
+    lacks_loop = lacks_loop.index_fill_(0, torch.where(is_loop, source, count).long(), False)[:-1]
+    if missing is None:
+        return lacks_loop.nonzero().view(-1).to(source.dtype)
+    return places_of(lacks_loop, missing).to(source.dtype)

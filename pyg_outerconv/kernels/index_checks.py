@@ -13,6 +13,7 @@ from torch.nn import Parameter
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from ..errors import RefusedType, RefusedValue
+from .capture import is_capturing
 
 PLAIN = (Tensor, Parameter)
 """The classes of tensors that are no subclasses with a behaviour of their own."""
@@ -37,13 +38,32 @@ def is_exporting() -> bool:
 
 
 def has_numbers(*tensors: Tensor | None) -> bool:
-    """Whether the numbers can be read: not of meta and fake tensors, nor under a compiler."""
+    """Whether the numbers can be read.
+
+    Not of meta and fake tensors, nor under a compiler, nor while a CUDA graph is captured.
+    """
     if torch.compiler.is_compiling():
         return False
     for tensor in tensors:  # a loop, because every call of a layer comes here several times
-        if tensor is not None and (tensor.is_meta or isinstance(tensor, FakeTensor)):
+        if tensor is None:
+            continue
+        if tensor.is_meta or isinstance(tensor, FakeTensor):
+            return False
+        if tensor.is_cuda and is_capturing():
             return False
     return True
+
+
+def waits(index: Tensor) -> bool:
+    """Whether its numbers can be read, and whoever reads them waits for a device."""
+    return (
+        not index.is_cpu
+        and type(index) in PLAIN
+        and has_numbers(index)
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._is_tracing()
+        and _len_torch_dispatch_stack() == 0
+    )
 
 
 def can_read(index: Tensor) -> bool:

@@ -64,8 +64,7 @@ class TwoProducts(EdgeOrder):
         steps, first, (sources, targets) = Steps(problem), self.theta_first, problem.basis.size
         pairs = float((sources if first else targets) * problem.num_labels)
         if self.compact:
-            edges = problem.counted
-            pairs = float(edges.num_source_pairs if first else edges.num_target_pairs)
+            pairs = problem.num_pairs(at_target=not first)
         # Blocks of Θ are multiplied one by one, each with a copy of its columns.
         copies = 1 + (self.compact and problem.num_blocks > 1)
         width = problem.out_channels if first else problem.in_channels
@@ -272,8 +271,7 @@ class LabelByLabel(EdgeOrder):
 
     def steps(self, problem: Problem) -> Steps:
         """E·min(P, Q) sparse, the smaller dense product, and the rows of one label at a time."""
-        edges = problem.counted
-        sources, targets = float(edges.num_source_pairs), float(edges.num_target_pairs)
+        sources, targets = problem.num_pairs(at_target=False), problem.num_pairs(at_target=True)
         wanted, of_theta, of_basis = problem.gradients
         first = _transforms_first(problem)
         width = problem.out_channels if first else problem.in_channels
@@ -391,7 +389,7 @@ class CompareLabels(EdgeOrder):
         """Twice the cost of ``label_by_label``, and the best entries with their labels."""
         once, steps = LabelByLabel().cost(problem), Steps(problem)
         width = float(problem.out_channels * problem.num_columns)
-        pairs, targets = problem.counted.num_target_pairs * width, problem.basis.size[1] * width
+        pairs, targets = problem.num_pairs(at_target=True) * width, problem.basis.size[1] * width
         compared = moving(*(pairs * problem.itemsize,) * 6)
         held = targets * (problem.itemsize + 4)
         if not any(problem.gradients):

@@ -56,7 +56,7 @@ class OneKernel(EdgeOrder):
 
     def steps(self, problem: Problem) -> Steps:
         """E·P sparse and U_out·P·Q dense; only the backward pass allocates memory."""
-        pairs = float(problem.counted.num_target_pairs)
+        pairs = problem.num_pairs(at_target=True)
         wanted, of_theta, of_basis = problem.gradients
         sparse = sparse_product(problem, problem.in_channels, problem.basis.size, wanted)
         both = sparse.forward + dense_product(problem, pairs * problem.num_columns, wanted).forward

@@ -1,0 +1,35 @@
+"""CUDA graphs and streams: whether work is being captured, and which stream it is put on.
+
+While the work of a stream is captured as a graph nothing runs: numbers cannot be read, and what a
+call makes has no numbers before the graph is replayed. So values are not checked then and nothing
+is cached; what was cached before is used, and kept (:mod:`pyg_outerconv.memo`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def _is_capturing() -> bool:
+    # Asked in this order: a forked process must not ask the device at all.
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+# Without CUDA a builtin that says no, for it is asked wherever something is stored.
+is_capturing: Callable[[], bool] = _is_capturing if torch.backends.cuda.is_built() else bool
+"""Whether the current CUDA stream is captured; it asks no device where none is in use."""
+
+
+def is_captured(tensor: Tensor) -> bool:
+    """Whether work on this tensor is captured as a CUDA graph."""
+    return tensor.is_cuda and is_capturing()
+
+
+def stream_on(device: torch.device | None) -> int:
+    """A number for the current stream of a CUDA device, by default the current one; 0 without."""
+    if device is None and not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.current_stream(device).cuda_stream
