@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .kernels import record, use_backend
     from .kernels.dispatch import backends
     from .memo import clear_caches
-    from .nn import AttentionConv, OuterConv, share_bases
+    from .nn import AttentionConv, OuterConv
     from .nn.compose import compose
     from .transforms import ToSparseFeatures
 
@@ -33,7 +33,6 @@ __all__ = [
     "flatten_grid",
     "parse_family",
     "record",
-    "share_bases",
     "unflatten_grid",
     "use_backend",
 ]
@@ -47,7 +46,7 @@ _NAMES = {
     "kernels.dispatch": ("backends",),
     "memo": ("clear_caches",),
     "transforms": ("ToSparseFeatures",),
-    "nn": ("AttentionConv", "OuterConv", "compose", "share_bases"),
+    "nn": ("AttentionConv", "OuterConv", "compose"),
 }
 _FILES = {name: file for file, names in _NAMES.items() for name in names}
 _FOLDERS = (

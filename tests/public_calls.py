@@ -166,7 +166,6 @@ CALLS: dict[str, Callable[[], Call]] = {
     "flatten_grid": _of(po.flatten_grid, images=torch.ones(2, 3, 4, 4)),
     "parse_family": _of(po.parse_family, text="walk(length=2)"),
     "record": _of(entered(po.record)),
-    "share_bases": _of(entered(po.share_bases)),
     "unflatten_grid": _of(po.unflatten_grid, nodes=torch.ones(2, 12, 3), shape=(3, 4)),
     "use_backend": _of(entered(po.use_backend), name="reference"),
     # attention

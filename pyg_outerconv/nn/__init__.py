@@ -21,7 +21,6 @@ from .attention.graph_attention import (
 )
 from .attention.multi_head import linear_attention, multi_head_attention, set_pooling
 from .attention_conv import AttentionConv
-from .bases import share_bases
 from .compose import ComposedConv, compose
 from .dense import phi_check, phi_hat, plot_phi, quadri_tensor
 from .dropout import dropout_features
@@ -83,7 +82,6 @@ __all__ = [
     "quadri_tensor",
     "set_pooling",
     "sg_conv",
-    "share_bases",
     "sparse_pays",
     "ssg_conv",
     "super_gat_conv",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,38 +35,10 @@ rules = Memo(64)  # of shapes, which are no tensors
 # For layers with cached=None: bases of the last few graphs, shared by the layers of a model.
 recent = Memo(each=8, tensors=4)
 
-_sharing = threading.local()
-
-
-@contextmanager
-def share_bases() -> Iterator[None]:
-    """Context in which layers with equal families share the basis of an unmodified ``edge_index``.
-
-    On a CPU layers share bases anyway, unless ``cached=False``. On CUDA, looking for changes in the
-    numbers would make each call wait for the device. So you must ask for sharing there, and in this
-    context changes through ``.data``, numpy or another process are not noticed.
-
-    >>> import torch
-    >>> from pyg_outerconv import OuterConv, share_bases
-    >>> first, second = OuterConv(4, 8, "gcn"), OuterConv(8, 2, "gcn")
-    >>> x, edge_index = torch.ones(3, 4), torch.tensor([[0, 1], [1, 2]])
-    >>> with share_bases():
-    ...     out = second(first(x, edge_index), edge_index)
-    """
-    before, _sharing.on = getattr(_sharing, "on", False), True
-    try:
-        yield
-    finally:
-        _sharing.on = before
-
 
 def shares_here(edge_index: Any, mode: Mode) -> bool:
     """Whether layers with ``cached=None`` share the basis of this ``edge_index``."""
-    return (
-        type(edge_index) is Tensor
-        and (edge_index.is_cpu or getattr(_sharing, "on", False))
-        and not (mode.compiles or mode.traces or mode.dispatches)
-    )
+    return type(edge_index) is Tensor and not (mode.compiles or mode.traces or mode.dispatches)
 
 
 def basis_of(

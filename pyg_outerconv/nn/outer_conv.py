@@ -79,14 +79,13 @@ class OuterConv(MessageHooks):
         cached (bool, optional): If set to :obj:`True`, the basis is cached for an unmodified
             :obj:`edge_index` (with the same weights and types) and shared by all layers with an
             equal family; see :mod:`pyg_outerconv.memo` for the changes that are noticed. If
-            :obj:`None`, only bases of the last four :obj:`edge_index` on a CPU are cached, so that
-            the layers of a model share them (on CUDA, use :func:`~pyg_outerconv.share_bases`);
-            :obj:`False` caches nothing. Of a few dozen nodes, whose edges are summed faster than a
-            basis is looked up, only :obj:`True` caches. Under :meth:`torch.compile` this holds on a
-            CPU for GCN and :obj:`Relation` with weights that do not learn. For all others, and
-            under :meth:`torch.export`, the basis is made in the graph at every call, and ranges of
-            indices, signs and NaN are not checked; a basis that is passed in is made and checked
-            once. (default: :obj:`None`)
+            :obj:`None`, only bases of the last four :obj:`edge_index` are cached, so that the
+            layers of a model share them; :obj:`False` caches nothing. Of a few dozen nodes on a
+            CPU, whose edges are summed faster than a basis is looked up, only :obj:`True` caches.
+            Under :meth:`torch.compile` this holds on a CPU for GCN and :obj:`Relation` with weights
+            that do not learn. For all others, and under :meth:`torch.export`, the basis is made in
+            the graph at every call, and ranges of indices, signs and NaN are not checked; a basis
+            that is passed in is made and checked once. (default: :obj:`None`)
         root_weight (bool, optional): If set to :obj:`True`, the layer adds transformed features
             of the target itself. (default: :obj:`False`)
         order (str, optional): The contraction order for every leaf of the basis that it can

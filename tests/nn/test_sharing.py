@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pyg_outerconv import OuterConv, clear_caches, share_bases
+from pyg_outerconv import OuterConv, clear_caches
 from pyg_outerconv.families import GCN, Relation
 from pyg_outerconv.kernels.mode import mode
 from pyg_outerconv.nn.bases import recent, shares_here
@@ -43,9 +43,6 @@ def test_cached_false_shares_nothing(made):
     for _ in range(2):
         OuterConv(4, 4, GCN(), cached=False)(x, edge_index)
     assert len(made) == 2
-    with share_bases():
-        OuterConv(4, 4, GCN(), cached=False)(x, edge_index)
-    assert len(made) == 3
 
 
 def test_other_options_sizes_weights_and_types_are_other_bases():
@@ -115,12 +112,5 @@ def test_tracers_and_inference_share_nothing(monkeypatch):
     assert not shares_here(edge_index, mode())
 
 
-def test_no_device_but_the_cpu_shares_by_itself():
-    elsewhere = torch.zeros(2, 3, dtype=torch.long, device="meta")
-    assert not shares_here(elsewhere, mode())
-    with share_bases():
-        assert shares_here(elsewhere, mode())
-        with share_bases():
-            pass
-        assert shares_here(elsewhere, mode())
-    assert not shares_here(elsewhere, mode())
+def test_layers_on_a_device_share_by_themselves():
+    assert shares_here(torch.zeros(2, 3, dtype=torch.long, device="meta"), mode())
