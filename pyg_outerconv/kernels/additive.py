@@ -10,11 +10,15 @@ from torch import Tensor
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
 from .activation import ACTIVATIONS, Activation
-from .backend import Backend, Request
+from .backend import BACKENDS, Backend, Request
+from .backends.native import Native
 from .csr import CSR
 from .dispatch import pick, request_of
+from .edge_lists import spread
+from .index_checks import is_exporting
 from .operands import agreeing, check_order
-from .primitive import Primitive, is_plain, operator
+from .primitive import Primitive, is_differentiated, is_plain, operator
+from .tiles import exact
 
 
 @typed
@@ -93,6 +97,7 @@ def _request(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, *_: Any) -> Reque
 
 _additive = operator(Backend.additive, _request)
 _additive_rows = operator(Backend.additive_rows, _request)
+_additive_backward = operator(Backend.additive_backward, _request)
 
 
 def _score(
@@ -162,12 +167,23 @@ class _Score(Primitive):
         phi: Activation,
         backend: str,
     ) -> Tensor:
+        compiled = torch.compiler.is_compiling() and not is_exporting()
+        if compiled and backend == Native.name and _is_plain(csr, a, left, right, phi):
+            # A compiler makes one loop of this, which holds neither gathered rows nor their sums.
+            rows = torch.arange(csr.shape[0], dtype=csr.index.dtype, device=a.device)
+            row = spread(rows, csr.ptr, csr.index.size(0))
+            z = exact(a).index_select(0, row) + exact(b).index_select(0, csr.index)
+            return (phi.write(z, out=z) * left).sum(-1).to(a.dtype)
         return _additive(csr.ptr, csr.index, a, b, left, right, *phi, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (a, b, left, right), (csr, phi, backend) = ctx.saved_tensors, ctx.rest
         wanted = ctx.needs_input_grad[:4]
+        if wanted == (True, True, True, False) and _in_one_pass(csr, a, left, right, phi, backend):
+            given = csr.ptr, csr.index, a, b, left[0], grad, phi.name, phi.slope
+            of_a, of_b, of_weight = _additive_backward(*given, backend)
+            return of_a, of_b, of_weight.unsqueeze(0), None
         return _score_gradients(csr, a, b, left, right, grad, phi, wanted, backend)
 
     @staticmethod
@@ -231,6 +247,23 @@ class _Rows(Primitive):
         out = out + _rows(csr, a, b, _times(right, of_b), value, phi.after(1), *rest)
         out = out + _rows(csr, a, b, right, of_value, phi, *rest)
         return out if right is None else out + _rows(csr, a, b, of_right, value, phi, *rest)
+
+
+def _in_one_pass(
+    csr: CSR, a: Tensor, left: Tensor, right: Tensor | None, phi: Activation, backend: str
+) -> bool:
+    """Whether a backend computes all gradients of plain scores at once, which ends there."""
+    own = BACKENDS[backend].additive_backward
+    is_own = getattr(own, "__func__", own) is not Backend.additive_backward
+    return is_own and _is_plain(csr, a, left, right, phi) and not is_differentiated()
+
+
+def _is_plain(
+    csr: CSR, a: Tensor, left: Tensor | None, right: Tensor | None, phi: Activation
+) -> bool:
+    """Whether these are scores by one weight for all rows, on a CPU, and no derivative of them."""
+    one = left is not None and left.size(0) == 1 and right is None
+    return one and phi.order == 0 and csr.order is None and a.is_cpu
 
 
 def _times(factor: Tensor | None, x: Tensor) -> Tensor:

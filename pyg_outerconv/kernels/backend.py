@@ -348,6 +348,24 @@ class Backend(Named, registry=BACKENDS):
         """
         return a.new_empty((count, *a.shape))
 
+    def additive_backward(
+        self,
+        ptr: Tensor,
+        index: Tensor,
+        a: Tensor,
+        b: Tensor,
+        weight: Tensor,
+        value: Tensor,
+        activation: str,
+        slope: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients in a, b and weight of ``sum_eh value[e, h] score[e, h]``, on a CPU.
+
+        The scores are those of :meth:`additive` with the ``weight`` (H, channels) alone. A backend
+        may leave it out: :meth:`additive_rows` then serves each end.
+        """
+        return a.new_empty(a.shape), b.new_empty(b.shape), weight.new_empty(weight.shape)
+
     def grouped_matmul(
         self,
         x: Tensor,

@@ -117,6 +117,37 @@ def test_without_entries_heads_or_channels(backend, heads_channels, activation):
         ]
 
 
+@EVERY
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("wild", [torch.nan, torch.inf])
+def test_nothing_of_nodes_without_entries_arrives_in_a_gradient(backend, wild, activation):
+    csr = Pattern.build(torch.tensor([[0, 2, 2], [1, 1, 3]]), size=(4, 5)).by_target
+    inputs = random_inputs(shapes_of(csr), torch.float32)
+    tame = [x.detach().clone().requires_grad_() for x in inputs]
+    with torch.no_grad():
+        inputs[0][[0, 2, 4]] = inputs[1][[1, 3]] = wild
+    with use_backend(backend):
+        found, expected = (
+            torch.autograd.grad(additive(csr, *x, activation=activation).sin().sum(), x)
+            for x in (inputs, tame)
+        )
+    for actual, truth in zip(found, expected, strict=True):
+        assert_near(actual, truth)
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_infinite_numbers_of_an_edge_reach_the_weight(backend):
+    csr = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1)).by_target
+    a, b = torch.zeros(1, 1, 1), torch.tensor([[[torch.inf]], [[1.0]]])
+    inputs = [x.requires_grad_() for x in (a, b, torch.tensor([[3.0]]))]
+    with use_backend(backend):
+        out = additive(csr, *inputs)
+        of_a, of_b, of_weight = torch.autograd.grad(out.sum(), inputs)
+    assert of_weight.item() == torch.inf
+    assert of_a.item() == 6.0
+    assert of_b.flatten().tolist() == [3.0, 3.0]
+
+
 @pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_a_training_step_holds_no_more_than_its_operands_and_tiles(backend, monkeypatch):
     monkeypatch.setattr("pyg_outerconv.kernels.tiles.TILE_ELEMENTS", 4096)

@@ -184,6 +184,7 @@ class Native(Backend):
 
     attend = staticmethod(_attend)
     attend_backward = staticmethod(_attend_backward)
+    additive_backward = staticmethod(tiled_additive.backward)
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(tiled_additive.sum_by_product))
     grouped_matmul = staticmethod(native_grouped.grouped_matmul)

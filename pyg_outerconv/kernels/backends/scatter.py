@@ -163,6 +163,7 @@ class Scatter(Backend):
 
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(_sums))
+    additive_backward = staticmethod(tiled_additive.backward)
 
     def _scores(
         self,

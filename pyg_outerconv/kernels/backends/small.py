@@ -91,13 +91,18 @@ def listed_product(
 def listed_sums(values: Any, row: Any, count: int) -> Any:
     """The sums (R, *) of the arrays (E, *) that have each row, given the row (E,) of each."""
     out = np.zeros((count, *values.shape[1:]), values.dtype)
+    add_rows(out, row, values)
+    return out
+
+
+def add_rows(out: Any, row: Any, values: Any) -> None:
+    """Add contiguous arrays (E, *) to ``out`` (R, *) in place, given the row (E,) of each."""
     if coo_product() is None:
         np.add.at(out, row, values)
-        return out
+        return
     entries = row, np.arange(row.size, dtype=row.dtype), np.ones(row.size, values.dtype)
     width = math.prod(values.shape[1:])
     coo_product()(row.size, width, *entries, values.reshape(-1), out.reshape(-1))
-    return out
 
 
 def listed_dots(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor) -> Tensor:

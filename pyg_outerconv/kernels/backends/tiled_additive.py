@@ -6,6 +6,7 @@ reads of rows take time; tensors of entries × channels would pass main memory i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from ..activation import Activation
 from ..tiles import Tile, accumulator, rows_of, tiles
 from .native_csr import times, torch_csr
+from .small import add_rows
 
 SumRows = Callable[[Tile, Tensor], Tensor]
 """A function that sums within the rows of a tile: (entries, width) to (rows, width)."""
@@ -77,6 +79,47 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
     return rows
 
 
+def backward(
+    ptr: Tensor,
+    index: Tensor,
+    a: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    value: Tensor,
+    activation: str,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute all gradients of additive scores in one pass over the entries."""
+    phi, work = Activation(activation, slope, 1), _Tiles(ptr, index, a, b)
+
+    def passed(of_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The gradients in both ends for weights of one; adds that in the weight."""
+        of_a, of_b = torch.zeros_like(work.a), torch.zeros_like(work.b)
+        for tile in work.tiles:
+            z = work.sums(tile)
+            above = value[tile.entries].to(z.dtype).unsqueeze(-1)
+            if of_weight is not None:
+                y = phi.after(-1).write(z, out=work.column_buffer[: len(z)])
+                of_weight += y.view(len(z), *weight.shape).mul_(above).sum(0)
+            y = phi.write(z, out=z)
+            y.view(len(z), *weight.shape).mul_(above)
+            for total, place in ((of_a, work.rows), (of_b, index)):
+                add_rows(total.numpy(), place[tile.entries].numpy(), y.numpy())
+        return of_a, of_b
+
+    of_weight = work.a.new_zeros(weight.shape)
+    if activation == "leaky_relu":  # phi(z) = z phi'(z), whose sums over entries the ends have
+        of_a, of_b = passed(None)
+        of_weight = ((work.a * of_a).sum(0) + (work.b * of_b).sum(0)).view_as(weight)
+        if not bool(of_weight.isfinite().all()):  # as of numbers of nodes without entries
+            passed(of_weight := torch.zeros_like(of_weight))
+    else:
+        of_a, of_b = passed(of_weight)
+    wide = weight.to(work.a.dtype).flatten()
+    of_ends = [x.mul_(wide).view_as(end).to(a.dtype) for x, end in ((of_a, a), (of_b, b))]
+    return *of_ends, of_weight.to(a.dtype)  # type: ignore[return-value]
+
+
 def sum_by_product(tile: Tile, y: Tensor) -> Tensor:
     """Sum within rows by a product with a sparse matrix of ones."""
     places = torch.arange(y.size(0), dtype=tile.ptr.dtype, device=y.device)
@@ -93,9 +136,7 @@ class _Tiles:
         self.tiles = list(tiles(ptr, index.numel(), 2 * self.a.size(1)))
         # All tiles but the last have the same length.
         longest = self.tiles[0].entries.stop if self.tiles else 0
-        self.row_buffer, self.column_buffer = (
-            self.a.new_empty((longest, self.a.size(1))) for _ in range(2)
-        )
+        self.row_buffer, self.column_buffer = _buffers(self.a, longest)
 
     def factor(self, x: Tensor | None) -> Tensor | None:
         """A factor (nodes or 1, H, channels) in the accumulating dtype, flat; or None."""
@@ -110,6 +151,21 @@ class _Tiles:
         """Multiply in place with the factor of each entry's node, or with the shared factor."""
         if factor is not None:
             y.mul_(factor if factor.size(0) == 1 else _gathered(factor, place, self.column_buffer))
+
+
+_kept = threading.local()
+
+
+def _buffers(like: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Two buffers (rows, channels). A thread keeps those on a CPU, whose memory is slow anew."""
+    count, shape = rows * like.size(1), (2, rows, like.size(1))
+    if not like.is_cpu:
+        return like.new_empty(shape).unbind()  # type: ignore[return-value]
+    memory: Tensor | None = getattr(_kept, str(like.dtype), None)
+    if memory is None or memory.numel() < 2 * count:
+        memory = like.new_empty(2 * count)
+        setattr(_kept, str(like.dtype), memory)
+    return memory[: 2 * count].view(shape).unbind()  # type: ignore[return-value]
 
 
 def _gathered(x: Tensor, place: Tensor, buffer: Tensor) -> Tensor:
