@@ -15,6 +15,11 @@ A result is cached for a tensor as long as that tensor is the same object and sh
 Tensors of inference mode do not count changes, so nothing is cached for them. Nothing is cached
 under torch.compile and torch.export either, where a result is part of the graph, nor in forward
 mode, where a result has tangents.
+
+Each stream of CUDA has results of its own, for another stream would have to wait for them. While a
+CUDA graph is captured nothing is cached, because nothing is computed then. What was cached before
+is used, whichever stream made it, and kept for as long as its first tensor lives: the graph reads
+that memory whenever it is replayed. Changes of these tensors do not reach such a graph.
 """
 
 from __future__ import annotations
@@ -31,9 +36,11 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
 
+from .kernels.capture import is_capturing, stream_on
 from .kernels.edge_lists import SORTED
 from .kernels.index_checks import PLAIN
 from .kernels.lasting import lasting
@@ -92,17 +99,21 @@ class Memo:
         each: the number of results that are cached for a first tensor, or without tensors; beyond
             it the one whose last use is longest ago is removed.
         tensors: the number of first tensors for which results are cached, in the same way.
+        holds_tensors: whether results that are cached by a key alone have tensors.
     """
 
-    def __init__(self, each: int = EACH, tensors: int = TENSORS) -> None:
-        self._each, self._tensors = each, tensors
+    def __init__(
+        self, each: int = EACH, tensors: int = TENSORS, holds_tensors: bool = True
+    ) -> None:
+        self._each, self._tensors, self._holds_tensors = each, tensors, holds_tensors
         self._shelves: dict[int, _Shelf] = {}
         _memos.add(self)
 
     def get(self, key: Hashable, make: Callable[[], Any], *tensors: Tensor | None) -> Any:
         """The cached result; where there is none, the result of ``make()``, which is cached.
 
-        Under a compiler nothing is stored, nor in forward mode for tensors.
+        Under a compiler nothing is stored, nor in forward mode for tensors, nor while a CUDA graph
+        is captured.
 
         Args:
             key: what the result depends on, besides tensors.
@@ -122,6 +133,9 @@ class Memo:
                     return make()
                 states.append(state_of(tensor))
         shelf = self._shelves.get(id(anchor))
+        captures = False
+        if self._holds_tensors if anchor is None else anchor.is_cuda:
+            captures, key = _on_stream(shelf, key, anchor)
         if shelf is not None and (anchor is None or shelf.anchor() is anchor):
             entry = shelf.entries.get(key)
             if entry is not None and entry.states == states:
@@ -129,6 +143,8 @@ class Memo:
                     if reference() is not tensor:
                         break
                 else:
+                    if captures:
+                        _hold(entry.result, anchor)
                     if not compiles:  # a compiler would guard on the count
                         entry.used = shelf.used = next(_clock)
                     return entry.result
@@ -139,7 +155,9 @@ class Memo:
                 result = make()
         else:
             result = make()
-        return result if compiles else self._keep(anchor, key, result, states, tensors)
+        if compiles or captures:
+            return result
+        return self._keep(anchor, key, result, states, tensors)
 
     def _keep(
         self,
@@ -170,13 +188,39 @@ class Memo:
         self._shelves.clear()
 
     def __deepcopy__(self, memo: Any) -> Memo:
-        return Memo(self._each, self._tensors)  # copies and checkpoints of a layer start empty
+        return Memo(*self.__reduce__()[1])  # copies and checkpoints of a layer start empty
 
     def __reduce__(self) -> Any:
-        return Memo, (self._each, self._tensors)
+        return Memo, (self._each, self._tensors, self._holds_tensors)
 
     def __len__(self) -> int:
         return sum(len(shelf.entries) for shelf in list(self._shelves.values()))
+
+
+# By the tensor that results were cached for.
+_captured: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_captured_of_none: list[Any] = []
+
+
+def _hold(result: Any, anchor: Tensor | None) -> None:
+    """Keep what a CUDA graph reads for as long as the tensor it was cached for, or for good."""
+    held = _captured_of_none if anchor is None else _captured.setdefault(anchor, [])
+    if all(one is not result for one in held):
+        held.append(result)
+
+
+def _on_stream(
+    shelf: _Shelf | None, key: Hashable, anchor: Tensor | None
+) -> tuple[bool, tuple[Hashable, int | None]]:
+    """Whether a CUDA graph is captured, and the key of the result that this stream may use.
+
+    Captured work may read what any stream made before, for a capture begins with none at work.
+    """
+    if not is_capturing():
+        return False, (key, stream_on(None if anchor is None else anchor.device))
+    entries = {} if shelf is None else dict(shelf.entries)
+    own: Any = [one for one in entries if one[0] == key]  # type: ignore[index]
+    return True, max(own, key=lambda one: entries[one].used, default=(key, None))
 
 
 def _nothing() -> None:
@@ -229,6 +273,7 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
 class cached_property(Generic[T]):  # noqa: N801
     """A property that is computed at its first use, and then cached in the object.
 
+    Not while a CUDA graph is captured, unless the object itself was made then (``is_captured``).
     The one of ``functools`` takes a lock up to Python 3.11, which torch.compile cannot trace.
     """
 
@@ -243,5 +288,6 @@ class cached_property(Generic[T]):  # noqa: N801
         if instance is None:
             return self
         result = self._make(instance)
-        instance.__dict__[self._name] = result  # Python looks it up before this descriptor
+        if not is_capturing() or instance.__dict__.get("is_captured"):
+            instance.__dict__[self._name] = result  # Python looks it up before this descriptor
         return result

@@ -13,6 +13,7 @@ from ..errors import RefusedType, RefusedValue
 from ..graph.checks import check_edge_vector, numbers
 from ..graph.graph import Graph
 from ..kernels import sddmm
+from ..kernels.capture import is_capturing
 from ..kernels.csr import CSR
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
@@ -53,6 +54,8 @@ class PatternBasis(Basis):
             return value
         lasts = value.requires_grad == listed.requires_grad
         lasts = lasts and not torch.is_inference_mode_enabled()
+        if value.is_cuda and is_capturing():
+            lasts = lasts and self.pattern.is_captured
         if lasts and not torch._C._are_functorch_transforms_active():
             # Cached: later products use this tensor, so that gradients reach it.
             vars(self)["in_order"] = value

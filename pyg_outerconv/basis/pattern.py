@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
 from ..graph.checks import check_range
+from ..kernels.capture import is_capturing
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
     counting_sort,
@@ -73,6 +74,7 @@ class Pattern:
             source · K + label in the place of sources.
         index_dtype: the integer dtype of the sorted edges.
         is_short: whether edges are so few that their input order is kept beside the sorted one.
+        is_captured: whether it was made while a CUDA graph was captured.
 
     Raises:
         TypeError: a part is no tensor of integers, or they have several dtypes.
@@ -99,6 +101,7 @@ class Pattern:
     listed_columns = part("_under_label")
     index_dtype: ClassVar[torch.dtype]
     is_short: ClassVar[bool] = False
+    is_captured: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -123,6 +126,8 @@ class Pattern:
         """The pattern of attributes that fit by the way they were computed."""
         pattern = object.__new__(Pattern)
         vars(pattern).update(parts)
+        if parts["source"].is_cuda and is_capturing():
+            vars(pattern)["is_captured"] = True
         return pattern
 
     @staticmethod
@@ -192,6 +197,8 @@ class Pattern:
             parts["listed_rows"] = parts["listed_columns"] = edge_index
         elif label is not None:
             parts["listed_label"] = label.to(kept, copy=True)
+        if edge_index.is_cuda and is_capturing():
+            parts["is_captured"] = True
         if compiles:  # a traced graph cannot defer the sort
             pattern._keep(pattern._sorted_by_target())
             pattern._keep(pattern._sorted_by_source())
@@ -284,6 +291,8 @@ class Pattern:
             for part in made.values()
         ):
             return  # a tensor of a traced graph must not outlive the trace
+        if own.is_cuda and is_capturing() and not self.is_captured:
+            return  # nor one that has no numbers before a captured graph is replayed
         for name, value in made.items():
             object.__setattr__(self, name, value)
 

@@ -128,7 +128,7 @@ def _choose(parts: list[Problem], order: str | None, max_memory: int | None) -> 
 
 
 MOST_PLANS = 512
-PLANS = Memo(MOST_PLANS)
+PLANS = Memo(MOST_PLANS, holds_tensors=False)
 """The plan of each key, see :func:`plan_key`."""
 
 

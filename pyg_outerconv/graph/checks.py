@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedIndex, RefusedType, RefusedValue, refusal
-from ..kernels.capture import is_captured
+from ..kernels.capture import refuse_captured
 from ..kernels.index_checks import can_read, has_numbers
 from ..signatures import LARGEST, is_integer
 
@@ -277,12 +277,8 @@ def infer_size(
                 return size[0], size[0]
         elif not has_numbers(edge_index):  # fake tensors: nothing to check
             return size[0], size[1]
-    elif is_captured(edge_index):
-        raise RefusedValue(
-            "while a CUDA graph is captured numbers of nodes cannot be read from edge_index",
-            "size=(M, N), or an x that tells it",
-            size,
-        )
+    else:
+        refuse_captured(edge_index, "nodes that no argument tells")
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]
     elif known is not None:

@@ -12,6 +12,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ..errors import RefusedValue
+from ..kernels.capture import refuse_captured
 from ..kernels.index_checks import waits
 from ..signatures import check_type
 from .checks import (
@@ -308,6 +309,8 @@ class Graph(Structure):
 
     def select(self, mask: Tensor) -> Graph:
         """The edges where ``mask`` (E,) is true, or those at its places."""
+        if mask.dtype == torch.bool:
+            refuse_captured(mask, "edges of some kind")
         return self.but(
             edge_index=self.edge_index[:, mask],
             edge_weight=None if self.edge_weight is None else self.edge_weight[mask],

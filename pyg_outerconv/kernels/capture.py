@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..errors import RefusedValue
+
 
 def _is_capturing() -> bool:
     # Asked in this order: a forked process must not ask the device at all.
@@ -23,9 +25,18 @@ is_capturing: Callable[[], bool] = _is_capturing if torch.backends.cuda.is_built
 """Whether the current CUDA stream is captured; it asks no device where none is in use."""
 
 
-def is_captured(tensor: Tensor) -> bool:
-    """Whether work on this tensor is captured as a CUDA graph."""
-    return tensor.is_cuda and is_capturing()
+def refuse_captured(tensor: Tensor, what: str) -> None:
+    """Refuse to count ``what`` while a CUDA graph is captured, which waiting would break.
+
+    Raises:
+        ValueError: work on this tensor is captured.
+    """
+    if tensor.is_cuda and is_capturing():
+        raise RefusedValue(
+            f"{what} are not counted while a CUDA graph is captured",
+            "a call over the same edges before, whose basis is kept (not with cached=False)",
+            "edges that no layer has seen",
+        )
 
 
 def stream_on(device: torch.device | None) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
 from ..signatures import check_type
+from .capture import is_capturing
 from .edge_lists import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .lasting import lasting
@@ -34,6 +36,7 @@ class CSR:
         shape: (R, C).
         order: (E,) the position of each entry among the values; None if it is its own.
         columns: the entries by column, sorted when they are first asked for.
+        is_captured: whether it was made while a CUDA graph was captured.
 
     Args:
         ptr: (R + 1,), int32 or int64.
@@ -53,6 +56,7 @@ class CSR:
     shape: tuple[int, int]
     order: Tensor | None = None
     columns: Columns = part("_sort_by_column")
+    is_captured: ClassVar[bool] = False
 
     def __init__(self, ptr: Tensor, index: Tensor, num_columns: int) -> None:
         check_integers("ptr", ptr)
@@ -85,6 +89,8 @@ class CSR:
         vars(csr).update(ptr=ptr, index=index, shape=(ptr.numel() - 1, num_columns))
         if columns is not None:
             vars(csr)["columns"] = columns
+        elif index.is_cuda and is_capturing():
+            vars(csr)["is_captured"] = True
         return csr
 
     @property
@@ -116,5 +122,7 @@ class CSR:
             return {name: transposed_rows(self.ptr, self.index, self.shape[1])}
 
     def _keep(self, parts: dict[str, Columns]) -> None:
-        if not torch.compiler.is_compiling():  # tensors of a compiled graph cannot be stored
+        if torch.compiler.is_compiling():
+            return  # tensors of a compiled graph cannot be stored
+        if not (self.index.is_cuda and is_capturing()) or self.is_captured:
             vars(self).update(parts)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
+from .capture import refuse_captured
 from .index_checks import can_read, has_numbers
 
 
@@ -362,5 +363,6 @@ def _nodes_without_loops(edge_index: Tensor, count: int, missing: int | None) ->
     lacks_loop = torch.ones(count + 1, dtype=torch.bool, device=source.device)
     lacks_loop = lacks_loop.index_fill_(0, torch.where(is_loop, source, count).long(), False)[:-1]
     if missing is None:
+        refuse_captured(edge_index, "nodes without a self-loop")
         return lacks_loop.nonzero().view(-1).to(source.dtype)
     return places_of(lacks_loop, missing).to(source.dtype)

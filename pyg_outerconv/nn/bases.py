@@ -175,7 +175,7 @@ def _make_basis(
         structure = kind.read(edge_index, size=ends, bipartite=bipartite, **place_of, **call.beside)
     # Not left to PyG, whose generated and general `propagate` disagree about pairs of this flow.
     structure = structure.reversed() if reverse else structure
-    is_read = call.mode.is_plain and type(edge_index) is Tensor
+    is_read = call.mode.is_plain and type(edge_index) is Tensor and edge_index.is_cpu
     if not is_read and isinstance(structure, Graph) and not has_numbers(structure.edge_index):
         structure = structure.but(only_sums=conv.aggr == "sum" and content is None)
     dtype = dtype or torch.get_default_dtype()

@@ -15,6 +15,7 @@ from ..basis.products import factors
 from ..errors import RefusedType, RefusedValue
 from ..families import Compose, Family, Identity, Mean, Stack
 from ..families.options import functions_of
+from ..kernels.capture import is_capturing
 from ..signatures import typed
 from ..theta import add_product
 from .call import Call
@@ -88,7 +89,7 @@ class ComposedConv(OuterConv):
 
     def _passed_on(self, basis: Basis, number: int, dtype: torch.dtype) -> Tensor:
         """The sums B_jᵀ 1 for the last factors of a basis, (N, K)."""
-        if basis.learns or torch.compiler.is_compiling():
+        if basis.learns or torch.compiler.is_compiling() or is_capturing():
             return self._sums(basis, number, dtype)
         kept = _column_sums.setdefault(basis, {})
         if (number, dtype) not in kept:

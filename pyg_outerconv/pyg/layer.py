@@ -66,7 +66,7 @@ class DropIn(MessagePassing):
         trick: what else is computed, besides the sum, to give PyG's results; empty if nothing.
         transforms_first: whether PyG's messages are as wide as the output, not as the input.
         least: number of edges times channels of a message, below which PyG's own ``forward`` is
-            faster.
+            faster on a CPU.
         least_of_matrices: the same number where edges are a sparse matrix.
         edges_are: the name of the argument with the edges.
         linear_map: the class of PyG's linear maps.
@@ -328,9 +328,14 @@ class DropIn(MessagePassing):
             yield "edge attributes that are not finite"
 
     def _is_small(self, x: Any, edge_index: Any) -> bool:
-        """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size."""
+        """Whether PyG's own ``forward`` is faster, compiled too; an export is for any size.
+
+        Not on a GPU: it waits for it at every call where ours, once prepared, never does.
+        """
         features = x[0] if isinstance(x, tuple | list) else x
         if not (self.least and type(features) is Tensor and isinstance(edge_index, Tensor)):
+            return False
+        if features.is_cuda:
             return False
         if edge_index.layout is not torch.strided or features.dim() < 2:
             return False

@@ -18,6 +18,7 @@ from ...graph.cells import Cells
 from ...graph.checks import check_positions, holds
 from ...graph.graph import Graph
 from ...graph.positions import graph_numbers
+from ...kernels.capture import refuse_captured
 from ...kernels.edge_lists import places_of, with_missing_loops
 from ...kernels.index_checks import can_read
 from ..options import check_least
@@ -102,12 +103,14 @@ class Hops(Support):
             looped = with_missing_loops(index, count)
             if looped.size(1) == index.size(1) + count:  # there was none
                 return looped, origin
-        stays, known = index[0] != index[1], structure.summary
+        stays, known = index[0] != index[1], None if index.is_cpu else structure.summary
         if known is not None:
             if known.num_loops:
                 kept = places_of(stays, index.size(1) - known.num_loops)
                 index, origin = index.index_select(1, kept), structure.origins()[kept]
         elif not can_read(index) or not bool(stays.all()):
+            if index.is_cuda:
+                refuse_captured(index, "self-loops")
             index, origin = index[:, stays], structure.origins()[stays]
         if not add:
             return index, origin

@@ -15,6 +15,7 @@ from ...basis.edges import EdgeBasis
 from ...basis.implicit_edges import ImplicitEdges, counted
 from ...graph.cells import Cells
 from ...graph.structure import Structure
+from ...kernels.capture import is_capturing, stream_on
 from ...kernels.lasting import lasting
 from ...memo import Memo
 from ..family import Family
@@ -112,6 +113,10 @@ def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) 
 
 
 def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
+    if is_capturing():
+        with lasting():
+            return make()
+    key = key, stream_on(None)
     found = _of_numbers.get(key)
     if found is None:
         with lasting():
