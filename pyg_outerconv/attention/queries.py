@@ -25,6 +25,7 @@ from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
 from ..graph.structure import Structure
 from ..memo import Memo
+from ..records import changed
 from ..signatures import typed
 from .projection import PerHead, Queries
 
@@ -57,10 +58,8 @@ class Content:
     target_is_used: bool = False
 
     def but(self, **changes: Any) -> Content:
-        """A copy with some attributes changed; faster than ``dataclasses.replace``."""
-        new = object.__new__(Content)
-        vars(new).update(vars(self), **changes)
-        return new
+        """A copy with some attributes changed."""
+        return changed(self, **changes)
 
     @property
     def is_single(self) -> bool:

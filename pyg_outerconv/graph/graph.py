@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from ..errors import RefusedValue
 from ..kernels.capture import refuse_captured
 from ..kernels.index_checks import waits
+from ..records import changed
 from ..signatures import check_type
 from .checks import (
     agreed,
@@ -90,9 +91,12 @@ class Graph(Structure):
     def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> Graph:
         """The constructor without the overhead of a frozen dataclass."""
         made = object.__new__(Graph)
-        vars(made).update(edge_index=edge_index, size=size, **others)
+        own = vars(made)
+        own["edge_index"], own["size"] = edge_index, size
+        for name, value in others.items():  # torch's compiler may not follow update()
+            own[name] = value
         if size[0] != size[1]:
-            vars(made)["bipartite"] = True
+            own["bipartite"] = True
         return made
 
     @staticmethod
@@ -220,9 +224,9 @@ class Graph(Structure):
         if edge_attr is not None:
             check_attributes(edge_attr, edge_index)
         ends = (pos, pos) if isinstance(pos, Tensor) else pos
-        vars(known).update(
-            edge_weight=edge_weight, edge_type=edge_type, edge_attr=edge_attr, pos=ends
-        )
+        own = vars(known)
+        own["edge_weight"], own["edge_type"] = edge_weight, edge_type
+        own["edge_attr"], own["pos"] = edge_attr, ends
         if batch is None and bipartite is not False:
             return known
         return completed(known, None, batch, bipartite)
@@ -346,8 +350,9 @@ class Graph(Structure):
 
     def but(self, **changes: Any) -> Graph:
         """A copy with some attributes changed; faster than ``dataclasses.replace``."""
-        new = object.__new__(type(self))
-        vars(new).update(vars(self), **changes)
+        new = changed(self, **changes)
+        if (known := vars(self).get("_known")) is not None:
+            vars(new)["_known"] = known
         return new
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Graph:
