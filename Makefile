@@ -23,11 +23,11 @@ demo: $(TRAINS)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: check
-	TRITON_INTERPRET=1 $(PYTEST) tests/kernels/test_triton.py
+	TRITON_INTERPRET=1 $(PYTEST) tests/kernels/test_triton.py tests/kernels/test_device_calls.py
 	$(PYTEST)
 
 test-all: check
-	TRITON_INTERPRET=1 $(PYTEST) --all tests/kernels/test_triton.py
+	TRITON_INTERPRET=1 $(PYTEST) --all tests/kernels/test_triton.py tests/kernels/test_device_calls.py
 	$(PYTEST) --all --draws 300
 
 check: $(READY)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, overload
@@ -268,6 +269,21 @@ def _parts(matrix: Tensor) -> tuple[Tensor, ...]:
     if matrix.layout in (torch.sparse_csr, torch.sparse_bsr):
         return matrix.crow_indices(), matrix.col_indices(), matrix.values()
     return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
+
+
+_constants = Memo(256)
+
+
+def constant(numbers: Hashable, dtype: torch.dtype | None, device: torch.device) -> Tensor:
+    """A tensor of a number, or of a tuple of numbers; it is not to be written to.
+
+    To copy numbers to a device is to wait for it, so that they are copied once.
+    """
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return torch.tensor(numbers, dtype=dtype, device=device)
+    key, make = (numbers, dtype, device), partial(torch.tensor, numbers, dtype=dtype, device=device)
+    with lasting():
+        return _constants.get(key, make)  # type: ignore[no-any-return]
 
 
 class cached_property(Generic[T]):  # noqa: N801

@@ -437,5 +437,5 @@ def _incidence(pointers: Tensor, num_edges: int) -> CSR:
     edge = torch.arange(num_edges, dtype=pointers.dtype, device=pointers.device)
     row = torch.arange(pointers.numel() - 1, dtype=pointers.dtype, device=pointers.device)
     ends = torch.arange(num_edges + 1, dtype=pointers.dtype, device=pointers.device)
-    row = row.repeat_interleave(pointers.diff())
+    row = row.repeat_interleave(pointers.diff(), output_size=num_edges)
     return CSR.of(pointers, edge, num_edges, (ends, row, edge))

@@ -22,7 +22,7 @@ from typing_extensions import Self
 from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.checks import Labels, chosen
 from ..kernels.lasting import lasting
-from ..memo import cached_property
+from ..memo import cached_property, constant
 from ..signatures import typed
 from ..theta import Theta
 from .base import Basis, Leaf
@@ -341,7 +341,7 @@ class Scaled(LabelMap):
             number = float(factor)
             if isinstance(base, Scaled) and base.number is not None:
                 base, number = base.base, base.number * number
-            factor = torch.tensor(number, dtype=base.dtype, device=base.device)
+            factor = constant(number, base.dtype, base.device)
         if factor.shape not in ((), (base.num_bases,)):
             raise RefusedValue(
                 "a scale needs one factor, or one for each label",
@@ -420,7 +420,7 @@ class Selected(LabelMap):
         return len(self.labels)
 
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
-        return h.index_select(dim, torch.tensor(self.labels, dtype=torch.long, device=h.device))
+        return h.index_select(dim, constant(self.labels, torch.long, h.device))
 
     def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
         return [self.labels[label] for label in labels]
@@ -468,7 +468,7 @@ class Selected(LabelMap):
         picked = base.picked(labels) if isinstance(base, LabelMap) else self._picked
         if picked is not None:
             return picked.absorb(theta, aggr)
-        place = torch.tensor(labels, device=theta.device)
+        place = constant(tuple(labels), torch.long, theta.device)
         return base.absorb(theta.gathered(place, base.num_bases), aggr)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -186,6 +187,7 @@ class Chebyshev(Family):
 
     def _lambda(self, edges: Graph, laplacian: Graph) -> Tensor:
         """λ_max, one for all graphs (1,) or one for each (G,); without gradient."""
+        of_edges: Any = {"dtype": torch.float64, "device": edges.device}
         if isinstance(self.lambda_max, tuple):
             num_graphs = _num_graphs(edges.batch)
             if len(self.lambda_max) != num_graphs:
@@ -194,7 +196,7 @@ class Chebyshev(Family):
                 )
             found = torch.tensor(self.lambda_max, dtype=torch.float64)
         elif not isinstance(self.lambda_max, str):
-            found = torch.tensor([float(self.lambda_max)], dtype=torch.float64)
+            found = torch.full((1,), float(self.lambda_max), **of_edges)
         elif self.lambda_max == "exact":
             found = _eigenvalues.get(
                 (self.norm, edges.size),
@@ -204,7 +206,7 @@ class Chebyshev(Family):
         elif self.norm is None:
             found = 2.0 * self._largest_degree(edges, laplacian)
         else:
-            found = torch.tensor([2.0], dtype=torch.float64)
+            found = torch.full((1,), 2.0, **of_edges)
         return torch.where(found > 0, found, 2.0).to(edges.device)
 
     def _exact_lambda(self, edges: Graph) -> Tensor:
@@ -215,7 +217,8 @@ class Chebyshev(Family):
 
     @staticmethod
     def _largest_degree(edges: Graph, laplacian: Graph) -> Tensor:
-        diagonal = laplacian.weight()[laplacian.origins() < 0].detach().double()
+        first = laplacian.num_edges - laplacian.size[0]  # of the diagonal, which comes last
+        diagonal = laplacian.weight()[first:].detach().double()
         graph = edges.batch
         if graph is None:
             graph = torch.zeros(diagonal.numel(), dtype=torch.long, device=diagonal.device)

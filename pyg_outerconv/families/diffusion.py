@@ -13,6 +13,7 @@ from ..basis.polynomial import MONOMIAL, Polynomial
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph
 from ..graph.norm import check_norm, transition
+from ..memo import constant
 from .family import Family
 from .options import check_least, check_powers
 
@@ -130,7 +131,7 @@ class Diffusion(Family):
         weights = self.coefficients
         if step.dtype is None:
             step = step.with_values(step.values(dtype))
-        mixing = torch.tensor([weights], dtype=step.dtype, device=edges.device)
+        mixing = constant((weights,), step.dtype, edges.device)
         return Polynomial(step, MONOMIAL, len(weights)).mix(mixing)
 
 

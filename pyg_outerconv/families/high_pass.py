@@ -14,6 +14,7 @@ from ..equations import row
 from ..errors import RefusedValue
 from ..graph.graph import Graph
 from ..graph.norm import check_norm, transition
+from ..memo import constant
 from .family import Family
 
 
@@ -63,5 +64,5 @@ class HighPass(Family):
         step = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
         if step.dtype is None:
             step = step.with_values(step.values(dtype))
-        weights = torch.tensor([[self.epsilon, -1.0]], dtype=step.dtype, device=edges.device)
+        weights = constant(((self.epsilon, -1.0),), step.dtype, edges.device)
         return Polynomial(step, MONOMIAL, 2).mix(weights)

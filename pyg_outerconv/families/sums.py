@@ -14,6 +14,7 @@ from ..basis.base import Basis
 from ..equations import row
 from ..errors import RefusedValue
 from ..graph.structure import common_kind
+from ..memo import constant
 from .combinators import OfSeveral
 from .family import Family
 from .gcn import GCN
@@ -70,7 +71,7 @@ class Scale(OfFamily):
         """The family's basis, scaled."""
         basis = self.family.basis_with(structure, dtype, content)
         dtype = basis.dtype or dtype or torch.get_default_dtype()
-        return basis.scale(torch.tensor(self.factor, dtype=dtype, device=basis.device))
+        return basis.scale(constant(self.factor, dtype, basis.device))
 
 
 class _OfTwo(OfSeveral):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, Optional
@@ -24,8 +24,10 @@ from ..errors import RefusedValue
 from ..families import Family
 from ..graph.checks import holds
 from ..graph.edge_index import check_compressed
-from ..kernels.index_checks import has_numbers, is_exporting, surely
+from ..graph.summary import summary_of
+from ..kernels.index_checks import has_numbers, is_exporting, surely, waits
 from ..kernels.mode import mode
+from ..memo import Memo
 from ..nn import OuterConv
 from .matrices import is_product
 from .reductions import check_reduction, reduction
@@ -39,6 +41,7 @@ OURS: dict[type[Module], type[Module]] = {}
 """Our class for each of PyG's."""
 THEIRS: dict[type[Module], type[Module]] = {}
 """PyG's class for each of ours."""
+_finite = Memo()
 WAITING = "parameters have no shapes before the first input"
 _MAPS = ("lin", "res", "root")
 """How the names of PyG's linear maps begin."""
@@ -318,7 +321,7 @@ class DropIn(MessagePassing):
             yield "one edge weight for all edges"
         elif type(edge_index) is not Tensor and _has_other_size(edge_index, x):
             yield "an EdgeIndex with other numbers of nodes than the features"
-        elif edge_weight is not None and not is_finite(edge_weight):
+        elif edge_weight is not None and not _are_finite(edge_weight, edge_index, features):
             yield "edge weights that are not finite"
         elif torch.is_autocast_enabled(features.device.type) and _is_mixed(self, features):
             yield "features or weights of a short type that is not that of autocast, or alone"
@@ -569,7 +572,23 @@ def is_finite(values: Any) -> bool:
     """Whether there is no NaN and no infinity; a sum too large for the type counts as one."""
     if not isinstance(values, Tensor) or not has_numbers(values):
         return True
+    if waits(values):
+        return _finite.get(None, partial(_has_finite_sum, values.detach()), values)  # type: ignore[no-any-return]
+    return _has_finite_sum(values)
+
+
+def _has_finite_sum(values: Tensor) -> bool:
     return holds(values.detach().sum().isfinite())
+
+
+def _are_finite(edge_weight: Tensor, edge_index: Tensor, x: Tensor) -> bool:
+    """:func:`is_finite`, on a device read with all else that is asked of a graph."""
+    if edge_index.is_cpu or not (type(edge_index) is Tensor and waits(edge_index)):
+        return is_finite(edge_weight)
+    if edge_index.dtype is not torch.long or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        return is_finite(edge_weight)
+    known = summary_of(edge_index, edge_weight, None, x.size(-2))
+    return known is None or known.is_finite
 
 
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:

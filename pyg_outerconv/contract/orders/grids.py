@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...basis.grid_shift import AxisGeometry, ConvGeometry, GridShift
 from ...kernels import REDUCTIONS
+from ...memo import constant
 from ..cost import Operations, Steps, moving
 from ..order import Order, needs_features, needs_identity
 from ..problem import Problem
@@ -174,7 +175,7 @@ def _kernel_of(theta: Tensor, geometry: ConvGeometry, is_transposed: bool) -> Te
     ends = (groups * rows, columns) if is_transposed else (groups * columns, rows)
     weight = theta.permute(order).reshape(*ends, num_labels)
     if not geometry.is_in_order:
-        place = torch.tensor(geometry.places, device=theta.device)
+        place = constant(tuple(geometry.places), torch.long, theta.device)
         weight = weight.new_zeros(*ends, prod(geometry.kernel)).index_add(-1, place, weight)
     # Contiguous, as torch's gradient in float64 needs it: with few channels the strides may look
     # like those of a channels-last tensor.

@@ -17,12 +17,20 @@ from ...basis import Basis
 from ...equations import row
 from ...errors import RefusedType, RefusedValue, unknown
 from ...families import Hops
+from ...graph import Graph
 from ...graph.checks import agreed, check_attributes, check_index, infer_size
+from ...graph.summary import remember
+from ...kernels.capture import is_capturing, refuse_captured
+from ...kernels.edge_lists import places_of
+from ...kernels.index_checks import waits
+from ...memo import Memo
 from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..call import Call
 from ..theta import ThetaModule
 from ..theta_parts import glorot_of_heads
+
+_looped = Memo()
 
 
 def as_glorot(module: Any, maps: int = 1) -> None:
@@ -139,10 +147,15 @@ class GraphAttention(AttentionConv):
         call = Call(x, flow=self.flow)
         size = agreed("x", (call.num_sources, call.num_targets), beside.get("size"))
         forth = self.flow == "source_to_target"
-        size = infer_size(edge_index if forth else edge_index.flip(0), size, not call.is_single)
-        edge_index, edge_attr, origin = _with_loops(
-            edge_index, edge_attr, self.fill_value, min(size)
-        )
+        if waits(edge_index) or (edge_index.is_cuda and is_capturing()):
+            ends = size if forth else size[::-1]
+            given = edge_index, edge_attr, ends, not call.is_single
+            edge_index, edge_attr, origin = _with_loops_there(*given, self.fill_value)
+        else:
+            size = infer_size(edge_index if forth else edge_index.flip(0), size, not call.is_single)
+            edge_index, edge_attr, origin = _with_loops(
+                edge_index, edge_attr, self.fill_value, min(size)
+            )
         if self.explain:  # masks of explainers are of the user's edges; other calls write nothing
             self._origin = origin
         return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
@@ -172,6 +185,39 @@ def _with_loops(
     edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
     edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill_value, count)
     return edge_index, edge_attr, torch.cat([origin, origin.new_full((count,), -1)])
+
+
+def _with_loops_there(
+    edge_index: Tensor,
+    edge_attr: Tensor | None,
+    size: tuple[int | None, int | None],
+    bipartite: bool,
+    fill_value: Fill,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """:func:`_with_loops` on a device, which is waited for once for a graph.
+
+    The edges are the same tensor at the next call, so that they have the same basis.
+    """
+
+    def make() -> tuple[Tensor, Tensor, Tensor]:
+        refuse_captured(edge_index, "self-loops")
+        graph = Graph.of_index(edge_index, size, bipartite)
+        known, index = graph.summary, graph.edge_index
+        stay = index.size(1) - (0 if known is None else known.num_loops)
+        kept = places_of(index[0] != index[1], stay)
+        count = min(graph.size)
+        nodes = torch.arange(count, dtype=index.dtype, device=index.device)
+        looped = torch.cat([index.index_select(1, kept), nodes.expand(2, -1)], dim=1)
+        if known is not None:
+            remember(looped, count, known.with_loops(count))
+        return looped, kept, torch.cat([kept, kept.new_full((count,), -1)])
+
+    looped, kept, origin = _looped.get((size, bipartite), make, edge_index)
+    if edge_attr is not None:
+        edges, count = looped[:, : kept.numel()], origin.numel() - kept.numel()
+        edge_attr = edge_attr.index_select(0, kept)
+        edge_attr = add_self_loops(edges, edge_attr, fill_value, count)[1]
+    return looped, edge_attr, origin
 
 
 @typed
