@@ -25,8 +25,7 @@ from ..kernels.edge_lists import (
     spread,
 )
 from ..kernels.index_checks import check_integers, has_numbers, is_exporting, surely
-from ..kernels.lasting import lasting
-from ..kernels.parts import part
+from ..kernels.lasting import lasting, part
 from ..memo import cached_property
 from ..signatures import check_type
 from . import pairs
@@ -286,11 +285,10 @@ class Pattern:
 
     def _keep(self, made: dict[str, Any]) -> None:
         own = vars(self)["source"] if self.listed is None else self.listed
-        if any(
-            isinstance(part, FakeTensor) and not isinstance(own, FakeTensor)
-            for part in made.values()
-        ):
-            return  # a tensor of a traced graph must not outlive the trace
+        if not isinstance(own, FakeTensor):
+            for value in made.values():
+                if isinstance(value, FakeTensor):
+                    return  # a tensor of a traced graph must not outlive the trace
         if own.is_cuda and is_capturing() and not self.is_captured:
             return  # nor one that has no numbers before a captured graph is replayed
         for name, value in made.items():

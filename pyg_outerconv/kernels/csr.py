@@ -13,8 +13,7 @@ from ..signatures import check_type
 from .capture import is_capturing
 from .edge_lists import transposed_rows
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
-from .lasting import lasting
-from .parts import part
+from .lasting import lasting, part
 
 Columns = tuple[Tensor, Tensor, Tensor]
 """The entries by column: pointers (C + 1,), the row of each (E,), and its position by row (E,)."""
