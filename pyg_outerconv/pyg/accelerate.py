@@ -18,7 +18,7 @@ from ..signatures import typed
 from .layer import MARK, OURS, THEIRS, WAITING, DropIn, become_pygs, in_place_of
 from .sample import Sample, beyond_rounding, differences, gains
 from .table import why_absent
-from .watch import HOOKS, OF_CALLS, own_methods
+from .tie import HOOKS, OF_CALLS, own_methods
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ..kernels.index_checks import is_exporting
 from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe, as_weighted, both
-from .tie import Source, heads, linear, same, viewed
-from .watch import HOOKS
+from .tie import HOOKS, Source, heads, linear, same, viewed
 
 FEW = "few edges"
 """In the place of a convolution: the call is traced by :meth:`TracedAttention.few`."""

@@ -12,7 +12,7 @@ from ..memo import Memo
 from ..nn import OuterConv
 from ..signatures import typed
 from .layer import OURS, DropIn, Recipe, as_pygs, register
-from .watch import is_recorded
+from .tie import is_recorded
 
 _flipped = Memo()
 _NAMES = ("conv_in", "conv_out")

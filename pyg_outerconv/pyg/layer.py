@@ -31,8 +31,7 @@ from ..memo import Memo
 from ..nn import OuterConv
 from .matrices import is_product
 from .reductions import check_reduction, reduction
-from .tie import Source, Tied, make_tied, same
-from .watch import STEPS, generated, is_recorded, own_methods
+from .tie import STEPS, Source, Tied, generated, is_recorded, make_tied, own_methods, same
 
 Recipe = tuple[OuterConv | ModuleList, dict[str, Source]]
 """The convolution of a layer, or one for each of its steps, and its parameters as functions."""
