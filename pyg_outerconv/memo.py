@@ -27,6 +27,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -68,24 +69,23 @@ def clear_caches() -> None:
     SORTED.clear()
 
 
+@dataclass(slots=True, eq=False)
 class _Entry:
     """A result, the states of its tensors, references to them, and its last use."""
 
-    __slots__ = "references", "result", "states", "used"
+    result: Any
+    states: Any
+    references: list[Any]
+    used: int = field(default_factory=_clock.__next__)
 
-    def __init__(self, result: Any, states: Any, references: list[Any]) -> None:
-        self.result, self.states, self.references = result, states, references
-        self.used = next(_clock)
 
-
+@dataclass(slots=True, eq=False)
 class _Shelf:
     """The results for one tensor, by key, and its last use."""
 
-    __slots__ = "anchor", "entries", "used"
-
-    def __init__(self, anchor: Callable[[], Tensor | None]) -> None:
-        self.anchor, self.used = anchor, next(_clock)
-        self.entries: dict[Hashable, _Entry] = {}
+    anchor: Callable[[], Tensor | None]
+    entries: dict[Hashable, _Entry] = field(default_factory=dict)
+    used: int = field(default_factory=_clock.__next__)
 
 
 class Memo:

@@ -31,6 +31,7 @@ class Theta:
         device: that of V.
         requires_grad: whether any of its tensors requires gradients, as they came.
         is_tensor: whether V is all of it.
+        form: a key on which the choice of an order depends, equal for Θ of equal form and sizes.
         value: V (H, P, V), if it is of heads.
 
     Args:
@@ -78,10 +79,12 @@ class Theta:
         if len(self.shape) == 3:
             count, rows, columns = self.shape
             self.shape = torch.Size((count, 1, rows, columns))
+        self.form: Hashable = self.shape
         if coefficient is not None:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
             self.is_tensor = False
             self.shape = torch.Size((coefficient.size(0), *self.shape[1:]))
+            self.form = self.shape, coefficient.size(1), is_unit, constant
             self.requires_grad = coefficient.requires_grad or inner.requires_grad
         if heads is None and outer is None and bias is None:
             return
@@ -99,6 +102,7 @@ class Theta:
         elif self.heads == "concat":
             columns = count * columns
         self.shape = torch.Size((count, 1, rows, columns))
+        self.form = self.shape, inner.size(-1), self.heads, outer is not None, bias is not None
         self.value = inner if inner.dim() == 3 else inner.squeeze(1)
         for other in (outer, bias):
             self.requires_grad |= other is not None and other.requires_grad
@@ -113,15 +117,6 @@ class Theta:
     def but(self, **changes: Any) -> Theta:
         """A copy with some of the arguments changed."""
         return Theta(**({name: getattr(self, name) for name in _ARGUMENTS} | changes))
-
-    def form(self) -> Hashable:
-        """A key on which the choice of an order depends; equal for Θ of equal form and sizes."""
-        if self.coefficient is not None:
-            return self.shape, self.num_matrices, self.is_unit, self.constant
-        if self.heads is not None:
-            has_outer, has_bias = self.outer is not None, self.bias is not None
-            return self.shape, self._inner.size(-1), self.heads, has_outer, has_bias
-        return self.shape
 
     @property
     def inner(self) -> Tensor:
@@ -309,11 +304,9 @@ class ThetaParts(Theta):
         if any(part.shape[1:] != first.shape[1:] for part in parts):
             groups, rows, columns = 1, groups * rows, groups * columns
         self.shape = torch.Size((count, groups, rows, columns))
+        self.form = tuple(part.form for part in parts)
         self.dtype, self.device = first.dtype, first.device
         self.requires_grad = any(part.requires_grad for part in parts)
-
-    def form(self) -> Hashable:
-        return tuple(part.form() for part in self.parts)
 
     def full(self) -> Tensor:
         tensors = [part.full() for part in self.parts]

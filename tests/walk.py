@@ -37,8 +37,8 @@ PYG, PYG_GAT = "PyG's GCNConv, a new graph", "PyG's GATConv, 60k edges, a new gr
 MOST = {
     NEW: (35, 15, 57),
     CACHED: (20, 9, 34),
-    LARGE: (80, 28, 156),
-    DROP_IN: (91, 31, 265),
+    LARGE: (75, 26, 146),
+    DROP_IN: (80, 28, 225),
 }
 
 

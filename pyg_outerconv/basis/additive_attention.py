@@ -80,11 +80,7 @@ class AdditiveAttentionBasis(Basis):
         if is_few and numbers > MOST_AGAIN and width >= WIDE:
             pattern.uses["attended"] += 1
             is_few = pattern.uses["attended"] <= OFTEN
-        entries = (
-            listed_edges(pattern)
-            if is_few
-            else copies_for(pattern.by_target, heads, pattern.target)
-        )
+        entries = listed_edges(pattern) if is_few else copies_for(pattern.by_target, heads)
         return attend_ends(*given, entries, self.slope)
 
     def shares(self) -> MultiHeadEdges:

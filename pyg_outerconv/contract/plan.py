@@ -323,7 +323,7 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
     return (
         type(basis),
         *basis.plan_key(),
-        theta.shape if theta.is_tensor else theta.form(),
+        theta.form,
         theta.dtype,
         device,
         theta.requires_grad,

@@ -24,7 +24,6 @@ from ..attention.score import (
     with_terms,
 )
 from ..attention.sums import Additive
-from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
@@ -411,42 +410,33 @@ class Attention(Heads):
         """Whether neither the score, f nor the terms need sorted edges."""
         return self.score.takes_any_order and self.normalise.is_softmax and not self.terms
 
-    def sums_at_once(self, x: Features, theta: ThetaValue) -> bool:
-        """Whether values, scores and sums of values may be one step, with one dense product.
+    def at_once(
+        self, x: Features, theta: ThetaValue
+    ) -> tuple[Tensor, Tensor, Tensor, float] | None:
+        """What an :class:`.AdditiveAttentionBasis` takes of Θ and of the score, else None.
 
-        This is so for the softmax of additive scores (GAT) that nodes with features x, sources and
-        targets at once, give each other by the values of their heads.
+        Values, scores and sums of values may then be one step, with one dense product. This is so
+        for the softmax of additive scores (GAT) that nodes with features x, sources and targets at
+        once, give each other by the values of their heads.
         """
         score, f = self.score, self.normalise
         if not isinstance(score, Additive) or self.align is not None or self.terms:
-            return False
+            return None
         ends = score.ends
         if score.edge is not None or ends.source is not None or ends.target is not None:
-            return False
+            return None
         if not f.is_softmax or f.temperature != 1.0 or (f.dropout and f.dropped):
-            return False
+            return None
         if not isinstance(x, Tensor) or x.dim() != 2 or not isinstance(theta, Theta):
-            return False
+            return None
         if theta.heads is None or theta.bias is not None:
-            return False
+            return None
         if theta.value.shape != (self.heads, x.size(1), ends.channels):
-            return False
-        given = x, theta.value, score.att_source, score.att_target
-        return can_attend_ends(*given) or in_one_step(*given)
-
-    def at_once(self, x: Tensor, theta: Theta, over: Basis) -> AdditiveAttentionBasis | None:
-        """The basis that adds up values without making scores, where :meth:`sums_at_once` holds.
-
-        None if there is no such basis on this support.
-        """
-        if not isinstance(over, EdgeBasis) or over.dtype is not None:
             return None
-        score, pattern = self.score, over.pattern
-        if pattern.num_labels != 1 or pattern.size != (x.size(0), x.size(0)):
+        given = theta.value, score.att_source, score.att_target
+        if not (can_attend_ends(x, *given) or in_one_step(x, *given)):
             return None
-        assert isinstance(score, Additive)  # as sums_at_once says
-        given = theta.value, score.att_source, score.att_target, score.negative_slope
-        return AdditiveAttentionBasis(over, x, *given)
+        return *given, score.negative_slope
 
     def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
         """Whether the edges of a support are few and may stay unsorted."""

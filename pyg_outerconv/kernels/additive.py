@@ -173,7 +173,7 @@ class _Score(Primitive):
             rows = torch.arange(csr.shape[0], dtype=csr.index.dtype, device=a.device)
             row = spread(rows, csr.ptr, csr.index.size(0))
             z = exact(a).index_select(0, row) + exact(b).index_select(0, csr.index)
-            return (phi.write(z, out=z) * left).sum(-1).to(a.dtype)
+            return (phi.write(z, out=z) * left).sum(-1).to(a.dtype)  # type: ignore[operator]
         return _additive(csr.ptr, csr.index, a, b, left, right, *phi, backend)
 
     @staticmethod

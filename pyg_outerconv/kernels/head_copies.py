@@ -41,7 +41,6 @@ class HeadCopies:
     Args:
         csr: the places of the E entries.
         heads: H.
-        row: (E,) the row of each entry, in row order, if it is at hand.
         is_one: whether there is one matrix, if it is not too large.
 
     Attributes:
@@ -51,16 +50,13 @@ class HeadCopies:
         uses: how often :func:`copies_for` has returned them.
     """
 
-    def __init__(
-        self, csr: CSR, heads: int, row: Tensor | None = None, is_one: bool = True
-    ) -> None:
+    def __init__(self, csr: CSR, heads: int, is_one: bool = True) -> None:
         # The matrix keeps its copies; a reference in turn would keep both until a collection.
         self._csr, self._shape, self.heads = ref(csr), csr.shape, heads
         self.num_values = csr.index.numel() * heads
         with lasting(csr.index):
-            if row is None:
-                rows = torch.arange(csr.shape[0], dtype=csr.index.dtype)
-                row = spread(rows, csr.ptr, csr.index.numel())
+            rows = torch.arange(csr.shape[0], dtype=csr.index.dtype)
+            row = spread(rows, csr.ptr, csr.index.numel())
             fits = max(csr.shape) * heads <= np.iinfo(_INTEGERS[csr.index.dtype]).max
             may_be_one = fits and self.num_values <= MOST_COPIED
             self._is_one = is_one and may_be_one
@@ -171,9 +167,7 @@ class HeadCopies:
         return self._transposed
 
 
-def copies_for(
-    csr: CSR, heads: int, row: Tensor | None = None, at_once: bool = False
-) -> HeadCopies:
+def copies_for(csr: CSR, heads: int, at_once: bool = False) -> HeadCopies:
     """The matrices of some heads, which the matrix of each keeps.
 
     ``at_once``: whether they are one at their first use, and not once they were used often. A
@@ -182,10 +176,10 @@ def copies_for(
     kept: dict[int, HeadCopies] = vars(csr).setdefault("head_copies", {})
     copies = kept.get(heads)
     if copies is None:
-        copies = kept[heads] = HeadCopies(csr, heads, row, at_once)
+        copies = kept[heads] = HeadCopies(csr, heads, at_once)
     copies.uses += 1
     if not copies.is_final and (at_once or copies.uses > OFTEN):
-        copies = kept[heads] = HeadCopies(csr, heads, row)
+        copies = kept[heads] = HeadCopies(csr, heads)
     return copies
 
 

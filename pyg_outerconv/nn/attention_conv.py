@@ -299,9 +299,7 @@ class AttentionConv(OuterConv):
 
     def as_one_operator(self, x: Tensor, edge_index: Tensor) -> Tensor | None:
         """Y for a compiler, with attention as one operator; None where that cannot be."""
-        call = Call(x, edge_index, flow=self.flow)
-        theta = self._theta_at_once(call)
-        return None if theta is None else self._compiled_sums(call, theta)
+        return self._at_once(Call(x, edge_index, flow=self.flow), alone=True)
 
     def _basis(self, call: Call, content: Content | None = None) -> Basis:
         """The attention matrices of :meth:`forward` for these arguments."""
@@ -374,7 +372,9 @@ class AttentionConv(OuterConv):
 
     def theta_value(self, like: OptTensor = None) -> ThetaValue:
         """Θ as values and outputs of heads, with the value bias, if the form of Θ has values."""
-        theta = as_heads(self.theta.parameter(like))
+        theta = self.theta.parameter(like)
+        if isinstance(theta, Tensor) or theta.heads is None:
+            theta = as_heads(theta)
         if self.value_bias is None:
             return theta
         assert isinstance(theta, Theta)  # as the constructor checked

@@ -154,8 +154,12 @@ def _make_basis(
 ) -> Basis:
     """The basis that a family makes, with values in the dtype of x or of parameters."""
     (dtype, device), edge_index = place, call.edge_index
-    kind = require_kind(family, edge_index)
-    size = _size(conv, call, kind)
+    is_index = type(edge_index) is Tensor and edge_index.layout is torch.strided
+    is_edges = is_index and edge_index.dtype is torch.int64 and family.reads is Graph
+    kind = Graph if is_edges else require_kind(family, edge_index)
+    size = call.num_sources, call.num_targets
+    if call.size is not None or call.featureless or not (is_edges and call.is_single):
+        size = _size(conv, call, kind)
     reverse = conv.flow == "target_to_source"
     if reverse and is_matrix(edge_index):
         raise RefusedValue(
@@ -164,7 +168,6 @@ def _make_basis(
             "a sparse matrix; pass its transpose",
         )
     ends = size[::-1] if reverse else size
-    is_index = type(edge_index) is Tensor and edge_index.layout is torch.strided
     structure: Structure
     if is_index and kind is Graph and not call.beside:
         structure = Graph.of_index(edge_index, ends, not call.is_single)
@@ -195,8 +198,6 @@ def _make_basis(
 def _size(conv: OuterConv, call: Call, kind: type[Structure]) -> tuple[int | None, int | None]:
     """(M, N) from ``size``, x and the layer. Raises ValueError if they disagree."""
     size = call.size
-    if size is None and kind.targets_are_sources and call.is_single and not call.featureless:
-        return call.num_sources, call.num_targets
     if size is not None:
         check_size(size)
         size = size[::-1] if conv.flow == "target_to_source" else size

@@ -284,7 +284,7 @@ def _edges(conv: AttentionConv, call: Call, x: Tensor) -> tuple[Any, ...]:
 def _entries(heads: int, number: int | None, *made_of: Any) -> tuple[HeadCopies, int]:
     place, basis = _numbered(number, *made_of)
     pattern = basis.pattern
-    return copies_for(pattern.by_target, heads, pattern.target, at_once=True), place
+    return copies_for(pattern.by_target, heads, at_once=True), place
 
 
 def _room(edge_index: Tensor, *beside: Any) -> int:

@@ -14,6 +14,8 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 from ..attention import Additive
 from ..attention.queries import Content
 from ..basis import Basis
+from ..basis.additive_attention import AdditiveAttentionBasis
+from ..basis.edges import EdgeBasis
 from ..contract import ContractionPath, contraction_path
 from ..contract.plan import check_memory, check_order, solve
 from ..contract.problem import Problem
@@ -278,53 +280,49 @@ class OuterConv(MessageHooks):
             call = without_absent(call, source_mask, wholly=True)
         return self._convolve(call, basis, self._parameter(call))
 
-    def _at_once(self, call: Call) -> Optional[Tensor]:
-        """Y, where values, scores and sums of values may be one step (GAT); else None."""
-        theta = self._theta_at_once(call)
-        if theta is None:
+    def _at_once(self, call: Call, alone: bool = False) -> Optional[Tensor]:
+        """Y, where values, scores and sums of values may be one step (GAT); else None.
+
+        ``alone``: whether a compiler is to see this step as one operator, or not at all.
+        """
+        given, x = call.edge_index, call.source
+        if given is None or not (self._adds_ends and call.is_single and self._only_sums()):
+            return None
+        module: Any = self._modules["theta"]
+        if module.in_channels < 0:
+            self._materialize(self._waiting(call))
+        family: Any = self._family
+        theta: Any = self._parameter(call)
+        operands = family.at_once(x, theta)
+        if operands is None:
             return None
         if call.mode.compiles:
-            out = self._compiled_sums(call, theta)
-            if out is not None:
-                return out
-        given, x = call.edge_index, call.source
-        family: Any = self._family
+            check_devices(self, call)
+            sums = compiled.attention(self, call, family.score, theta)
+            if sums is not None:
+                return self._with_root_and_bias(theta.collect(sums), call)
+            if alone:
+                return None
         is_basis = type(given) is not Tensor and isinstance(given, Basis)
         if call.beside:
             family.refuse_unread(call.beside)
-        if is_basis and (call.beside or call.size is not None):
+        if is_basis and (call.beside or call.size is not None or given.dtype is not None):
             return None  # checked where bases are made of all that comes
         check_devices(self, call)
         few = call.is_tiny(theta.shape[0]) and family.support.is_quick
         keeps = bool(self.cached) or not few
         over = given if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
-        basis = family.at_once(x, theta, over)
-        if few and basis is not None:
+        if not isinstance(over, EdgeBasis) or over.pattern.num_labels != 1:
+            return None
+        assert isinstance(x, Tensor)  # as at_once says
+        if over.pattern.size != (x.size(0), x.size(0)):
+            return None
+        basis = AdditiveAttentionBasis(over, x, *operands)
+        if few:
             return self._with_root_and_bias(theta.collect(basis.sums()), call)
-        return None if basis is None else self._convolve(call, basis, theta)
-
-    def _theta_at_once(self, call: Call) -> Optional[Theta]:
-        """Θ, if values, scores and sums of values may be one step for these features.
-
-        Only the sums are needed then.
-        """
-        is_read = self._adds_ends and call.is_single and call.edge_index is not None
-        if not (is_read and self._only_sums()):
-            return None
-        module: Any = self._modules["theta"]
-        if module.in_channels < 0:
-            self._materialize(self._waiting(call))
-        theta: Any = self._parameter(call)
-        family: Any = self._family
-        return theta if family.sums_at_once(call.source, theta) else None
-
-    def _compiled_sums(self, call: Call, theta: Theta) -> Optional[Tensor]:
-        check_devices(self, call)
-        family: Any = self._family
-        sums = compiled.attention(self, call, family.score, theta)
-        if sums is None:
-            return None
-        return self._with_root_and_bias(theta.collect(sums), call)
+        root = self._modules.get("root")
+        out = solve(Problem(basis, x, theta, bias=self.bias, here=call.mode))
+        return out if root is None else add_root(out, call, root, own=True)
 
     def _with_root_and_bias(self, out: Tensor, call: Call) -> Tensor:
         if self.root is not None:
