@@ -232,6 +232,23 @@ def test_none_in_the_place_of_a_tensor_is_told_apart():
     assert memo.get("key", object, None, second) is made[None, second]
 
 
+@pytest.mark.parametrize("within", ["inference mode", "vmap"])
+def test_what_is_made_in_a_mode_or_transform_serves_outside(within):
+    memo, anchor = Memo(), torch.rand(3)
+
+    def made():
+        return memo.get("key", lambda: 2.0 * anchor, anchor)
+
+    if within == "vmap":
+        torch.func.vmap(lambda x: x * made().sum())(torch.ones(2))
+    else:
+        with torch.inference_mode():
+            made()
+    weight = torch.ones(3, requires_grad=True)
+    (made() * weight).sum().backward()
+    assert torch.equal(weight.grad, 2.0 * anchor)
+
+
 def test_everything_kept_is_forgotten_when_asked():
     index, x = torch.randint(5, (2, 8)), torch.randn(5, 3)
     conv, rules = OuterConv(3, 2, Chebyshev(2, "exact"), cached=True), Memo(3)

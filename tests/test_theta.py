@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Theta, ThetaParts, by_column
+from pyg_outerconv.theta import Theta, ThetaParts, add_product, as_heads, by_column
 
 K, P, Q, V = 4, 6, 8, 2
 
@@ -81,6 +81,22 @@ def assert_is(theta, matrices, biases=None):
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_its_equation(kind):
     assert_is(*made(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_full_matrices_are_heads_that_add_up(kind):
+    theta, *tensors = made(kind)
+    found = as_heads(theta)
+    assert (found is theta) is (kind != "matrices")
+    assert found.heads == ("sum" if kind == "matrices" else theta.heads)
+    assert_is(found, *tensors)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
+def test_a_product_is_added_to_each_item_of_a_batch(batch, own):
+    out, factor, rows = normal(*batch, 5, Q), normal(*batch, 5, K), normal(K, Q)
+    assert_near(add_product(out.clone(), factor, rows, own), out + factor @ rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)

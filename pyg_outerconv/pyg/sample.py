@@ -180,7 +180,7 @@ def is_told(ratios: Sequence[float]) -> bool:
     ordered, count = sorted(ratios), len(ratios)
     away = 0.98 * count**0.5
     low, high = int(count / 2 - away), math.ceil(count / 2 + away)
-    return low >= 0 and high < count and ordered[high] <= 1.1 * ordered[low]
+    return high < count and ordered[high] <= 1.1 * ordered[low]
 
 
 def _seconds(layer: Module, sample: Sample) -> float:

@@ -18,7 +18,7 @@ from scores import (
     try_score,
 )
 
-from pyg_outerconv.attention import NORMALISERS, SCORES, make_normaliser
+from pyg_outerconv.attention import NORMALISERS, SCORES, make_normaliser, make_score
 from pyg_outerconv.graph import SparseFeatures
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
@@ -26,6 +26,12 @@ from pyg_outerconv.testing import assert_near, assert_same_gradients
 def test_every_score_and_normaliser_is_tried():
     assert set(FORMULAS) == set(SCORES)
     assert set(VALUES) == set(NORMALISERS)
+
+
+@pytest.mark.parametrize("text", [*TRIED, "cosine(learned=False)"])
+def test_the_state_of_a_score_is_what_learns(text):
+    score = make_score(text, HEADS, 4, 4)
+    assert set(score.state_dict()) == {name for name, _ in score.named_parameters()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=shown)

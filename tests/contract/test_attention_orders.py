@@ -12,6 +12,7 @@ from attention_bases import (
     Shares,
     assert_all_orders,
     attention_basis,
+    dense_truth,
     heads_of,
     legal,
     parameter_of,
@@ -24,6 +25,7 @@ from pyg_outerconv import record
 from pyg_outerconv.contract import contract
 from pyg_outerconv.contract.order import ORDERS
 from pyg_outerconv.contract.problem import Problem
+from pyg_outerconv.testing import assert_near, dense_contraction
 
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 
@@ -76,6 +78,15 @@ def test_every_kind_of_features_and_of_parameter(labels, heads, kind, form):
         assert ("heads_propagate_first" in tried) == (
             kind in ("dense", "batch") and not form.endswith("+b")
         )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)], ids=str)
+@shares
+def test_the_truth_that_users_compare_with_is_ours(labels, heads, batch, form):
+    basis, _ = heads_of(pattern_of("multi-edge", labels), heads)
+    x, theta = normal(5, *batch, 3), parameter_of(form, heads, 3, 2)[0]
+    assert_near(dense_contraction(basis, x, theta), dense_truth(basis, x, theta))
 
 
 @pytest.mark.parametrize(("biased", "present"), [(True, False), (False, True), (True, True)])

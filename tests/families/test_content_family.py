@@ -211,6 +211,17 @@ def test_modules_may_make_queries():
     assert_near(conv(x), attention(conv, x, torch.stack([middle, 2 * middle], 1)))
 
 
+@pytest.mark.parametrize("support", [Hops(), Complete()], ids=str)
+def test_modules_that_make_no_queries_are_refused(support):
+    class Nothing(torch.nn.Module):
+        def forward(self, content):
+            return None
+
+    conv = OuterConv(P, Q, Attention(KeyQuery(HEADS, 3, P), support, Softmax(), align=Nothing()))
+    with pytest.raises(ValueError, match="got (0|none)$"):
+        conv(torch.ones(N, P), EDGES)
+
+
 HEADS_OF = Attention(KeyQuery(HEADS, 3, P), Hops(), Softmax())
 
 

@@ -58,8 +58,12 @@ def test_the_graph_that_is_transformed_stays():
     assert type(data.x) is torch.Tensor
 
 
-@pytest.mark.parametrize("x", [None, torch.zeros(4, dtype=torch.long), torch.zeros(4, 2, 2)])
-def test_what_is_no_matrix_of_features_stays(x):
+@pytest.mark.parametrize(
+    "x",
+    [None, [0.0] * 4, torch.zeros(4).long(), torch.zeros(4, 2, 2), SparseFeatures.of(torch.eye(4))],
+    ids=["none", "a list", "integers", "three axes", "sparse"],
+)
+def test_what_is_no_dense_matrix_of_features_stays(x):
     data = Data(x=x, num_nodes=4)
     assert ToSparseFeatures(1.0)(data).x is x
 

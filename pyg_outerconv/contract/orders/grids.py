@@ -325,13 +325,11 @@ def _add(x: Tensor, geometry: ConvGeometry, factor: float) -> Tensor:
     x = x if fits else pad(x, geometry)
     sizes, strides = [w.extent for w in geometry.axes], [w.axis.stride for w in geometry.axes]
     padding = [window.before if fits else 0 for window in geometry.axes]
-    lone = len(sizes) == 1  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
-    if lone:
+    if len(sizes) == 1:  # F.avg_pool1d has no divisor_override, F.avg_pool2d has
         x, sizes, strides, padding = x.unsqueeze(-2), [1, *sizes], [1, *strides], [0, *padding]
     average = F.avg_pool3d if len(sizes) == 3 else F.avg_pool2d
     mean = isclose(factor * prod(sizes), 1.0)
     out = average(x, sizes, strides, padding, divisor_override=None if mean else 1)
-    out = out.squeeze(-2) if lone else out
     return out if mean or factor == 1.0 else out * factor
 
 
