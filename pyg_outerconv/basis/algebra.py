@@ -61,7 +61,7 @@ class Compound(Basis):
                 f"at most {MOST_PIECES} (basis.edges() is one)",
                 pieces,
             )
-        vars(self).update(nesting=nesting, pieces=pieces)
+        vars(self)["nesting"], vars(self)["pieces"] = nesting, pieces
 
     if TYPE_CHECKING:  # a field or a property
 

@@ -61,10 +61,6 @@ class PatternBasis(Basis):
             vars(self)["in_order"] = value
         return value
 
-    @value.setter
-    def value(self, value: Tensor | None) -> None:  # by constructors alone: bases are frozen
-        vars(self)["in_order"] = value
-
     @property
     def _listed(self) -> Tensor | None:
         """The values in input order; None if there are none, or sorted ones require gradients."""
@@ -127,7 +123,7 @@ class EdgeBasis(PatternBasis):
             check_values(value, pattern)
         elif not isinstance(pattern, Pattern):
             check_type("EdgeBasis", "pattern", pattern, Pattern)
-        vars(self).update(pattern=pattern, in_order=value)
+        vars(self)["pattern"], vars(self)["in_order"] = pattern, value
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
@@ -143,10 +139,12 @@ class EdgeBasis(PatternBasis):
     def of_checked_list(pattern: Pattern, value: Tensor | None) -> EdgeBasis:
         """:meth:`of_list` for values that fit by the way they were made."""
         basis = object.__new__(EdgeBasis)
+        own = vars(basis)
+        own["pattern"] = pattern
         if value is None or (pattern.listed is not None and pattern.is_short):
-            vars(basis).update(pattern=pattern, listed=value)
+            own["listed"] = value
         else:
-            vars(basis).update(pattern=pattern, in_order=value.index_select(0, pattern.order))
+            own["in_order"] = value.index_select(0, pattern.order)
         return basis
 
     @property

@@ -22,7 +22,7 @@ from .pattern import Pattern
 from .registry import with_contents
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class MultiHeadEdges(PatternBasis):
     """The matrices A_h of H heads on one pattern: ``A[h, m, n]`` sums ``value[e, h]`` over m → n.
 
@@ -45,12 +45,12 @@ class MultiHeadEdges(PatternBasis):
     pattern: Pattern
     value: Tensor = field()  # type: ignore[misc]
 
-    def __post_init__(self) -> None:
-        value = self.value
-        check_values(value, self.pattern, heads=True)
-        if value.dim() < 2 or value.size(0) != self.pattern.num_edges:
-            expected = f"shape ({self.pattern.num_edges}, *batch, heads of a label)"
+    def __init__(self, pattern: Pattern, value: Tensor) -> None:
+        check_values(value, pattern, heads=True)
+        if value.dim() < 2 or value.size(0) != pattern.num_edges:
+            expected = f"shape ({pattern.num_edges}, *batch, heads of a label)"
             raise RefusedValue("heads need values for each edge", expected, tuple(value.shape))
+        vars(self)["pattern"], vars(self)["in_order"] = pattern, value
 
     @staticmethod
     def of_list(pattern: Pattern, value: Tensor) -> MultiHeadEdges:
@@ -59,7 +59,7 @@ class MultiHeadEdges(PatternBasis):
         The pattern has one label; sorting is deferred until the sorted order is needed.
         """
         basis = object.__new__(MultiHeadEdges)
-        vars(basis).update(pattern=pattern, listed=value)
+        vars(basis)["pattern"], vars(basis)["listed"] = pattern, value
         return basis
 
     @property

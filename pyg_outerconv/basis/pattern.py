@@ -115,18 +115,22 @@ class Pattern:
         source_ptr: Tensor,
         by_source: Tensor,
     ) -> None:
-        vars(self).update(size=size, num_labels=num_labels, source=source, target=target)
-        vars(self).update(label=label, order=order, origin=origin, target_ptr=target_ptr)
-        vars(self).update(source_ptr=source_ptr, by_source=by_source)
+        own = vars(self)
+        own["size"], own["num_labels"] = size, num_labels
+        own["source"], own["target"], own["label"] = source, target, label
+        own["order"], own["origin"] = order, origin
+        own["target_ptr"], own["source_ptr"], own["by_source"] = target_ptr, source_ptr, by_source
         _check(self)
 
     @staticmethod
     def of_parts(**parts: Any) -> Pattern:
         """The pattern of attributes that fit by the way they were computed."""
         pattern = object.__new__(Pattern)
-        vars(pattern).update(parts)
-        if parts["source"].is_cuda and is_capturing():
-            vars(pattern)["is_captured"] = True
+        own = vars(pattern)
+        for name, value in parts.items():  # torch's compiler may not follow update()
+            own[name] = value
+        if is_capturing() and pattern.device.type == "cuda":
+            own["is_captured"] = True
         return pattern
 
     @staticmethod
@@ -190,8 +194,10 @@ class Pattern:
             edge_index = edge_index.clone()
         pattern = object.__new__(Pattern)
         parts = vars(pattern)
-        parts.update(size=size, num_labels=num_labels, num_edges=count, device=edge_index.device)
-        parts.update(listed=edge_index, listed_origin=origin, index_dtype=dtype, is_short=is_small)
+        parts["size"], parts["num_labels"] = size, num_labels
+        parts["num_edges"], parts["device"] = count, edge_index.device
+        parts["listed"], parts["listed_origin"] = edge_index, origin
+        parts["index_dtype"], parts["is_short"] = dtype, is_small
         if num_labels == 1:
             parts["listed_rows"] = parts["listed_columns"] = edge_index
         elif label is not None:
@@ -458,7 +464,7 @@ class Pattern:
         moved = {name: mapped.get(id(one), one) for name, one in parts.items()}
         new = Pattern.of_parts(size=self.size, num_labels=self.num_labels, **moved)
         if "index_dtype" in own:
-            vars(new).update(index_dtype=self.index_dtype, is_short=self.is_short)
+            vars(new)["index_dtype"], vars(new)["is_short"] = self.index_dtype, self.is_short
         return new
 
     @cached_property

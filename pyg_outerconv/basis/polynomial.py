@@ -92,7 +92,8 @@ class Polynomial(Basis):
     def of(operator: EdgeBasis, recurrence: Recurrence, num_terms: int) -> Polynomial:
         """The polynomial of an operator and of numbers that fit by the way they were made."""
         polynomial = object.__new__(Polynomial)
-        vars(polynomial).update(operator=operator, recurrence=recurrence, num_terms=num_terms)
+        own = vars(polynomial)
+        own["operator"], own["recurrence"], own["num_terms"] = operator, recurrence, num_terms
         return polynomial
 
     @property

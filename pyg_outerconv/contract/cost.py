@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..graph.sparse_matrix import SparseMatrix
 from ..kernels.tiles import TILE_ELEMENTS
@@ -97,7 +96,7 @@ class Operations:
     groups: float = 0.0
 
     def __add__(self, other: Operations) -> Operations:
-        return Operations(*map(operator.add, vars(self).values(), vars(other).values()))
+        return Operations(*(getattr(self, name) + getattr(other, name) for name in _OPERATIONS))
 
     def __mul__(self, times: float) -> Operations:
         gathers, moves, picks = [
@@ -127,6 +126,9 @@ class Operations:
         )
 
 
+_OPERATIONS = tuple(field.name for field in fields(Operations))
+
+
 @dataclass(frozen=True)
 class Cost:
     """Operations of the forward pass and, if gradients are required, of the backward pass.
@@ -153,7 +155,11 @@ class Cost:
         return self.forward + self.backward
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*map(operator.add, vars(self).values(), vars(other).values()))
+        return Cost(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.memory + other.memory,
+        )
 
     def __mul__(self, times: float) -> Cost:
         return Cost(self.forward * times, self.backward * times, self.memory * times)

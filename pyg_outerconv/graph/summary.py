@@ -101,7 +101,7 @@ def _read(
     if num_nodes is not None:  # indices may be out of range as yet
         place = torch.where(is_loop, source.clamp(0, num_nodes), num_nodes).long()
         looped = torch.zeros(num_nodes + 1, dtype=torch.bool, device=place.device)
-        parts.append(looped.index_fill_(0, place, True)[:-1].sum())
+        parts.append(looped.index_fill_(0, place, 1)[:-1].sum())
     if weight is not None:
         parts += [weight.isfinite().all(), (weight < 0).any()]
     if types is not None:

@@ -77,7 +77,8 @@ class CSR:
             check_indices("index", index, num_columns)
         shape = ptr.numel() - 1, num_columns
         # MKL reads a strided pointer as if it were not.
-        vars(self).update(ptr=ptr.contiguous(), index=index.contiguous(), shape=shape)
+        own = vars(self)
+        own["ptr"], own["index"], own["shape"] = ptr.contiguous(), index.contiguous(), shape
 
     @staticmethod
     def of(ptr: Tensor, index: Tensor, num_columns: int, columns: Columns | None = None) -> CSR:
@@ -85,11 +86,12 @@ class CSR:
         if columns is None and torch.compiler.is_compiling():  # a traced graph cannot sort later
             columns = transposed_rows(ptr, index, num_columns)
         csr = object.__new__(CSR)
-        vars(csr).update(ptr=ptr, index=index, shape=(ptr.numel() - 1, num_columns))
+        own = vars(csr)
+        own["ptr"], own["index"], own["shape"] = ptr, index, (ptr.numel() - 1, num_columns)
         if columns is not None:
-            vars(csr)["columns"] = columns
+            own["columns"] = columns
         elif index.is_cuda and is_capturing():
-            vars(csr)["is_captured"] = True
+            own["is_captured"] = True
         return csr
 
     @property
@@ -97,8 +99,9 @@ class CSR:
         """The transpose (C × R), of the same values."""
         ptr, index, order = self.columns
         csr = object.__new__(CSR)
-        vars(csr).update(ptr=ptr, index=index, shape=self.shape[::-1], order=order)
-        vars(csr)["columns"] = self.ptr, self.index, self.order
+        own = vars(csr)
+        own["ptr"], own["index"], own["order"] = ptr, index, order
+        own["shape"], own["columns"] = self.shape[::-1], (self.ptr, self.index, self.order)
         return csr
 
     @property

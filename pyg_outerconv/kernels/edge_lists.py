@@ -361,7 +361,8 @@ def _nodes_without_loops(edge_index: Tensor, count: int, missing: int | None) ->
     if asks and not bool(is_loop.any()):
         return nodes
     lacks_loop = torch.ones(count + 1, dtype=torch.bool, device=source.device)
-    lacks_loop = lacks_loop.index_fill_(0, torch.where(is_loop, source, count).long(), False)[:-1]
+    # By 0: torch.jit takes no boolean there.
+    lacks_loop = lacks_loop.index_fill_(0, torch.where(is_loop, source, count).long(), 0)[:-1]
     if missing is None:
         refuse_captured(edge_index, "nodes without a self-loop")
         return lacks_loop.nonzero().view(-1).to(source.dtype)
