@@ -281,7 +281,7 @@ class Neurons(Score):
         self.edge.settle(attr)
         of_edge = self.edge.weight.narrow(0, *own)
         items = weight.size(0) // of_edge.size(0)  # of a batch
-        row = rows_of(part.ptr)
+        row = rows_of(part.ptr, part.index.numel())
 
         def tile(
             at_target: Tensor, at_source: Tensor, weight: Tensor, of_edge: Tensor, at: slice

@@ -165,4 +165,4 @@ def inverted(order: Tensor) -> Tensor:
 def _pair_of(csr: CSR) -> Tensor:
     """(E,) the row of each entry, in row order."""
     rows = torch.arange(csr.ptr.numel() - 1, dtype=csr.index.dtype, device=csr.index.device)
-    return rows.repeat_interleave(csr.ptr.diff())
+    return rows.repeat_interleave(csr.ptr.diff(), output_size=csr.num_entries)

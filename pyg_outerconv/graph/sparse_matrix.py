@@ -201,7 +201,7 @@ class SparseMatrix:
         dtype = index_dtype(num_rows * groups, num_columns, self.num_entries)
         width = max(1, num_columns // groups)
         column = torch.arange(num_columns, device=self.device, dtype=dtype)
-        column = column.repeat_interleave(colptr.diff())
+        column = column.repeat_interleave(colptr.diff(), output_size=self.num_entries)
         row = row_of_column_order.to(dtype) * groups + column // width
         pointer = torch.zeros(num_rows * groups + 1, dtype=dtype, device=self.device)
         torch.cumsum(torch.bincount(row, minlength=num_rows * groups), 0, out=pointer[1:])

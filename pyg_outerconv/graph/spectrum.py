@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..kernels.capture import unsafe_to_capture
 from ..kernels.primitive import item_by_item
 from .graph import Graph
 
@@ -51,7 +52,9 @@ def largest_eigenvalues(matrix: Graph, batch: Tensor | None = None) -> Tensor:
 
 
 # A custom operator: scipy gets plain tensors under torch.func, and a compiler sees one node.
-@torch.library.custom_op("pyg_outerconv::largest_eigenvalues", mutates_args=())
+@torch.library.custom_op(
+    "pyg_outerconv::largest_eigenvalues", mutates_args=(), **unsafe_to_capture()
+)
 def _largest_eigenvalues(
     edge_index: Tensor, value: Tensor, num_nodes: int, batch: Tensor | None, num_graphs: int
 ) -> Tensor:

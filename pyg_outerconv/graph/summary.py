@@ -66,8 +66,7 @@ def summary_of(
     """
     if not edge_index.numel():
         return None
-    weight = weight if _is_beside(weight, edge_index) else None
-    types = types if _is_beside(types, edge_index) else None
+    weight, types = _beside(weight, edge_index), _beside(types, edge_index)
     key = _key(num_nodes, weight, types)
     given = edge_index, None if weight is None else weight.detach(), types
     tensors = [one for one in (edge_index, weight, types) if one is not None]
@@ -83,12 +82,11 @@ def _key(num_nodes: int | None, weight: Tensor | None, types: Tensor | None) -> 
     return num_nodes, weight is None, types is None
 
 
-def _is_beside(numbers: Tensor | None, edge_index: Tensor) -> bool:
-    return (
-        type(numbers) in PLAIN
-        and numbers.shape == edge_index.shape[1:]
-        and numbers.device == edge_index.device
-    )
+def _beside(numbers: Tensor | None, edge_index: Tensor) -> Tensor | None:
+    """Numbers of edges, if they are one for each on the same device."""
+    if numbers is None or type(numbers) not in PLAIN or numbers.device != edge_index.device:
+        return None
+    return numbers if numbers.shape == edge_index.shape[1:] else None
 
 
 def _read(

@@ -95,9 +95,9 @@ def _request(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor, *_: Any) -> Reque
     return request_of("additive", ptr, index, b.size(0), a)
 
 
-_additive = operator(Backend.additive, _request)
-_additive_rows = operator(Backend.additive_rows, _request)
-_additive_backward = operator(Backend.additive_backward, _request)
+_additive = operator(Backend.additive, _request, reads=True)
+_additive_rows = operator(Backend.additive_rows, _request, reads=True)
+_additive_backward = operator(Backend.additive_backward, _request, reads=True)
 
 
 def _score(

@@ -26,6 +26,7 @@ from .absent_pairs import (
     parted,
 )
 from .attend_entries import attend_kept, attend_kept_gradients, fused
+from .capture import unsafe_to_capture
 from .csr import CSR
 from .lasting import lasting
 from .operands import agreeing, check_order, one_value_an_entry, scale_of
@@ -354,10 +355,11 @@ def _zeros_like(x: Tensor) -> Tensor:
     return torch.zeros_like(x, memory_format=torch.contiguous_format)
 
 
-_mended = torch.library.custom_op("pyg_outerconv::mended", _run, mutates_args=())
+_UNSAFE = unsafe_to_capture()
+_mended = torch.library.custom_op("pyg_outerconv::mended", _run, mutates_args=(), **_UNSAFE)
 _mended.register_fake(lambda out, *_: out.new_empty(out.shape))
 _mended_gradients = torch.library.custom_op(
-    "pyg_outerconv::mended_gradients", _run_backward, mutates_args=()
+    "pyg_outerconv::mended_gradients", _run_backward, mutates_args=(), **_UNSAFE
 )
 
 

@@ -13,6 +13,7 @@ from . import attend_products
 from .absent_pairs import are_finite
 from .attend_products import can_attend_products
 from .backend import BACKENDS, Backend, Request
+from .capture import unsafe_to_capture
 from .csr import CSR
 from .dispatch import RECORDERS, log_call, pick, request_of
 from .head_copies import HeadCopies, copies_for
@@ -390,7 +391,9 @@ def _run(
     return torch.cat(outs, 1).contiguous()
 
 
-_kept_product = torch.library.custom_op("pyg_outerconv::kept_product", _run, mutates_args=())
+_kept_product = torch.library.custom_op(
+    "pyg_outerconv::kept_product", _run, mutates_args=(), **unsafe_to_capture()
+)
 
 
 _kept_product.register_fake(

@@ -8,6 +8,7 @@ is cached; what was cached before is used, and kept (:mod:`pyg_outerconv.memo`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,14 @@ def _is_capturing() -> bool:
 # Without CUDA a builtin that says no, for it is asked wherever something is stored.
 is_capturing: Callable[[], bool] = _is_capturing if torch.backends.cuda.is_built() else bool
 """Whether the current CUDA stream is captured; it asks no device where none is in use."""
+
+
+def unsafe_to_capture() -> dict[str, Any]:
+    """Options of an operator of torch that reads numbers, so that compilers capture none of it."""
+    tag = getattr(
+        torch.Tag, "cudagraph_unsafe", None
+    )  # before torch 2.9 compilers know no such tag
+    return {} if tag is None else {"tags": (tag,)}
 
 
 def refuse_captured(tensor: Tensor, what: str) -> None:

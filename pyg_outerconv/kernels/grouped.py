@@ -155,8 +155,8 @@ def _request(x: Tensor, ptr: Tensor, theta: Tensor, *_: Any) -> Request:
     return Request("grouped_matmul", *kinds, shape, x.size(0), theta.size(2))
 
 
-_matmul = operator(Backend.grouped_matmul, _request)
-_outer = operator(Backend.grouped_outer)
+_matmul = operator(Backend.grouped_matmul, _request, reads=True)
+_outer = operator(Backend.grouped_outer, reads=True)
 
 
 class _Grouped(Primitive):

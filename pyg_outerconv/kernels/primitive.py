@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -19,6 +20,7 @@ from torch.autograd import Function, forward_ad
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .backend import BACKENDS, Request
+from .capture import unsafe_to_capture
 from .dispatch import RECORDERS, log_call
 from .index_checks import PLAIN
 
@@ -190,6 +192,7 @@ def operator(
     method: Callable[..., _Result],
     request: Callable[..., Request] | None = None,
     direct: bool = True,
+    reads: bool = False,
 ) -> Callable[..., _Result]:
     """A primitive of :class:`~.backend.Backend`, called with its arguments and a backend's name.
 
@@ -201,6 +204,7 @@ def operator(
         method: the method of the base class.
         request: the :class:`Request` of a call, from the same arguments, for records of calls.
         direct: whether the backend may be called directly.
+        reads: whether torch's own kernels, which serve a GPU without Triton, read numbers.
     """
     name = method.__name__
     signature = inspect.signature(method, eval_str=True)
@@ -230,7 +234,8 @@ def operator(
 
     backend = inspect.Parameter("backend", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
     run.__signature__ = signature.replace(parameters=[*parameters, backend])  # type: ignore[attr-defined]
-    registered = torch.library.custom_op(f"pyg_outerconv::{name}", run, mutates_args=())
+    options = unsafe_to_capture() if reads and find_spec("triton") is None else {}
+    registered = torch.library.custom_op(f"pyg_outerconv::{name}", run, mutates_args=(), **options)
     registered.register_fake(lambda *arguments: method(None, *arguments[:-1]))
 
     def call(*arguments: Any) -> Any:

@@ -47,10 +47,13 @@ def tiles(ptr: Tensor, num_entries: int, width: int) -> Iterator[Tile]:
         yield Tile(slice(start, end), slice(first, last + 1), local)
 
 
-def rows_of(ptr: Tensor) -> Tensor:
-    """The row of each entry, (E,), given row pointers (R + 1,): [0, 2, 3] to [0, 0, 1]."""
+def rows_of(ptr: Tensor, num_entries: int | None = None) -> Tensor:
+    """The row of each entry, (E,), given row pointers (R + 1,): [0, 2, 3] to [0, 0, 1].
+
+    E is read from a device where it is not given.
+    """
     rows = torch.arange(ptr.numel() - 1, device=ptr.device)
-    return rows.repeat_interleave(ptr.diff())
+    return rows.repeat_interleave(ptr.diff(), output_size=num_entries)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

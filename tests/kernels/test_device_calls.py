@@ -13,6 +13,8 @@ from device_calls import CHANNELS, EDGES, LAYERS, NODES, OnDevice, Step
 from pyg_outerconv import OuterConv, clear_caches, use_backend
 from pyg_outerconv import memo as memo_module
 from pyg_outerconv.families import GCN, Chebyshev, Hops, Relation, Scale
+from pyg_outerconv.kernels import primitive
+from pyg_outerconv.kernels.backend import Backend
 from pyg_outerconv.kernels.backends.triton import INTERPRETED
 from pyg_outerconv.kernels.edge_lists import places_of, pointers, with_missing_loops
 from pyg_outerconv.memo import Memo, constant
@@ -41,7 +43,7 @@ TABLE = {
     "SAGEConv": (2, 42, 12),
     "SAGEConv, max": (2, 38, 14),
     "GATConv": (2, 59, 22),
-    "GATConv, features of edges": (2, 105, 70),
+    "GATConv, features of edges": (2, 111, 70),
     "GATv2Conv": (2, 74, 37),
     "TransformerConv": (2, 67, 43),
     "TransformerConv, features of edges": (2, 113, 89),
@@ -307,3 +309,30 @@ def test_plans_have_no_stream_and_what_has_tensors_is_not_kept_of_a_graph(device
     device.captures = True
     assert plans.get("key", object) is plans.get("key", object)
     assert rules.get("key", object) is not rules.get("key", object)
+
+
+def test_operators_that_read_numbers_are_marked_for_compilers():
+    marked = torch.Tag.cudagraph_unsafe
+    ours = torch.ops.pyg_outerconv
+    for operator in (ours.mended, ours.mended_gradients, ours.kept_product):
+        assert marked in operator.default.tags
+    for operator in (ours.spmm, ours.attend, ours.segment_softmax):
+        assert marked not in operator.default.tags
+
+
+@pytest.mark.parametrize("has_triton", [True, False])
+def test_grouped_products_of_torch_are_marked_where_triton_is_missing(has_triton, monkeypatch):
+    monkeypatch.setattr(primitive, "find_spec", lambda name: name if has_triton else None)
+    made = []
+    monkeypatch.setattr(
+        torch.library, "custom_op", lambda *given, **options: made.append(options) or _Registered()
+    )
+    primitive.operator(Backend.grouped_outer, reads=True)
+    primitive.operator(Backend.spmm)
+    marks = [torch.Tag.cudagraph_unsafe in options.get("tags", ()) for options in made]
+    assert marks == [not has_triton, False]
+
+
+class _Registered:
+    def register_fake(self, function):
+        """Nothing is registered."""

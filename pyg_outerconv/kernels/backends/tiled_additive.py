@@ -130,7 +130,7 @@ class _Tiles:
     """The tiles of a matrix, and buffers for row and column operands, in the accumulating dtype."""
 
     def __init__(self, ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> None:
-        self.index, self.rows = index, rows_of(ptr)
+        self.index, self.rows = index, rows_of(ptr, index.numel())
         self.a, self.b = (x.to(accumulator(x.dtype)).flatten(1) for x in (a, b))
         # Two buffers stay in a cache together: 5k nodes and 50k edges then take 40 ms, not 51.
         self.tiles = list(tiles(ptr, index.numel(), 2 * self.a.size(1)))
