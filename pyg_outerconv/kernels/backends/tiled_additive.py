@@ -70,8 +70,7 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
             for number in range(count):
                 # The last derivative may overwrite z.
                 into = z if number + 1 == count else buffer[: z.size(0)]
-                y = phi.after(number).write(z, out=into)
-                y.view(y.size(0), *a.shape[1:]).mul_(weight)
+                y = _weighted(phi.after(number), z, weight, into)
                 work.multiply(y, column_factor, index[tile.entries])
                 out[number, tile.rows] += sum_rows(tile, y)
         return out.view(count, *a.shape).to(a.dtype)
@@ -99,10 +98,9 @@ def backward(
             z = work.sums(tile)
             above = value[tile.entries].to(z.dtype).unsqueeze(-1)
             if of_weight is not None:
-                y = phi.after(-1).write(z, out=work.column_buffer[: len(z)])
-                of_weight += y.view(len(z), *weight.shape).mul_(above).sum(0)
-            y = phi.write(z, out=z)
-            y.view(len(z), *weight.shape).mul_(above)
+                y = _weighted(phi.after(-1), z, above, work.column_buffer[: len(z)])
+                of_weight += y.view(len(z), *weight.shape).sum(0)
+            y = _weighted(phi, z, above, z)
             for total, place in ((of_a, work.rows), (of_b, index)):
                 add_rows(total.numpy(), place[tile.entries].numpy(), y.numpy())
         return of_a, of_b
@@ -118,6 +116,19 @@ def backward(
     wide = weight.to(work.a.dtype).flatten()
     of_ends = [x.mul_(wide).view_as(end).to(a.dtype) for x, end in ((of_a, a), (of_b, b))]
     return *of_ends, of_weight.to(a.dtype)  # type: ignore[return-value]
+
+
+def _weighted(phi: Activation, z: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    """weight · phi(z) of entries, (entries, H · channels), for weights (entries, H, 1)."""
+    shape = *weight.shape[:2], z.size(1) // max(1, weight.size(1))
+    if phi.name == "leaky_relu" and phi.order == 1:  # torch's own derivative is one pass
+        wide = weight.expand(shape)
+        torch.ops.aten.leaky_relu_backward.grad_input(
+            wide, z.view(shape), phi.slope, False, grad_input=out.view(shape)
+        )
+        return out
+    phi.write(z, out=out).view(shape).mul_(weight)
+    return out
 
 
 def sum_by_product(tile: Tile, y: Tensor) -> Tensor:
