@@ -1,5 +1,5 @@
-"""``python tests/kernels/compile_triton.py`` compiles every Triton kernel for an H100, where no GPU
-is, and writes examples/triton_kernels.md: what the machine code of each kernel does.
+"""``python tests/kernels/compile_triton.py`` compiles every Triton kernel for an H100, and for an
+A100, where no GPU is, and writes examples/triton_kernels.md: what each kernel's machine code does.
 
 Triton's JIT compiles what it would start: the launchers run on a CPU, and the JIT specialises
 (sizes of 1, multiples of 16, aligned pointers) and compiles, for a device that is only named. Its
@@ -45,6 +45,7 @@ class Case:
         dtype: of the operands.
         heads, channels, outputs: H, P and Q.
         pieces: whether rows are long enough to be cut into pieces.
+        target: the compute capability, times ten.
     """
 
     dtype: torch.dtype
@@ -52,6 +53,7 @@ class Case:
     channels: int
     outputs: int
     pieces: bool = False
+    target: int = 90
 
     @property
     def aligned(self) -> bool:
@@ -63,7 +65,8 @@ class Case:
         """Its name, which is the argument of this script."""
         name = str(self.dtype).removeprefix("torch.")
         sizes = f"{self.heads}x{self.channels}x{self.outputs}"
-        return f"{name}-{sizes}{'-pieces' if self.pieces else ''}"
+        target = "" if self.target == 90 else f"-sm_{self.target}"
+        return f"{name}-{sizes}{'-pieces' if self.pieces else ''}{target}"
 
 
 CASES = {
@@ -77,6 +80,8 @@ CASES = {
         Case(torch.bfloat16, 8, 256, 128),
         Case(torch.float64, 4, 64, 64),
         Case(torch.float64, 3, 10, 6, pieces=True),
+        Case(torch.float32, 4, 64, 64, target=80),
+        Case(torch.bfloat16, 8, 256, 128, target=80),
     )
 }
 
@@ -140,7 +145,7 @@ def compiled(case: Case) -> dict[str, Code]:
     """The code of every kernel that the primitives would start, by the kernel's name."""
     assert not INTERPRETED
     device = {"device": lambda: 0, "stream": lambda device=None: 0}
-    target = GPUTarget("cuda", 90, 32)
+    target = GPUTarget("cuda", case.target, 32)
     driver.set_active(
         SimpleNamespace(
             get_current_target=lambda: target,
@@ -150,9 +155,7 @@ def compiled(case: Case) -> dict[str, Code]:
     codes: dict[str, Code] = {}
     seen: set[str] = set()
 
-    def compile_only(
-        plan: balance.Plan, _jobs: int, _like: Any, arguments: tuple[Any, ...]
-    ) -> None:
+    def compile_only(plan: balance.Plan, _jobs: int, like: Any, arguments: tuple[Any, ...]) -> None:
         """In the place of ``Plan.start``."""
         kernel, constants = plan.kernel, plan.constants
         done = kernel.run(*arguments, *plan.sizes, grid=(1,), warmup=True, **constants)
@@ -160,7 +163,7 @@ def compiled(case: Case) -> dict[str, Code]:
             seen.add(done.hash)
             code = codes.setdefault(kernel.__name__, Code())
             registers = read(done, code)
-            sizes = case.dtype.itemsize, registers, done.metadata.num_warps, done.metadata.shared
+            sizes = like.dtype.itemsize, registers, done.metadata.num_warps, done.metadata.shared
             found = occupancy.predicted(kernel.__name__, constants, *sizes)
             code.warps, code.share = min(code.warps, found.warps), min(code.share, found.share)
 
@@ -277,8 +280,8 @@ def _output(*command: str) -> str:
 TEXT = f"""# What Triton's kernels are compiled to
 
 Written by `python tests/kernels/compile_triton.py`, with Triton {triton.__version__} for an H100
-(sm_90), where no GPU is; tests compile cases again and compare. It tells what the code does, not
-how fast it is: no GPU has timed it.
+(sm_90), or where a case says so for an A100 (sm_80), where no GPU is; tests compile cases again and
+compare. It tells what the code does, not how fast it is.
 
 A case is named by its type, heads × channels × output channels, and `pieces` where long rows are
 cut. A line is of all kernels of one name that the primitives start in this case: the most registers
@@ -288,6 +291,11 @@ both; instructions that store registers in memory or load them from there (spill
 channels, and of indices, values and all else, by bits; instructions of tensor cores; atomics; and
 whether products round to TF32. Where channels fill 16 bytes, rows are loaded by 128 bits; narrower
 loads beside these are of a single row, of which a thread holds a few numbers.
+
+At 64 channels all kernels take 96 registers or fewer, and those of sums, scores and attention are
+predicted 60% or more. Below that, in 16-bit types, are `extreme_kernel`, where a thread holds a
+product and a position for each number that it reads, and `softmax_kernel`, which holds positions
+and exponentials of its scores, and has no wide rows to read.
 """
 
 

@@ -497,6 +497,35 @@ def test_pieces_are_remembered_until_the_pointer_changes():
         assert balance.pieces_of(uncounted, 24, 8) is not first
 
 
+def test_once_a_gpu_has_told_how_many_pieces_there_are_no_more_are_started(monkeypatch):
+    monkeypatch.setattr(balance, "LIMIT", 8)
+    i = Inputs((0, 1, 17, 5, *(1,) * 300, 40), 2, 3, torch.float32, torch.int32)
+    programs, start = [], balance.Plan.start
+
+    def counted(plan, jobs, *arguments):
+        programs.append(jobs)
+        start(plan, jobs, *arguments)
+
+    monkeypatch.setattr(balance.Plan, "start", counted)
+    before = Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    pieces = balance.pieces_of(i.ptr, i.entries)
+    most, rows = pieces.number, i.ptr.numel() - 1
+    arrived = SimpleNamespace(query=lambda: False)
+    pieces._answer = torch.tensor([8, 2]), arrived
+    Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    arrived.query = lambda: True
+    after = Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    bound = [most + rows, i.entries // 9]
+    assert programs == [*bound, *bound, balance.TOGETHER + rows, 2]
+    for one, other in zip(before, after, strict=True):
+        assert torch.equal(one, other)
+    pieces._answer = torch.tensor([0, 0]), arrived  # as of a matrix without long rows
+    balance.pieces_of(i.ptr, i.entries)
+    programs.clear()
+    Triton().segment_sum(i.ptr, i.value)
+    assert programs == [rows]
+
+
 def test_short_matrices_are_not_looked_at():
     class Untouchable:
         pass

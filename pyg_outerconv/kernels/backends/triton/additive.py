@@ -20,6 +20,7 @@ from . import balance
 from .addressing import (
     bounds,
     entry_heads,
+    folded,
     halves,
     head_rows,
     joined,
@@ -171,7 +172,7 @@ def additive_rows_kernel(
     NAME: tl.constexpr, ORDER: tl.constexpr, COEFFICIENTS: tl.constexpr,
     NEXT_COEFFICIENTS: tl.constexpr, TWO: tl.constexpr, RIGHT: tl.constexpr,
     SPLIT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
-    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
+    FOLD: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = sum_{e of row r} value[e, h] right phi(a[r, h, c] + b[index[e], h, c])``.
 
@@ -187,9 +188,9 @@ def additive_rows_kernel(
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
     one = tl.arange(0, 1)
     near = head_rows(a, row + one, one == 0, h, c, heads, channels, False, WIDE, ACC)
-    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    total = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_C], ACC)
     if TWO:
-        following = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+        following = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_C], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
         live = e < end
@@ -201,10 +202,10 @@ def additive_rows_kernel(
         # Not 0 · phi where an entry is none, for phi of the row alone may be infinite.
         here = live[:, None, None]
         term = applied(z, low, slope, slope_low, NAME, ORDER, COEFFICIENTS, ACC)
-        total += tl.where(here, weight * term, 0.0)
+        total += folded(tl.where(here, weight * term, 0.0), FOLD)
         if TWO:
             term = applied(z, low, slope, slope_low, NAME, ORDER + 1, NEXT_COEFFICIENTS, ACC)
-            following += tl.where(here, weight * term, 0.0)
+            following += folded(tl.where(here, weight * term, 0.0), FOLD)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
     where = (h * channels)[:, None] + c[None, :]
     width = heads * channels
@@ -336,13 +337,14 @@ def _plan_of_rows(
     two: bool,
 ) -> Plan:
     phi = Activation(activation, slope, order)
-    blocks = tile(heads, channels, dtype, held=2 * held(phi, dtype))
+    # Two sums; of 16-bit numbers a thread reads twice as many, to ask for as many bytes.
+    blocks = tile(heads, channels, dtype, held=(1 if dtype.itemsize == 2 else 2) * held(phi, dtype))
     parts = blocks.head_blocks, blocks.channel_blocks
     return plan(
         additive_rows_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(slope)),
         NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi),
         NEXT_COEFFICIENTS=coefficients(phi.after(1)), TWO=two, RIGHT=right, SPLIT=split,
-        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels),
+        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels), FOLD=blocks.fold,
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=blocks.warps, maxnreg=128,
+        num_warps=blocks.warps, maxnreg=96,
     )  # fmt: skip

@@ -58,7 +58,10 @@ def lanes(dtype: torch.dtype, width: int) -> int:
 
 
 class BlockSizes(NamedTuple):
-    """Block sizes for entries × heads × channels, and how many blocks cover heads and channels."""
+    """Block sizes for entries × heads × channels, and how many blocks cover heads and channels.
+
+    A thread of ``warps`` warps reads numbers of ``fold`` entries in a row of one tile.
+    """
 
     entries: int
     heads: int
@@ -66,6 +69,7 @@ class BlockSizes(NamedTuple):
     head_blocks: int
     channel_blocks: int
     warps: int
+    fold: int
 
 
 def tile(
@@ -82,14 +86,17 @@ def tile(
     block_c = min(power_of_two(channels), MOST_CHANNELS)
     block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
     block_e = 32 if block_c * block_h <= 16 else 16
-    size = block_e * block_h * block_c * registers
+    numbers = block_e * block_h * block_c
+    warps = min(8, max(1, held * numbers * registers // 1024))
+    of_thread = numbers // (32 * warps)
     return BlockSizes(
         block_e,
         block_h,
         block_c,
         max(1, ceil_div(heads, block_h)),
         max(1, ceil_div(channels, block_c)),
-        min(8, max(1, held * size // 1024)),
+        warps,
+        max(1, min(block_e, of_thread // lanes(dtype, channels))),
     )
 
 
@@ -184,6 +191,17 @@ def row_tile(x, rows, live, c, channels, WIDE: tl.constexpr):
     """Load ``x[rows, c]``; 0 where not live."""
     inside = live[:, None] & (c < channels)[None, :]
     return tl.load(x + offset(rows, channels, WIDE)[:, None] + c[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def folded(term, FOLD: tl.constexpr):
+    """The sums of FOLD parts of the first axis: of what a thread holds, if it holds so many."""
+    if FOLD == 1:
+        out = term
+    else:
+        size: tl.constexpr = term.shape[0] // FOLD
+        out = tl.sum(tl.reshape(term, [FOLD, size, term.shape[1], term.shape[2]]), 0)
+    return out
 
 
 @triton.jit

@@ -22,6 +22,7 @@ from .addressing import (
     bounds,
     ceil_div,
     entry_heads,
+    folded,
     halves,
     head_rows,
     joined,
@@ -93,6 +94,7 @@ def attend_kernel(
     heads, depth, channels, head_blocks, channel_blocks, scale, scale_low,
     SPLIT: tl.constexpr, ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, ONE: tl.constexpr,
     WIDE: tl.constexpr, ACC: tl.constexpr, LANES_D: tl.constexpr, LANES_C: tl.constexpr,
+    FOLD: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h] = sum_e softmax_e(score[e, h]) value[index[e], h]``, and log(sum exp(score))."""
@@ -106,7 +108,7 @@ def attend_kernel(
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
     high = tl.full([BLOCK_H], -float("inf"), ACC)
     total = tl.zeros([BLOCK_H], ACC)
-    weighted = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    weighted = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_C], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
         live = e < end
@@ -121,7 +123,7 @@ def attend_kernel(
         fade = tl.exp(high - shift)
         weight = tl.exp(score - shift[None, :])
         total = total * fade + tl.sum(weight, 0)
-        weighted = weighted * fade[None, :, None] + weight[:, :, None] * rows
+        weighted = weighted * fade[None, :, None] + folded(weight[:, :, None] * rows, FOLD)
         high = top
     result, lse = normalised(total, weighted, high)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
@@ -139,7 +141,7 @@ def attend_kernel(
 def attend_pieces_kernel(
     partial, partial_lse, piece_ptr, long, out, lse_out,
     heads, channels, head_blocks, channel_blocks,
-    WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr, FOLD: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Merge the pieces of each long row, by a softmax over their total weights."""
@@ -150,7 +152,7 @@ def attend_pieces_kernel(
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
     high = tl.full([BLOCK_H], -float("inf"), ACC)
     total = tl.zeros([BLOCK_H], ACC)
-    weighted = tl.zeros([BLOCK_T, BLOCK_H, BLOCK_C], ACC)
+    weighted = tl.zeros([BLOCK_T // FOLD, BLOCK_H, BLOCK_C], ACC)
     end = tl.load(piece_ptr + number + 1)
     for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
         piece = start + tl.arange(0, BLOCK_T)
@@ -163,7 +165,7 @@ def attend_pieces_kernel(
         fade = tl.exp(high - shift)
         weight = tl.exp(score - shift[None, :])
         total = total * fade + tl.sum(weight, 0)
-        weighted = weighted * fade[None, :, None] + weight[:, :, None] * rows
+        weighted = weighted * fade[None, :, None] + folded(weight[:, :, None] * rows, FOLD)
         high = top
     result, lse = normalised(total, weighted, high)
     row = tl.load(long + number)
@@ -245,21 +247,25 @@ def _plans(
     scale: float,
 ) -> tuple[Plan, Plan]:
     """Those of rows, and of the pieces of long ones."""
-    blocks = tile(heads, max(depth, channels), dtype, held=2)
+    blocks = tile(heads, max(depth, channels), dtype, held=1 if ends else 2)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
     parts = blocks.head_blocks, max(1, ceil_div(channels, block_c))
-    of_values = lanes(dtype, channels)
     of_rows = plan(
         attend_kernel, parts[0] * parts[1], (heads, depth, channels, *parts, *halves(scale)),
         SPLIT=split, ENDS=ends, HAS_BIAS=has_bias, ONE=depth <= block_d, WIDE=wide,
-        ACC=wide_type(dtype), LANES_D=lanes(dtype, depth), LANES_C=of_values,
+        ACC=wide_type(dtype), LANES_D=lanes(dtype, depth), LANES_C=lanes(dtype, channels),
+        FOLD=blocks.fold,
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c,
-        num_warps=blocks.warps,
+        num_warps=blocks.warps, maxnreg=64 if dtype.itemsize == 2 else None,
     )  # fmt: skip
+    wide_dtype = accumulator(dtype)
+    blocks = tile(heads, channels, wide_dtype, held=2)
+    parts = blocks.head_blocks, blocks.channel_blocks
     of_pieces = plan(
         attend_pieces_kernel, parts[0] * parts[1], (heads, channels, *parts),
-        WIDE=wide, ACC=wide_type(dtype), LANES=of_values, BLOCK_T=blocks.entries,
-        BLOCK_H=blocks.heads, BLOCK_C=block_c, num_warps=blocks.warps,
+        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(wide_dtype, channels), FOLD=blocks.fold,
+        BLOCK_T=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
+        num_warps=blocks.warps,
     )  # fmt: skip
     return of_rows, of_pieces

@@ -23,6 +23,7 @@ from .addressing import (
     MOST_CHANNELS,
     bounds,
     entry_heads,
+    folded,
     halves,
     head_rows,
     joined,
@@ -48,7 +49,7 @@ def target_kernel(
     heads, depth, channels, head_blocks, scale, scale_low,
     SPLIT: tl.constexpr, ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
     ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
-    LANES_D: tl.constexpr, LANES_C: tl.constexpr,
+    LANES_D: tl.constexpr, LANES_C: tl.constexpr, FOLD: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Share and slope of each entry and head, and the query's gradient if D fits into a block."""
@@ -66,7 +67,7 @@ def target_kernel(
         False, False, WIDE, ACC, ONE, 1, BLOCK_H, BLOCK_C,
     )  # fmt: skip
     shift = finite(entry_heads(lse, row + one, one == 0, h, heads, WIDE, ACC))
-    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_D], ACC)
+    total = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_D], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
         live = e < end
@@ -84,10 +85,10 @@ def target_kernel(
         if ENDS:
             term = ends(query, key, row, place, live, h, heads, WIDE, ACC)
             slope = slope * bend(term, scale, scale_low, ACC)
-            total += slope[:, :, None]
+            total += folded(slope[:, :, None], FOLD)
         elif WITH_QUERY:
             rows = head_rows(key, place, live, h, d, heads, depth, False, WIDE, ACC)
-            total += slope[:, :, None] * rows
+            total += folded(slope[:, :, None] * rows, FOLD)
         inside = live[:, None] & (h < heads)[None, :]
         where = offset(e, heads, WIDE)[:, None] + h[None, :]
         tl.store(share_out + where, share, mask=inside)
@@ -201,7 +202,7 @@ def _plan(
     wide: bool,
     scale: float,
 ) -> Plan:
-    blocks = tile(heads, max(depth, channels), dtype, held=2)
+    blocks = tile(heads, max(depth, channels), dtype, held=1 if ends else 2)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
     sizes = heads, depth, channels, blocks.head_blocks, *halves(scale)
@@ -209,6 +210,7 @@ def _plan(
         target_kernel, blocks.head_blocks, sizes,
         SPLIT=split, ENDS=ends, HAS_BIAS=has_bias, WITH_QUERY=with_query,
         ONE=channels <= block_c, WIDE=wide, ACC=wide_type(dtype),
-        LANES_D=lanes(dtype, depth), LANES_C=lanes(dtype, channels), BLOCK_E=blocks.entries,
+        LANES_D=lanes(dtype, depth), LANES_C=lanes(dtype, channels),
+        FOLD=1 if ends else blocks.fold, BLOCK_E=blocks.entries,
         BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c, num_warps=blocks.warps,
     )  # fmt: skip

@@ -72,7 +72,7 @@ class Pieces:
             held = torch.empty_like(numbers, device="cpu", pin_memory=True)
             held.copy_(numbers, non_blocking=True)
             told = torch.cuda.Event()
-            told.record()
+            told.record(torch.cuda.current_stream(self.ptr.device))
             self._answer = held, told
 
     def hear(self) -> None:

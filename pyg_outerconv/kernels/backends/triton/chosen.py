@@ -17,6 +17,7 @@ from . import balance
 from .addressing import (
     bounds,
     entry_heads,
+    folded,
     head_rows,
     keep,
     lanes,
@@ -67,7 +68,7 @@ def chosen_sum_kernel(
     jobs, ptr, piece_row, piece_begin, num_pieces, limit,
     heads, channels, head_blocks, channel_blocks,
     SPLIT: tl.constexpr, HAS_PERM: tl.constexpr, HAS_VALUE: tl.constexpr, WIDE: tl.constexpr,
-    ACC: tl.constexpr, LANES: tl.constexpr,
+    ACC: tl.constexpr, LANES: tl.constexpr, FOLD: tl.constexpr,
     BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = sum_{e of row r} value[n, h] x[index[e], h, c]`` where n was chosen."""
@@ -80,7 +81,7 @@ def chosen_sum_kernel(
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
-    total = tl.zeros([BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    total = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_C], ACC)
     for start in range(begin, end, BLOCK_E):
         e = start + tl.arange(0, BLOCK_E)
         live = e < end
@@ -93,7 +94,7 @@ def chosen_sum_kernel(
         rows = head_rows(x, place, live, h, c, heads, channels, False, WIDE, ACC)
         if HAS_VALUE:
             rows *= entry_heads(value, e, live, h, heads, WIDE, ACC)[:, :, None]
-        total += tl.where(chosen, rows, 0.0)
+        total += folded(tl.where(chosen, rows, 0.0), FOLD)
     keep(
         out, partial, row, number, heads * channels, (h * channels)[:, None] + c[None, :], inside,
         is_piece, whole, tl.sum(total, 0), SPLIT, WIDE,
@@ -198,8 +199,8 @@ def _plan_of_sums(
     return plan(
         chosen_sum_kernel, parts[0] * parts[1], (heads, channels, *parts),
         SPLIT=split, HAS_PERM=has_perm, HAS_VALUE=has_value, WIDE=wide, ACC=wide_type(dtype),
-        LANES=lanes(dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+        LANES=lanes(dtype, channels), FOLD=blocks.fold, BLOCK_E=blocks.entries,
+        BLOCK_H=blocks.heads, BLOCK_C=blocks.channels, num_warps=blocks.warps,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ chain of dependent loads, which only occupancy can hide.
 from __future__ import annotations
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -37,12 +38,24 @@ JOBS = 16
 NO_LABEL = tl.constexpr(2**31 - 1)
 
 
+@triton.jit
+def part_of(total, part, PARTS: tl.constexpr):
+    """Of each row every PARTS-th number, from ``part`` on: a thread has the PARTS of a place."""
+    if PARTS == 1:
+        out = total
+    else:
+        size: tl.constexpr = total.shape[1] // PARTS
+        mine = tl.arange(0, PARTS)[None, None, :] == part
+        out = tl.sum(tl.where(mine, tl.reshape(total, [total.shape[0], size, PARTS]), 0.0), 2)
+    return out
+
+
 @of_jobs
 def spmm_theta_kernel(
     index, label, value, x, theta, out, partial,
     jobs, ptr, piece_row, piece_begin, num_pieces, limit, inputs, outputs, blocks,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
-    PRECISION: tl.constexpr, LANES_P: tl.constexpr, LANES_Q: tl.constexpr,
+    PRECISION: tl.constexpr, PARTS: tl.constexpr, LANES_P: tl.constexpr, LANES_Q: tl.constexpr,
     BLOCK_R: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_Q: tl.constexpr,
 ):  # fmt: skip
     """``out[r] = sum_{e of row r} value[e] x[index[e]] theta[label[e]]``."""
@@ -70,8 +83,11 @@ def spmm_theta_kernel(
             ahead = tl.load(label + e, mask=e < end, other=NO_LABEL).to(tl.int32)
             following = tl.min(ahead, 0)
             if following != now:
-                matrix = theta_tile(theta, now, p, q, inputs, outputs, WIDE).to(ACC)
-                result = tl.dot(total, matrix, result, input_precision=PRECISION, out_dtype=ACC)
+                for part in range(PARTS):
+                    left = part_of(total, part, PARTS)
+                    these = first + tl.arange(0, BLOCK_P // PARTS) * PARTS + part
+                    matrix = theta_tile(theta, now, these, q, inputs, outputs, WIDE).to(ACC)
+                    result = tl.dot(left, matrix, result, input_precision=PRECISION, out_dtype=ACC)
                 total = tl.zeros([BLOCK_R, BLOCK_P], ACC)
             now = following
     inside = (q < outputs)[None, :]
@@ -112,10 +128,9 @@ def spmm_theta(
 def _plan(
     inputs: int, outputs: int, dtype: torch.dtype, split: bool, has_value: bool, wide: bool
 ) -> Plan:
-    # Products without tensor cores hold a whole column of the block in each thread: 189 registers
-    # in float32. Twice the warps would take 127, but load rows by 64 bits; half the inputs or
-    # outputs would read all entries twice.
-    block_p = min(64 if dtype.itemsize == 2 else 32, max(16, power_of_two(inputs)))
+    block_p = min(32 if dtype == torch.float64 else 64, max(16, power_of_two(inputs)))
+    # Without tensor cores a thread holds columns of what is multiplied, and so 16 inputs at a time.
+    parts = block_p // 16 if dtype == torch.float32 else 1
     block_q = min(64, max(16, power_of_two(outputs)))
     blocks = ceil_div(outputs, block_q)
     return plan(
@@ -125,5 +140,7 @@ def _plan(
         # these dtypes do not exceed. Sums of float32 are not rounded.
         PRECISION="tf32" if dtype in (torch.float16, torch.bfloat16) else "ieee",
         LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
-        BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=255,
+        BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, PARTS=parts,
+        num_warps=8 if parts == 4 else 4,
+        maxnreg=80 if parts == 4 else 128 if dtype == torch.float64 else 96,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from .addressing import (
     bounds,
     entries_of_rows,
     entry_heads,
+    folded,
     halves,
     head_rows,
     joined,
@@ -46,6 +47,7 @@ def spmm_kernel(
     heads, channels, head_blocks, channel_blocks, scale, scale_low,
     SPLIT: tl.constexpr, HAS_VALUE: tl.constexpr, HAS_PERM: tl.constexpr, SHARED: tl.constexpr,
     SCALED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, LANES: tl.constexpr,
+    FOLD: tl.constexpr,
     BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """``out[r, h, c] = scale * sum_{e of row r} value[perm[e], h] x[index[e], h, c]``."""
@@ -57,7 +59,7 @@ def spmm_kernel(
     )
     h = (block // channel_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
     c = (block % channel_blocks) * BLOCK_C + tl.arange(0, BLOCK_C)
-    total = tl.zeros([BLOCK_R * BLOCK_E, BLOCK_H, BLOCK_C], ACC)
+    total = tl.zeros([BLOCK_R * BLOCK_E // FOLD, BLOCK_H, BLOCK_C], ACC)
     for step in range(0, tl.max(end - begin, 0), BLOCK_E):
         e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
         place = tl.load(index + e, mask=live, other=0)
@@ -66,10 +68,9 @@ def spmm_kernel(
             if HAS_PERM:
                 e = tl.load(perm + e, mask=live, other=0)
             weight = entry_heads(value, e, live, h, heads, WIDE, ACC)
-            total += weight[:, :, None] * rows
-        else:
-            total += rows
-    result = tl.sum(tl.reshape(total, [BLOCK_R, BLOCK_E, BLOCK_H * BLOCK_C]), 1)
+            rows = weight[:, :, None] * rows
+        total += folded(rows, FOLD)
+    result = tl.sum(tl.reshape(total, [BLOCK_R, BLOCK_E // FOLD, BLOCK_H * BLOCK_C]), 1)
     if SCALED:
         result = result * joined(scale, scale_low, ACC)
     inside = (h < heads)[:, None] & (c < channels)[None, :]
@@ -127,11 +128,13 @@ def _plan_of_product(
     blocks = tile(heads, channels, dtype, shared)
     together, entries, warps = rows_together(blocks.heads * blocks.channels, dtype)
     parts = blocks.head_blocks, blocks.channel_blocks
+    # Neither where heads share rows, nor where rows are read together, are entries a thread's own.
+    fold = 1 if shared or together > 1 else blocks.fold
     return plan(
         spmm_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(scale)), together,
         SPLIT=split, HAS_VALUE=has_value, HAS_PERM=has_perm,
         SHARED=shared, SCALED=scale != 1.0, WIDE=wide, ACC=wide_type(dtype),
-        LANES=lanes(dtype, channels), BLOCK_R=together,
+        LANES=lanes(dtype, channels), FOLD=fold, BLOCK_R=together,
         BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=warps or blocks.warps, maxnreg=96 if shared else None,
     )  # fmt: skip

@@ -248,13 +248,13 @@ def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
 def _plans_of_softmax(heads: int, dtype: torch.dtype, split: bool, wide: bool) -> tuple[Plan, ...]:
     """Those of rows and of pieces; to merge pieces; to write their shares."""
     blocks = tile(heads, 1, dtype)
-    together, entries, warps = rows_together(blocks.heads, accumulator(dtype))
+    together, entries, warps = rows_together(blocks.heads, dtype)
     sizes, number = (heads, blocks.head_blocks), blocks.head_blocks
     whole = plan(
         softmax_kernel, number, sizes, together,
         SPLIT=split, WIDE=wide, ACC=wide_type(dtype),
         BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
-        num_warps=warps or blocks.warps, maxnreg=128,
+        num_warps=warps or blocks.warps, maxnreg=80,
     )  # fmt: skip
     merged = plan(
         merge_kernel, number, sizes, WIDE=wide, ACC=wide_type(dtype),
