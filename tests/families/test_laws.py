@@ -100,6 +100,11 @@ def test_families_declare_the_symmetries_that_all_their_parts_have():
     assert {law for family in ALL_CASES for law in family.laws} == set(LAWS)
 
 
+def test_structures_are_of_two_sets_of_nodes_where_their_names_say_so():
+    for name, edges in STRUCTURES.items():
+        assert edges.bipartite is ("rectangular" in name or "pair" in name)
+
+
 @dataclass(frozen=True)
 class Numbered(GCN):
     """A family that breaks what it declares: it looks at the numbers of nodes."""

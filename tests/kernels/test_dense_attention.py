@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from probes import Largest
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.kernels import (
@@ -160,6 +161,12 @@ def test_the_scale_is_given_or_that_of_the_channels():
     assert_near(attend_band(*inputs, left=3, right=0, scale=-0.7), truth)
     truth = on_edges(torch.ones(9, 9), inputs, scale=0.3)
     assert_near(attend_all(*inputs, scale=0.3), truth)
+
+
+def test_gradients_need_no_fused_kernel():
+    inputs = operands(9, 8)
+    with sdpa_kernel(SDPBackend.MATH):
+        assert_same(attend_all(*inputs), on_edges(torch.ones(9, 8), inputs), inputs)
 
 
 @pytest.mark.parametrize(

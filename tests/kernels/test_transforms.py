@@ -8,6 +8,8 @@ from matrices import EVERY, HERE, calls_of, csr_of, random_inputs
 from torch.autograd import forward_ad
 
 from pyg_outerconv.kernels import BACKENDS, use_backend
+from pyg_outerconv.kernels.backends.reference import Reference
+from pyg_outerconv.kernels.tiles import rows_of
 from pyg_outerconv.testing import assert_near
 
 HEADS = pytest.mark.parametrize("heads", [None, 2], ids=lambda heads: f"{heads} heads")
@@ -187,6 +189,33 @@ def test_second_derivatives_by_any_two_modes_are_equal(backend):
                 assert_near(hessian_times_one, expected, at_least=1.0)
             _, twice = jvp(lambda x: jvp(loss, (x,), (one,))[1], (flat,), (other,))  # noqa: B023
             assert_near(twice, expected @ other, at_least=1.0)
+
+
+def test_a_backend_may_differentiate_max_and_min_by_sums_of_its_own(monkeypatch):
+    """As Triton does, by the entries that were chosen."""
+
+    def chosen_sum(self, ptr, index, perm, arg, value, x):
+        number, index = numbers_of(index, perm), index.long()
+        sent = torch.where(arg[index] == number.view(-1, 1, 1), x[index], 0.0)
+        sent = sent if value is None else sent * value[number].unsqueeze(-1)
+        return sent.new_zeros(len(ptr) - 1, *x.shape[1:]).index_add_(0, rows_of(ptr), sent)
+
+    def chosen_sample(self, ptr, index, perm, arg, a, b):
+        number, row = numbers_of(index, perm), rows_of(ptr)
+        product = a[row] * b[index.long()]
+        found = torch.where(arg[row] == number.view(-1, 1, 1), product, 0.0).sum(-1)
+        called.append(number)
+        return torch.zeros_like(found).index_copy_(0, number, found)
+
+    def numbers_of(index, perm):
+        return torch.arange(len(index)) if perm is None else perm.long()
+
+    called = []
+    monkeypatch.setattr(Reference, "chosen_sum", chosen_sum)
+    monkeypatch.setattr(Reference, "chosen_sample", chosen_sample)
+    test_second_derivatives_by_any_two_modes_are_equal("reference")
+    test_forward_mode_is_the_adjoint_of_reverse_mode("reference", 2, "tall")
+    assert called
 
 
 def test_every_primitive_is_called_above():

@@ -65,6 +65,14 @@ def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
     assert_close(results[1], results[0], 1e-9, "values and gradients")
 
 
+def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
+    theirs, ours = layers(CASES["GATConv"], {"in_channels": (3, 2)}, torch.float64)
+    ends = torch.randn(7, 3).double(), torch.randn(5, 2).double()
+    edge_index = torch.stack([torch.randint(7, (20,)), torch.randint(5, (20,))])
+    found = torch.compile(ours, backend="eager", fullgraph=True, dynamic=True)(ends, edge_index)
+    assert_close(found, theirs(ends, edge_index), 1e-9, "values")
+
+
 @by_size
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["GCNConv", "SAGEConv"])
