@@ -210,8 +210,7 @@ class Graph(Structure):
             edge_index = edge_index.as_tensor()
         if bipartite is not None and bipartite is not True and bipartite is not False:
             check_type("Graph", "bipartite", bipartite, bool)
-        own = edge_weight, edge_type, dtype
-        known = Graph.of_index(edge_index, size, bool(bipartite), *own)
+        known = Graph.of_index(edge_index, size, bool(bipartite), edge_weight, edge_type, dtype)
         edge_index, seen = known.edge_index, known.summary
         if edge_weight is not None:
             given = known.edge_weight
