@@ -61,6 +61,10 @@ class PatternBasis(Basis):
             vars(self)["in_order"] = value
         return value
 
+    @value.setter
+    def value(self, value: Tensor | None) -> None:  # by constructors alone: bases are frozen
+        vars(self)["in_order"] = value
+
     @property
     def _listed(self) -> Tensor | None:
         """The values in input order; None if there are none, or sorted ones require gradients."""

@@ -49,7 +49,10 @@ def refuse_captured(tensor: Tensor, what: str) -> None:
 
 
 def stream_on(device: torch.device | None) -> int:
-    """A number for the current stream of a CUDA device, by default the current one; 0 without."""
-    if device is None and not torch.cuda.is_initialized():
+    """A number for the current stream of a CUDA device, by default the current one; 0 without.
+
+    A compiler has none.
+    """
+    if torch.compiler.is_compiling() or (device is None and not torch.cuda.is_initialized()):
         return 0
     return torch.cuda.current_stream(device).cuda_stream
