@@ -129,7 +129,8 @@ class Pattern:
         own = vars(pattern)
         for name, value in parts.items():  # torch's compiler may not follow update()
             own[name] = value
-        if is_capturing() and pattern.device.type == "cuda":
+        edges = parts.get("listed") if "source" not in parts else parts["source"]
+        if edges is not None and edges.is_cuda and is_capturing():
             own["is_captured"] = True
         return pattern
 
