@@ -149,6 +149,18 @@ def test_infinite_numbers_of_an_edge_reach_the_weight(backend):
 
 
 @pytest.mark.parametrize("backend", backends_on("cpu"))
+def test_a_call_in_inference_mode_leaves_nothing_that_training_cannot_use(backend):
+    csr = csr_of("square")
+    inputs = random_inputs(shapes_of(csr, 2, 5), torch.float32)
+    with use_backend(backend):
+        with torch.inference_mode():
+            inferred = additive(csr, *inputs).clone()
+        out = additive(csr, *inputs)
+        out.sum().backward()
+    assert_near(out.detach(), inferred)
+
+
+@pytest.mark.parametrize("backend", backends_on("cpu"))
 def test_a_training_step_holds_no_more_than_its_operands_and_tiles(backend, monkeypatch):
     monkeypatch.setattr("pyg_outerconv.kernels.tiles.TILE_ELEMENTS", 4096)
     size, entries, heads, channels = 300, 30_000, 2, 32

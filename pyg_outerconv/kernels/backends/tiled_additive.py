@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..activation import Activation
+from ..lasting import lasting
 from ..tiles import Tile, accumulator, rows_of, tiles
 from .native_csr import times, torch_csr
 from .small import add_rows
@@ -168,15 +169,15 @@ _kept = threading.local()
 
 
 def _buffers(like: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Two buffers (rows, channels). A thread keeps those on a CPU, whose memory is slow anew."""
-    count, shape = rows * like.size(1), (2, rows, like.size(1))
-    if not like.is_cpu:
-        return like.new_empty(shape).unbind()  # type: ignore[return-value]
-    memory: Tensor | None = getattr(_kept, str(like.dtype), None)
-    if memory is None or memory.numel() < 2 * count:
-        memory = like.new_empty(2 * count)
-        setattr(_kept, str(like.dtype), memory)
-    return memory[: 2 * count].view(shape).unbind()  # type: ignore[return-value]
+    """Two buffers (rows, channels). A thread keeps its last ones on a CPU: fresh memory is slow."""
+    count, shape = 2 * rows * like.size(1), (2, rows, like.size(1))
+    memory: Tensor | None = getattr(_kept, str(like.dtype), None) if like.is_cpu else None
+    if memory is None or not count <= memory.numel() <= 2 * count:
+        with lasting():
+            memory = torch.empty(count, dtype=like.dtype, device=like.device)
+        if like.is_cpu:
+            setattr(_kept, str(like.dtype), memory)
+    return memory[:count].view(shape).unbind()  # type: ignore[return-value]
 
 
 def _gathered(x: Tensor, place: Tensor, buffer: Tensor) -> Tensor:
