@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -292,10 +293,11 @@ channels, and of indices, values and all else, by bits; instructions of tensor c
 whether products round to TF32. Where channels fill 16 bytes, rows are loaded by 128 bits; narrower
 loads beside these are of a single row, of which a thread holds a few numbers.
 
-At 64 channels all kernels take 96 registers or fewer, and those of sums, scores and attention are
-predicted 60% or more. Below that, in 16-bit types, are `extreme_kernel`, where a thread holds a
-product and a position for each number that it reads, and `softmax_kernel`, which holds positions
-and exponentials of its scores, and has no wide rows to read.
+At 64 channels all kernels but those of float64 take 96 registers or fewer, and those of sums,
+scores and attention are predicted 60% or more. Below that, in 16-bit types, are `extreme_kernel`,
+where a thread holds a product and a position for each number that it reads; `softmax_kernel`, which
+holds positions and exponentials of its scores, and has no wide rows to read; and `chosen_kernel`,
+which reads numbers one by one.
 """
 
 
@@ -311,7 +313,9 @@ def main() -> int:
     if names := sys.argv[1:]:
         print("\n".join(map(section, names)), end="")
         return 0
-    with ProcessPoolExecutor(os.cpu_count()) as processes:
+    # A process each, for the JIT keeps what it compiled for a device, whatever its target.
+    fresh = {"max_tasks_per_child": 1, "mp_context": get_context("spawn")}
+    with ProcessPoolExecutor(os.cpu_count(), **fresh) as processes:
         sections = list(processes.map(section, CASES))
     PAGE.write_text("\n".join([TEXT, *sections]), encoding="utf-8")
     return 0

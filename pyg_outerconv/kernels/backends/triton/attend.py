@@ -247,7 +247,8 @@ def _plans(
     scale: float,
 ) -> tuple[Plan, Plan]:
     """Those of rows, and of the pieces of long ones."""
-    blocks = tile(heads, max(depth, channels), dtype, held=1 if ends else 2)
+    held = 1 if ends and dtype != torch.float64 else 2  # rows of values, or of keys and values
+    blocks = tile(heads, max(depth, channels), dtype, held=held)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
     parts = blocks.head_blocks, max(1, ceil_div(channels, block_c))

@@ -126,7 +126,7 @@ def attend_backward(
     )
     key_grad = spmm(ptr_t, index_t, slope, query, perm_t, scale)
     value_grad = spmm(ptr_t, index_t, share, grad, perm_t)
-    of_bias = slope[: 0 if bias is None else None].to(query.dtype)
+    of_bias = query.new_empty((0, query.size(1))) if bias is None else slope.to(query.dtype)
     return query_grad, key_grad, value_grad, of_bias
 
 
@@ -202,7 +202,8 @@ def _plan(
     wide: bool,
     scale: float,
 ) -> Plan:
-    blocks = tile(heads, max(depth, channels), dtype, held=1 if ends else 2)
+    held = 1 if ends and dtype != torch.float64 else 2  # rows of values, or of keys and values
+    blocks = tile(heads, max(depth, channels), dtype, held=held)
     block_d = min(power_of_two(depth), blocks.channels)
     block_c = min(power_of_two(channels), blocks.channels)
     sizes = heads, depth, channels, blocks.head_blocks, *halves(scale)

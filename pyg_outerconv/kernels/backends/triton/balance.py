@@ -17,6 +17,7 @@ import triton
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...capture import is_capturing
 from ...lasting import lasting
 from .. import triton as package
 from .addressing import ceil_div
@@ -67,7 +68,7 @@ class Pieces:
 
     def ask(self, long_rows: Tensor) -> None:
         """Have a GPU tell how many pieces and long rows are there, without waiting for it."""
-        if self.ptr.is_cuda and not torch.cuda.is_current_stream_capturing():
+        if self.ptr.is_cuda and not is_capturing():
             numbers = torch.stack((self.ptr[-1].to(long_rows.dtype), long_rows))
             held = torch.empty_like(numbers, device="cpu", pin_memory=True)
             held.copy_(numbers, non_blocking=True)
@@ -77,7 +78,7 @@ class Pieces:
 
     def hear(self) -> None:
         """Start kernels for no more than what is there, if the answer is here."""
-        if self._answer is None or torch.cuda.is_current_stream_capturing():
+        if self._answer is None or is_capturing():
             return
         held, told = self._answer
         if told.query():
@@ -158,7 +159,7 @@ def remembered(tensor: Tensor, key: object, make: Callable[[], Result]) -> Resul
     if result is None:
         with lasting(tensor):
             result = make()
-        if not (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if not is_capturing():
             cached[2][key] = result
     return result
 

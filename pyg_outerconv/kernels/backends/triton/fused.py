@@ -129,9 +129,13 @@ def _plan(
     inputs: int, outputs: int, dtype: torch.dtype, split: bool, has_value: bool, wide: bool
 ) -> Plan:
     block_p = min(32 if dtype == torch.float64 else 64, max(16, power_of_two(inputs)))
-    # Without tensor cores a thread holds columns of what is multiplied, and so 16 inputs at a time.
-    parts = block_p // 16 if dtype == torch.float32 else 1
     block_q = min(64, max(16, power_of_two(outputs)))
+    parts, warps = 1, 4
+    if dtype == torch.float32:
+        # Without tensor cores a thread holds columns of what is multiplied: of 16 inputs at a
+        # time. So many warps that a thread loads 16 bytes of a row.
+        parts, warps = block_p // 16, max(block_q // 16, min(block_p, block_q) // 8)
+    most = 128 if dtype == torch.float64 or 2 * block_p < block_q else 80 if warps == 8 else 96
     blocks = ceil_div(outputs, block_q)
     return plan(
         spmm_theta_kernel, blocks, (inputs, outputs, blocks), JOBS,
@@ -141,6 +145,5 @@ def _plan(
         PRECISION="tf32" if dtype in (torch.float16, torch.bfloat16) else "ieee",
         LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
         BLOCK_R=JOBS, BLOCK_P=block_p, BLOCK_Q=block_q, PARTS=parts,
-        num_warps=8 if parts == 4 else 4,
-        maxnreg=80 if parts == 4 else 128 if dtype == torch.float64 else 96,
+        num_warps=warps, maxnreg=most,
     )  # fmt: skip
