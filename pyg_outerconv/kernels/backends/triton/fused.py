@@ -135,7 +135,8 @@ def _plan(
         # Without tensor cores a thread holds columns of what is multiplied: of 16 inputs at a
         # time. So many warps that a thread loads 16 bytes of a row.
         parts, warps = block_p // 16, max(block_q // 16, min(block_p, block_q) // 8)
-    most = 128 if dtype == torch.float64 or 2 * block_p < block_q else 80 if warps == 8 else 96
+    more = dtype == torch.float64 or block_p < min(block_q, 32)
+    most = 128 if more else 80 if warps == 8 else 96
     blocks = ceil_div(outputs, block_q)
     return plan(
         spmm_theta_kernel, blocks, (inputs, outputs, blocks), JOBS,
