@@ -26,6 +26,23 @@ def test_one_layer_many_convolutions(capsys):
     assert capsys.readouterr().out.count(" = ") == 6
 
 
+def test_layers_beside_pygs_on_a_gpu(capsys):
+    gpu = load("gpu")
+    x, edges, kinds = torch.randn(9, 64), torch.randint(9, (2, 20)), torch.randint(8, (20,))
+    for ours, theirs, has_kinds in gpu.LAYERS.values():
+        for layer in (ours(), theirs()):
+            is_typed = has_kinds or "RGCN" in type(layer).__name__
+            assert layer(x, edges, **({"edge_type": kinds} if is_typed else {})).shape == (9, 64)
+    small = ["--nodes", "34", "--edges", "156"]
+    if torch.cuda.is_available():
+        gpu.main(small)
+        assert capsys.readouterr().out.count("\n| ") == len(gpu.LAYERS) + 1
+    else:
+        with pytest.raises(SystemExit, match="1"):
+            gpu.main(small)
+        assert "no CUDA device" in capsys.readouterr().err
+
+
 def test_digits_are_recognised_by_us_and_by_torch_with_our_weights(capsys):
     pytest.importorskip("sklearn")
     assert load("digits").main(["--epochs", "15"]) >= 0.97
