@@ -17,8 +17,10 @@ from ..errors import RefusedValue
 
 
 def _is_capturing() -> bool:
-    # Asked in this order: a forked process must not ask the device at all.
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    # Asked in this order: compilers trace none of it, and a forked process must not ask the device.
+    if torch.compiler.is_compiling() or not torch.cuda.is_initialized():
+        return False
+    return torch.cuda.is_current_stream_capturing()
 
 
 # Without CUDA a builtin that says no, for it is asked wherever something is stored.
@@ -28,9 +30,7 @@ is_capturing: Callable[[], bool] = _is_capturing if torch.backends.cuda.is_built
 
 def unsafe_to_capture() -> dict[str, Any]:
     """Options of an operator of torch that reads numbers, so that compilers capture none of it."""
-    tag = getattr(
-        torch.Tag, "cudagraph_unsafe", None
-    )  # before torch 2.9 compilers know no such tag
+    tag = getattr(torch.Tag, "cudagraph_unsafe", None)  # which older versions of torch lack
     return {} if tag is None else {"tags": (tag,)}
 
 

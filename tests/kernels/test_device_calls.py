@@ -13,7 +13,7 @@ from device_calls import CHANNELS, EDGES, LAYERS, NODES, OnDevice, Step
 from pyg_outerconv import OuterConv, clear_caches, use_backend
 from pyg_outerconv import memo as memo_module
 from pyg_outerconv.families import GCN, Chebyshev, Hops, Relation, Scale
-from pyg_outerconv.kernels import primitive
+from pyg_outerconv.kernels import capture, primitive
 from pyg_outerconv.kernels.backend import Backend
 from pyg_outerconv.kernels.backends.triton import INTERPRETED
 from pyg_outerconv.kernels.edge_lists import places_of, pointers, with_missing_loops
@@ -309,6 +309,19 @@ def test_plans_have_no_stream_and_what_has_tensors_is_not_kept_of_a_graph(device
     device.captures = True
     assert plans.get("key", object) is plans.get("key", object)
     assert rules.get("key", object) is not rules.get("key", object)
+
+
+def test_a_process_without_a_device_asks_none_whether_it_captures(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(asked))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: asked.append(1) or True)
+    assert not capture._is_capturing()
+    assert asked == []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert capture._is_capturing()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not capture._is_capturing()
+    assert asked == [1]
 
 
 def test_operators_that_read_numbers_are_marked_for_compilers():
