@@ -42,7 +42,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric import EdgeIndex
 from typing_extensions import Self
 
-from .kernels.capture import is_capturing, stream_on
+from .kernels.capture import HAS_CUDA, is_capturing, stream_on
 from .kernels.edge_lists import SORTED
 from .kernels.index_checks import PLAIN
 from .kernels.lasting import lasting
@@ -135,7 +135,7 @@ class Memo:
                 states.append(state_of(tensor))
         shelf = self._shelves.get(id(anchor))
         captures = False
-        if self._holds_tensors if anchor is None else anchor.is_cuda:
+        if HAS_CUDA and self._holds_tensors if anchor is None else anchor.is_cuda:
             captures, key = _on_stream(shelf, key, anchor)
         if shelf is not None and (anchor is None or shelf.anchor() is anchor):
             entry = shelf.entries.get(key)

@@ -228,6 +228,8 @@ class OnDevice(TorchFunctionMode):
             if is_ours and "is_capturing" in vars(module):
                 asked = patch.object(module, "is_capturing", lambda: self.captures)
                 self._stack.enter_context(asked)
+            if is_ours and "HAS_CUDA" in vars(module):
+                self._stack.enter_context(patch.object(module, "HAS_CUDA", True))
         answers = {
             "is_current_stream_capturing": lambda: self.captures,
             "device": lambda _: nullcontext(),

@@ -23,8 +23,11 @@ def _is_capturing() -> bool:
     return torch.cuda.is_current_stream_capturing()
 
 
+HAS_CUDA = torch.backends.cuda.is_built()
+"""Whether torch knows of CUDA."""
+
 # Without CUDA a builtin that says no, for it is asked wherever something is stored.
-is_capturing: Callable[[], bool] = _is_capturing if torch.backends.cuda.is_built() else bool
+is_capturing: Callable[[], bool] = _is_capturing if HAS_CUDA else bool
 """Whether the current CUDA stream is captured; it asks no device where none is in use."""
 
 
