@@ -10,7 +10,11 @@ from .edge_sums import Listed, is_safe
 
 
 def attend_few(
-    entries: Listed, score: Tensor, value: Tensor, of_loops: Tensor | None = None
+    entries: Listed,
+    score: Tensor,
+    value: Tensor,
+    of_loops: Tensor | None = None,
+    sent: Tensor | None = None,
 ) -> Tensor:
     """Sums of values by the softmax of scores, (N, H, V).
 
@@ -20,6 +24,8 @@ def attend_few(
         value: (M, H, V).
         of_loops: (N, H), the scores of a self-loop at each node, in the place of those among the
             edges; None to add none. Then M = N.
+        sent: (E, H, V), the value of the source of each edge, if scores are made of it: its
+            gradients are then added up before they are scattered.
 
     Returns:
         Zeros for targets without edges.
@@ -29,7 +35,10 @@ def attend_few(
     if of_loops is not None:  # sums over nodes alone: no edge is added, and none is taken out
         score = score.masked_fill((entries.row == entries.col).unsqueeze(-1), -torch.inf)
     raised = (score - highest.index_select(0, entries.row)).exp()
-    total, sums = torch.zeros_like(highest), entries.sums(raised, value)
+    sent = value.index_select(0, entries.col) if sent is None else sent
+    sums = value.new_zeros(entries.shape[0], *value.shape[1:])
+    sums = sums.index_add(0, entries.row, sent * raised.unsqueeze(-1))
+    total = torch.zeros_like(highest)
     if of_loops is not None:
         total = (of_loops - highest).exp()
         sums = sums + total.unsqueeze(-1) * value

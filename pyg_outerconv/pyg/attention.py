@@ -18,7 +18,7 @@ from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
 from ..kernels.attend_few import attend_few
 from ..kernels.edge_sums import Listed
-from ..kernels.index_checks import is_exporting
+from ..kernels.index_checks import is_exporting, surely
 from ..kernels.one_more_row import with_one_more, without_last
 from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
 from .layer import DropIn, Recipe, as_weighted, both
@@ -70,7 +70,12 @@ class TracedAttention(EdgeAttention):
     """Attention that a compiler sees whole where edges are few, by the steps of :meth:`few`.
 
     PyG's messages would be traced in their place, with more to be looked at in each call.
+
+    Attributes:
+        times_least: edges are few up to so many times ``least``.
     """
+
+    times_least: ClassVar[int] = 1
 
     def few(self, x: Tensor, entries: Listed) -> Tensor:
         """Values received by the heads, (N, H, V), by steps that a compiler sees whole."""
@@ -94,9 +99,13 @@ class TracedAttention(EdgeAttention):
         if torch.is_autocast_enabled("cpu") or edge_index.layout is not torch.strided:
             return False
         is_plain = self.lin_edge is None and not (self.training and self.dropout > 0)
-        if not is_plain or self.explain or not self._is_small(x, edge_index):
+        if not is_plain or self.explain or not self._are_few(edge_index):
             return False
         return self._is_bare() and not any(vars(self)[name] for name in HOOKS)
+
+    def _are_few(self, edge_index: Tensor) -> bool:
+        width = self.heads * self.out_channels
+        return surely(edge_index.size(-1) * width < self.least * self.times_least)
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _is_bare(self) -> bool:
@@ -227,6 +236,9 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
 
     takes_pairs = True
     least = 2**19
+    # Loops of a compiler take less time than sorted edges up to here. A loop of the backward pass
+    # holds one tensor of so many numbers.
+    times_least = 8
 
     def lacks(self) -> list[str]:
         found = super().lacks()
@@ -279,7 +291,9 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
             return (F.leaky_relu(z, self.negative_slope) * self.att).sum(-1)
 
         loops = score(at_source + at_target) if self.add_self_loops else None
-        return attend_few(entries, score(entries.add(at_target, at_source)), at_source, loops)
+        sent = at_source.index_select(0, entries.col)
+        of_edges = score(at_target.index_select(0, entries.row) + sent)
+        return attend_few(entries, of_edges, at_source, loops, sent)
 
     def convolve(
         self,
