@@ -62,7 +62,8 @@ ALLOWED = {
     "lab.reproduce": {*TOOLS, *LAB, *CORE},
     "lab.report": {*TOOLS, *LAB, *CORE},
     "lab.show": {*TOOLS, *LAB, *CORE},
-    "lab.check": {"testing", *CORE},
+    "lab.gpu": {"testing", *CORE},
+    "lab.check": {"testing", "lab.gpu", *CORE},
 }
 ALLOWED["lab.cli"] = set(ALLOWED) - {"transforms", "graphgym"}
 

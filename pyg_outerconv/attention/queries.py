@@ -23,9 +23,8 @@ from ..graph.checks import check_positive, holds
 from ..graph.graph import Graph
 from ..graph.node_set import NodeSet
 from ..graph.positions import graphs_of
-from ..graph.structure import Structure
+from ..graph.structure import Structure, changed
 from ..memo import Memo
-from ..records import changed
 from ..signatures import typed
 from .projection import PerHead, Queries
 

@@ -14,7 +14,6 @@ from torch_geometric.data import Data
 from ..errors import RefusedValue
 from ..kernels.capture import refuse_captured
 from ..kernels.index_checks import waits
-from ..records import changed
 from ..signatures import check_type
 from .checks import (
     agreed,
@@ -30,7 +29,7 @@ from .checks import (
     numbers,
 )
 from .edge_index import edges_of, from_sparse, is_matrix
-from .structure import Structure, refuse_beside
+from .structure import Structure, changed, refuse_beside
 from .summary import Summary, summary_of
 
 _UNKNOWN = (None, None, None, None)

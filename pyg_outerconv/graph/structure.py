@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -161,3 +161,18 @@ def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
     given = [name for name, value in beside.items() if value is not None]
     if given:
         raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(given))
+
+
+Record = TypeVar("Record")
+
+
+def changed(instance: Record, **changes: Any) -> Record:
+    """A copy of a dataclass with some fields changed; faster than ``dataclasses.replace``.
+
+    The fields are set one by one, because torch's compiler may not follow ``vars(new).update()``.
+    """
+    new = object.__new__(type(instance))
+    own = vars(new)
+    for name in type(instance).__dataclass_fields__:  # type: ignore[attr-defined]
+        own[name] = changes[name] if name in changes else getattr(instance, name)
+    return new
