@@ -18,6 +18,7 @@ from torch import Tensor
 from ...activation import Activation, of_tanh
 from . import balance
 from .addressing import (
+    FOLDS,
     bounds,
     entry_heads,
     folded,
@@ -338,7 +339,8 @@ def _plan_of_rows(
 ) -> Plan:
     phi = Activation(activation, slope, order)
     # Two sums; of 16-bit numbers a thread reads twice as many, to ask for as many bytes.
-    blocks = tile(heads, channels, dtype, held=(1 if dtype.itemsize == 2 else 2) * held(phi, dtype))
+    sums = 1 if dtype.itemsize == 2 and FOLDS else 2
+    blocks = tile(heads, channels, dtype, held=sums * held(phi, dtype))
     parts = blocks.head_blocks, blocks.channel_blocks
     return plan(
         additive_rows_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(slope)),
@@ -346,5 +348,5 @@ def _plan_of_rows(
         NEXT_COEFFICIENTS=coefficients(phi.after(1)), TWO=two, RIGHT=right, SPLIT=split,
         WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels), FOLD=blocks.fold,
         BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=blocks.warps, maxnreg=96,
+        num_warps=blocks.warps, maxnreg=96 if FOLDS else 128,
     )  # fmt: skip

@@ -22,6 +22,9 @@ from ...tiles import accumulator
 
 INT32_MAX = 2**31 - 1
 
+FOLDS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+"""Whether a thread adds up what it holds of a tile: Triton 3.6 moves that to others, and spills."""
+
 MOST_CHANNELS = 128
 """The most channels of a block."""
 
@@ -96,7 +99,7 @@ def tile(
         max(1, ceil_div(heads, block_h)),
         max(1, ceil_div(channels, block_c)),
         warps,
-        max(1, min(block_e, of_thread // lanes(dtype, channels))),
+        max(1, min(block_e, of_thread // lanes(dtype, channels))) if FOLDS else 1,
     )
 
 
