@@ -84,7 +84,7 @@ class Theta:
             self.coefficient, self.is_unit, self.constant = coefficient, is_unit, constant
             self.is_tensor = False
             self.shape = torch.Size((coefficient.size(0), *self.shape[1:]))
-            self.form = self.shape, coefficient.size(1), is_unit, constant
+            self.form = self.shape, coefficient.shape[1:], is_unit, constant
             self.requires_grad = coefficient.requires_grad or inner.requires_grad
         if heads is None and outer is None and bias is None:
             return

@@ -104,7 +104,7 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     if index.numel() == 0:
         zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
-    if type(BACKENDS[backend]).chosen is not Backend.chosen:
+    if getattr(type(BACKENDS[backend]), "chosen", Backend.chosen) is not Backend.chosen:
         # Entries by their position among the values, which a matrix and its transpose share.
         place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
         arg = place.to(index.dtype)

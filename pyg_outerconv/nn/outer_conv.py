@@ -306,14 +306,18 @@ class OuterConv(MessageHooks):
         is_basis = type(given) is not Tensor and isinstance(given, Basis)
         if call.beside:
             family.refuse_unread(call.beside)
-        if is_basis and (call.beside or call.size is not None or given.dtype is not None):
+        if is_basis and (call.beside or call.size is not None):
             return None  # checked where bases are made of all that comes
         check_devices(self, call)
         few = call.is_tiny(theta.shape[0]) and family.support.is_quick
         keeps = bool(self.cached) or not few
         over = given if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
-        if not isinstance(over, EdgeBasis) or over.pattern.num_labels != 1:
-            return None
+        if (
+            not isinstance(over, EdgeBasis)
+            or over.pattern.num_labels != 1
+            or over.dtype is not None
+        ):
+            return None  # the way with a basis takes it, or refuses it
         assert isinstance(x, Tensor)  # as at_once says
         if over.pattern.size != (x.size(0), x.size(0)):
             return None

@@ -194,6 +194,12 @@ def test_second_derivatives_by_any_two_modes_are_equal(backend):
 def test_a_backend_may_differentiate_max_and_min_by_sums_of_its_own(monkeypatch):
     """As Triton does, by the entries that were chosen."""
 
+    def chosen(self, index, arg, value, x):
+        entry, (head, channel) = arg.clamp(min=0).long(), map(torch.arange, arg.shape[1:])
+        sent = x.expand(-1, arg.size(1), -1)[index[entry].long(), head.unsqueeze(-1), channel]
+        sent = sent if value is None else sent * value[entry, head.unsqueeze(-1)]
+        return torch.where(arg >= 0, sent, 0.0)
+
     def chosen_sum(self, ptr, index, perm, arg, value, x):
         number, index = numbers_of(index, perm), index.long()
         sent = torch.where(arg[index] == number.view(-1, 1, 1), x[index], 0.0)
@@ -211,6 +217,7 @@ def test_a_backend_may_differentiate_max_and_min_by_sums_of_its_own(monkeypatch)
         return torch.arange(len(index)) if perm is None else perm.long()
 
     called = []
+    monkeypatch.setattr(Reference, "chosen", chosen)
     monkeypatch.setattr(Reference, "chosen_sum", chosen_sum)
     monkeypatch.setattr(Reference, "chosen_sample", chosen_sample)
     test_second_derivatives_by_any_two_modes_are_equal("reference")

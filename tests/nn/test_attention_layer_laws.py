@@ -189,19 +189,21 @@ def test_content_within_other_families(name, edges):
 
 
 @dataclass(frozen=True)
-class Alike(ContentFamily):
+class PositiveProducts(ContentFamily):
     """Pairs of nodes whose features have a positive product."""
 
     equation = "A_0[m, n] = 1 where <x_m, x_n> > 0"
     reads, reads_beside, takes_nodes_alone = Structure, ("x",), True
-    labels = ("alike",)
+    labels = ("positive",)
 
     def basis_on(self, structure, dtype=None, content=None):
         content, asked = self.content_of(structure, content)
         return edge_basis(Graph((content.source @ asked.T > 0).nonzero().T, structure.size))
 
 
-@pytest.mark.parametrize("support", [Alike(), Union(Hops(), Alike())], ids=str)
+@pytest.mark.parametrize(
+    "support", [PositiveProducts(), Union(Hops(), PositiveProducts())], ids=str
+)
 @pytest.mark.parametrize("score", ["key-query", "additive"])
 def test_supports_of_features_are_made_anew(score, support):
     conv = OuterConv(3, 4, MultiHead(2, score, support)).double()
