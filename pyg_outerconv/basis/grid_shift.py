@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedValue, unknown
+from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .edge_sets import reached
 from .edges import EdgeBasis
@@ -183,11 +184,12 @@ class GridShift(ImplicitEdges):
     def counts(self) -> tuple[int, int, int]:
         # An output sees one input under a label; inputs are seen by several where padding mirrors
         # or repeats them.
-        tables = [axis.table() for axis in self.axes]
-        of_outputs = self._count([(table >= 0).sum(0).tolist() for table in tables])
-        of_inputs = self._count(
-            [[int(c[c >= 0].unique().numel()) for c in table.unbind(1)] for table in tables]
-        )
+        with lasting():  # numbers of wrapped tensors are not read within torch.func
+            tables = [axis.table() for axis in self.axes]
+            of_outputs = self._count([(table >= 0).sum(0).tolist() for table in tables])
+            of_inputs = self._count(
+                [[int(c[c >= 0].unique().numel()) for c in table.unbind(1)] for table in tables]
+            )
         ends = (of_outputs, of_inputs) if self.is_transposed else (of_inputs, of_outputs)
         return of_outputs, *ends
 

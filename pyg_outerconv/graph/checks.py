@@ -288,7 +288,8 @@ def infer_size(
         lowest, highest = int(least), [int(most)] * 2
     else:
         least, most = edge_index.aminmax(dim=1)
-        lowest, highest = int(least.min()), most.tolist()
+        # By int(), for tolist() fails within torch.func before torch 2.11.
+        lowest, highest = int(least.min()), [int(most[0]), int(most[1])]
     if lowest < 0:
         raise RefusedValue("edge_index must not be negative", ">= 0", lowest)
     if size == (None, None) and not bipartite:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Union
+from typing import Any, List, NamedTuple, Union  # noqa: UP035
 
 import torch
 import torch.nn.functional as F
@@ -333,7 +333,7 @@ def _run_backward(
     seed: Tensor | None,
     scale: float,
     dropout_p: float,
-) -> list[Tensor]:
+) -> List[Tensor]:  # noqa: UP006 - torch 2.6 reads no other
     """The gradients of the product's result, which are finite, and of the operands by edges."""
     operands = [x for x in (query, key, value, bias) if x is not None]
     if bool(finite) and are_finite(grad):
