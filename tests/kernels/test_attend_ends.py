@@ -19,15 +19,16 @@ EDGES = torch.tensor([[4, 0, 1, 2, 0, 3, 0, 2, 6], [0, 1, 2, 2, 1, 4, 1, 3, 0]])
 SLOPE = 0.2
 
 
-@pytest.fixture(params=["listed", "blocks", "head by head"])
+@pytest.fixture(params=["listed", "blocks", "head below head", "head by head"])
 def way(request, monkeypatch):
-    """Edges as they come; sorted, with one matrix for all heads; or one for each."""
+    """Edges as they come; sorted, with one of two matrices for all heads; or one for each."""
     if request.param != "listed":
         monkeypatch.setattr(edge_sums, "MOST", -1)
     if request.param == "blocks":
         monkeypatch.setattr(head_copies, "OFTEN", 0)
     if request.param == "head by head":
         monkeypatch.setattr(head_copies, "MOST_COPIED", 0)
+        monkeypatch.setattr(head_copies, "MOST_STACKED", 0)
 
 
 def drawn(heads=3, width=4, dtype=torch.float64, scales=(1.0, 1.0, 1.0, 1.0)):

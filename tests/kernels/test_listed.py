@@ -27,9 +27,10 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent, monkeypatch
 
     row, order = ROW.sort(stable=True)
     csr = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
-    for most in (head_copies.MOST_COPIED, 0):  # one matrix for both heads; one for each
-        monkeypatch.setattr(head_copies, "MOST_COPIED", most)
-        entries = HeadCopies(csr, heads=2)
+    # One matrix for both heads, in the order of its rows; head below head; one for each head.
+    for is_one, most in ((True, head_copies.MOST_STACKED), (False, 12), (False, 0)):
+        monkeypatch.setattr(head_copies, "MOST_STACKED", most)
+        entries = HeadCopies(csr, heads=2, is_one=is_one)
         place = _numbers_of(entries, row)
         share = entries.shares(score[order].flatten()[place])
         assert_near(share, wanted[order].flatten()[place])
