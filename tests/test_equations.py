@@ -30,7 +30,9 @@ POSITIONS = [
 def test_every_option_has_a_row():
     begun = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| ")]
     named = {word for cell in begun for word in re.findall(r"[\w+-]+", cell)}
-    assert {*SCORES, *NORMALISERS, *SUPPORTS, *READY, *POSITIONS} <= named
+    assert {*SCORES, *NORMALISERS, *SUPPORTS, *READY, *POSITIONS} <= named, (
+        "`python tests/write_equations.py` writes their rows"
+    )
 
 
 def test_tables_are_what_classes_and_functions_say():
@@ -67,7 +69,8 @@ def test_everything_is_imported_from_where_the_page_says():
         for thing in things.split(", "):
             names = THINGS.get(thing, [thing.strip("`")])
             assert names
-            assert [name for name in names if not hasattr(module, name)] == [], thing
+            missing = [name for name in names if not hasattr(module, name)]
+            assert missing == [], f"{thing}: to be named in {place.replace('.', '/')}/__init__.py"
 
 
 def test_every_table_is_written():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
@@ -197,7 +198,15 @@ def make_score(
     if kind.uses_theta and not written.get("own", False):
         channels = value_channels or channels
     channels = written.pop("channels", channels)
-    score: Score = SCORES.build(kind, (heads, channels, in_channels), {**options, **written})
+    sizes = heads, channels, in_channels
+    takes = inspect.signature(kind)
+    try:
+        takes.bind_partial(*sizes)
+    except TypeError as error:
+        rule = f"the score {kind.name!r}, where text names it, takes sizes before its options"
+        expected = "__init__(self, heads, channels, in_channels, ...), used or not"
+        raise RefusedValue(rule, expected, f"({', '.join(takes.parameters)})") from error
+    score: Score = SCORES.build(kind, sizes, {**options, **written})
     return score
 
 

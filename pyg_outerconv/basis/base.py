@@ -44,11 +44,12 @@ class Basis(ABC):
     Where it is, of which dtype, and whether it learns follow from its fields, which also are what
     is moved and cast. All else is computed by its edges, or by :meth:`simpler`; a kind overrides
     what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`, and
-    :meth:`plan_key`, without which each basis has a plan of its own. For orders of its own it
-    need not be a leaf: its :meth:`absorb` returns ``[(self, theta)]`` where they solve it, for
-    every x that a contraction takes, else ``super().absorb(theta, aggr)``. What few ask is a
-    function by edges or parts, with which a kind that knows better is registered: ``reached``,
-    ``with_edges``, ``diagonal_block``, ``transposed``, ``item``.
+    :meth:`plan_key`, without which each basis has a plan of its own. A layer is contracted by edges
+    where no order names the kind. For orders of its own it need not be a leaf: its :meth:`absorb`
+    returns ``[(self, theta)]`` where they solve it, for every x that a contraction takes, else
+    ``super().absorb(theta, aggr)``. What few ask is a function by edges or parts, with which a kind
+    that knows better is registered: ``reached``, ``with_edges``, ``diagonal_block``,
+    ``transposed``, ``item``.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,

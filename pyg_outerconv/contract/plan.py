@@ -246,6 +246,13 @@ def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) 
     if not orders:
         found = candidates(problem, max_memory)
         lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in found)
+        if not found:
+            kind = type(problem.basis).__name__
+            raise RefusedValue(
+                f"a leaf is solved by an order that names its kind, and none names {kind}",
+                "an order with it in `solves`, or is_leaf = False, for a contraction by its edges",
+                repr(problem.basis),
+            )
         raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
     # A loop, because torch.compile cannot trace min() with a key.
     best: list[Order] = []

@@ -432,7 +432,10 @@ def _check_declared(kind: type[Backend]) -> None:
             is_own = getattr(kind, method) is not getattr(Backend, method)
             if not is_own and (compares or method != "spmm_arg"):
                 rule = f"{primitive} and its derivatives call {method} of the same backend"
-                raise RefusedType(rule, f"{kind.name!r} to define it", "no such method")
+                expected = f"{kind.name!r} to define it"
+                if method == "spmm_arg":
+                    expected += ", or `reductions` without max and min"
+                raise RefusedType(rule, expected, "no such method")
 
 
 def _names(items: frozenset[str] | frozenset[torch.dtype]) -> str:

@@ -55,6 +55,8 @@ def assert_contraction(
 ) -> None:
     """Every legal order equals the dense contraction, in value and in every gradient.
 
+    A bias is added once, by the order or after it.
+
     Args:
         basis: K matrices of size M × N.
         x: features as :func:`~pyg_outerconv.contract.contract` takes them.
@@ -74,6 +76,8 @@ def assert_contraction(
     how = {"aggr": aggr, "label_aggr": label_aggr}
     expected = derivatives(dense_contraction(basis, x, theta, **how), inputs, depth)
     reasons = legal_orders(basis, x, theta, **how)
+    truth = expected[0].detach()
+    bias = truth.new_ones(truth.size(-1))
     for name in (None, *(name for name in ORDERS if not reasons[name])):
         actual = derivatives(
             contract(basis, x, theta, name, aggr=aggr, label_aggr=label_aggr), inputs, depth
@@ -84,6 +88,13 @@ def assert_contraction(
             except AssertionError as error:
                 what = f"derivative {number}" if number else "value"
                 raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
+        with torch.no_grad():
+            biased = contract(basis, x, theta, name, aggr=aggr, label_aggr=label_aggr, bias=bias)
+        try:
+            assert_near(biased - bias, truth, TOLERANCE[truth.dtype], 0.1)
+        except AssertionError as error:
+            what = f"value with a bias of {name or 'the choice'}"
+            raise AssertionError(f"{what}: {error}") from None
 
 
 @typed
