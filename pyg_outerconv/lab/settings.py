@@ -17,8 +17,17 @@ if TYPE_CHECKING:
 
 MOST_PARAMETERS = 2**30
 """The most parameters between hidden layers."""
-NEWER = ("peer_seeds", "undirected")
+NEWER = (
+    *("peer_seeds", "undirected", "initial_residual", "identity_mapping", "input_layer"),
+    *("propagation_theta", "propagation_alpha", "labels_as_features", "correct_and_smooth"),
+)
 """Settings that older runs do not say; their defaults are what those runs did."""
+WHOLE: dict[str, tuple[Any, ...]] = {
+    "architecture": ("layers", "blocks"),
+    "labels_as_features": (0.0,),
+    "correct_and_smooth": ("",),
+}
+"""The values of settings that training on samples can have, of those where not all are."""
 _CLUSTERS, _PARTS = ("clusters", "blocks"), ("random-nodes", "clusters", "blocks")
 
 
@@ -86,7 +95,27 @@ class Settings:
     architecture: str = setting(
         "layers",
         "How convolutions are put together",
-        words={"layers": "one after another", "blocks": "in residual blocks between linear layers"},
+        words={
+            "layers": "one after another",
+            "blocks": "in residual blocks between linear layers",
+            "gcnii": "after a linear layer, each with initial residual and identity mapping",
+            "linkx": "one of the nodes themselves, beside a linear layer of the features, before "
+            "linear layers",
+        },
+    )
+    initial_residual: float = setting(
+        0.1, "Share α of the first hidden features in each layer of gcnii", above=0, at_most=1
+    )
+    identity_mapping: float = setting(
+        0.5,
+        "λ of gcnii, whose layer l has the matrix (1 − β) I + β Θ with β = log(λ/l + 1)",
+        above=0,
+        at_most=10,
+    )
+    input_layer: str = setting(
+        "none",
+        "Layer before the first convolution",
+        words={"none": "", "linear": "", "activated": "linear, activation"},
     )
     propagation: str = setting(
         "",
@@ -94,6 +123,22 @@ class Settings:
         "with --family identity",
         said="not at all",
         metavar="FAMILY",
+    )
+    propagation_theta: str = setting(
+        "identity",
+        "Θ of the propagation",
+        words={
+            "identity": "nothing is learned",
+            "scalar": "a number for each label, as GPR-GNN has",
+            "depthwise": "one for each label and class, as JacobiConv has",
+        },
+    )
+    propagation_alpha: float = setting(
+        0.0,
+        "The numbers of the propagation begin as those of personalised PageRank, α(1 − α)^k",
+        at_least=0,
+        at_most=1,
+        said="as ones",
     )
     dropout: float = setting(0.5, "Dropout of hidden features", at_least=0, below=1)
     input_dropout: float = setting(0.0, "Dropout of input features", at_least=0, below=1)
@@ -115,9 +160,26 @@ class Settings:
             "none": "",
             "residual": "hidden layers of equal width add their input",
             "concat": "a linear layer reads the outputs of all layers",
+            "max": "it reads the largest of each channel",
+            "sum": "it reads their sum",
+            "last": "it reads the last one alone",
         },
     )
     root_weight: bool = setting(False, "Add the transformed features of the node itself")
+    labels_as_features: float = setting(
+        0.0,
+        "Share of the training nodes whose classes are input features in an epoch, whose loss is "
+        "that of the others",
+        at_least=0,
+        below=1,
+        said="none",
+    )
+    correct_and_smooth: str = setting(
+        "",
+        "Correct and smooth the predictions along the edges when training has ended: steps and α "
+        "of both, such as 50,0.8,50,0.8, and γ if it is fixed",
+        said="not at all",
+    )
     lr: float = setting(0.01, "Learning rate of Adam", above=0, at_most=1e30, section="Training")
     weight_decay: float = setting(5e-4, "Weight decay of Adam", at_least=0, at_most=1e30)
     decay: str = setting(
@@ -208,6 +270,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_settings(self)
         fan_outs_of(self.fan_outs)
+        smoothing_of(self.correct_and_smooth)
         if self.depth * self.hidden**2 > MOST_PARAMETERS:
             raise RefusedValue(
                 "depth and hidden make a model that can be trained",
@@ -215,13 +278,25 @@ class Settings:
                 f"{self.depth} × {self.hidden}²",
             )
         peers = self.seeds if self.peer else 0
+        is_layers, model = self.architecture == "layers", f"architecture {self.architecture!r}"
+        least = 3 if self.input_layer == "none" else 2
         for rule, fits, expected, got in (
             ("residual skips need a hidden layer of equal width on both sides",
-             self.skip != "residual" or self.depth >= 3, "depth >= 3", self.depth),
-            ("residual blocks have skips of their own",
-             self.architecture != "blocks" or self.skip == "none", "skip='none'", self.skip),
-            ("residual blocks have a linear layer of their own",
-             self.architecture != "blocks" or self.update == "none", "update='none'", self.update),
+             self.skip != "residual" or self.depth >= least, f"depth >= {least}", self.depth),
+            (f"{model} has skips of its own", is_layers or self.skip == "none", "skip='none'",
+             self.skip),
+            (f"{model} has linear layers of its own", is_layers or self.update == "none",
+             "update='none'", self.update),
+            (f"{model} has a first layer of its own", is_layers or self.input_layer == "none",
+             "input_layer='none'", self.input_layer),
+            ("layers of gcnii have one Θ and no root weight",
+             self.architecture != "gcnii" or (self.theta == "full" and not self.root_weight),
+             "theta='full', root_weight=False", f"{self.theta!r}, {self.root_weight}"),
+            ("a Θ of the propagation needs one", self.propagation_theta == "identity"
+             or self.propagation, "--propagation FAMILY", "none"),
+            ("numbers that begin as those of PageRank are learned",
+             not self.propagation_alpha or self.propagation_theta != "identity",
+             "propagation_theta='scalar' or 'depthwise'", self.propagation_theta),
             ("PyG's layer is trained on seeds that ours is trained on", self.peer_seeds <= peers,
              f"peer=True and peer_seeds <= {self.seeds}",
              f"peer={self.peer} and peer_seeds={self.peer_seeds}"),
@@ -232,6 +307,14 @@ class Settings:
         ):  # fmt: skip
             if not fits:
                 raise RefusedValue(rule, expected, got)
+        for name in ("initial_residual", "identity_mapping"):
+            if self.architecture != "gcnii" and getattr(self, name) != getattr(Settings, name):
+                raise RefusedValue(f"{name} is of one model", "--architecture gcnii", model)
+        for name, of_samples in WHOLE.items():
+            if self.batches != "none" and getattr(self, name) not in of_samples:
+                value = getattr(self, name)
+                rule = f"{name} {value} needs the whole graph at once"
+                raise RefusedValue(rule, "--batches none", f"--batches {self.batches}")
         for one in fields(self):
             used = one.metadata.get("samples")
             if used and self.batches not in used and getattr(self, one.name) != one.default:
@@ -291,6 +374,36 @@ def fan_outs_of(text: str) -> list[int]:
     if not all(number == -1 or number > 0 for number in numbers):
         raise RefusedValue("fan_outs are numbers of edges", "such as 10,10, or -1 for all", text)
     return numbers
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """The numbers of Correct & Smooth; ``scale`` is γ, None where it is found for each node."""
+
+    correction_steps: int
+    correction_alpha: float
+    smoothing_steps: int
+    smoothing_alpha: float
+    scale: float | None = None
+
+
+def smoothing_of(text: str) -> Smoothing | None:
+    """The numbers in text such as ``'50,0.8,50,0.8'``; None of an empty one."""
+    if not text:
+        return None
+    try:
+        one, first, other, second, *scale = text.split(",")
+        found = Smoothing(int(one), float(first), int(other), float(second), *map(float, scale))
+        scale_is_number = found.scale is None or 0 <= found.scale <= 1e6
+    except (ValueError, TypeError):
+        found, scale_is_number = Smoothing(-1, 0, 0, 0), False
+    steps = found.correction_steps, found.smoothing_steps
+    alphas = found.correction_alpha, found.smoothing_alpha
+    in_range = all(0 <= step <= 10_000 for step in steps) and all(0 <= a <= 1 for a in alphas)
+    if not (scale_is_number and in_range):
+        rule = "predictions are corrected and smoothed in steps, each with α in [0, 1]"
+        raise RefusedValue(rule, "such as 50,0.8,50,0.8, or 50,0.8,50,0.8,1.0 with γ", text)
+    return found
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
@@ -38,8 +39,27 @@ NORMS: dict[str, Callable[[int], Module]] = {
 }
 
 
+KNOWLEDGE: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
+    "concat": lambda outputs: torch.cat(list(outputs), dim=-1),
+    "max": lambda outputs: torch.stack(list(outputs), dim=-1).max(dim=-1).values,
+    "sum": lambda outputs: torch.stack(list(outputs), dim=-1).sum(dim=-1),
+    "last": lambda outputs: outputs[-1],
+}
+"""What a linear layer reads of the outputs of hidden layers, as the `"Representation Learning on
+Graphs with Jumping Knowledge Networks" <https://arxiv.org/abs/1806.03536>`_ paper has it."""
+
+
+class FirstLayer(Linear):
+    """A linear layer of features (N, P), dense or CSR, or of None where the graph has none."""
+
+    def forward(self, x: Tensor | None) -> Tensor:
+        """(N, Q)."""
+        return (self.weight.t() if x is None else x @ self.weight.t()) + self.bias
+
+
 class Convolutions(Module):
-    """Hidden layers: convolution, norm, activation, dropout, repeated.
+    """Hidden layers: convolution, norm, activation, dropout, repeated; a linear layer before them,
+    if the settings have one.
 
     Args:
         in_channels: number of features; of nodes where there are none, and then the first layer's
@@ -47,8 +67,10 @@ class Convolutions(Module):
         num_hidden: number of layers.
         make_layer: makes a convolution of given input and output channels, to be called with
             features (N, P), dense or CSR, or None, and whatever structure the model is called with.
-        settings: hidden, dropouts, activation, layer_norm, update and skip.
+        settings: hidden, dropouts, activation, input_layer, layer_norm, update and skip.
     """
+
+    first: FirstLayer | None
 
     def __init__(
         self, in_channels: int, num_hidden: int, make_layer: MakeLayer, settings: Settings
@@ -57,18 +79,29 @@ class Convolutions(Module):
         self.skip, self.activation = settings.skip, ACTIVATION[settings.activation]
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
         widths = [in_channels, *[settings.hidden] * num_hidden]
+        self.first, self.entered = None, settings.input_layer == "activated"
+        if settings.input_layer != "none":
+            self.first, widths[0] = FirstLayer(in_channels, settings.hidden), settings.hidden
         self.convs = ModuleList(make_layer(p, q) for p, q in pairwise(widths))
         self.norms = ModuleList(_after(settings) for _ in range(num_hidden))
 
     def features(self, x: Tensor | None) -> Tensor | None:
-        """The features after dropout."""
-        return None if x is None else dropout_features(x, self.input_dropout, self.training)
+        """The features after dropout, and after the layer before the convolutions."""
+        x = None if x is None else dropout_features(x, self.input_dropout, self.training)
+        if self.first is None:
+            return x
+        return F.dropout(self.activated_first(self.first(x)), self.dropout, self.training)
+
+    def activated_first(self, out: Tensor) -> Tensor:
+        """The output of the first layer, after its activation if it has one."""
+        return self.activation(out) if self.entered else out
 
     def hidden(self, x: Tensor | None, structure: Any) -> list[Tensor]:
         """The output (N, hidden) of each hidden layer."""
         outputs: list[Tensor] = []
         for conv, norm in zip(self.convs, self.norms, strict=False):  # the last may have no norm
-            out = self.activated(norm, conv(x, structure), x if outputs else None)
+            before = x if outputs or self.first is not None else None
+            out = self.activated(norm, conv(x, structure), before)
             x = F.dropout(out, self.dropout, self.training)
             outputs.append(x)
         return outputs
@@ -80,8 +113,10 @@ class Convolutions(Module):
         return out + x if adds and x is not None else out
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
-        """Parameter groups of Adam: weight decay on all parameters, or on the first convolution."""
-        return groups_of(self, self.convs[0], settings)
+        """Parameter groups of Adam: weight decay on all parameters, or on those of the first
+        layer.
+        """
+        return groups_of(self, self.first or self.convs[0], settings)
 
 
 class SecondLayer(Module):
@@ -106,8 +141,8 @@ def _after(settings: Settings) -> Module:
 
 
 class NodeClassifier(Convolutions):
-    """Hidden layers; one more convolution gives the logits, or a linear layer if layers are
-    concatenated.
+    """Hidden layers; one more convolution gives the logits, or a linear layer that reads of hidden
+    layers what ``skip`` says.
     """
 
     def __init__(
@@ -118,28 +153,31 @@ class NodeClassifier(Convolutions):
         settings: Settings,
         make_last: MakeLayer | None = None,
     ) -> None:
-        concat, width = settings.skip == "concat", settings.hidden
-        num_hidden = settings.depth if concat else settings.depth - 1
+        width, reads = settings.hidden, settings.skip in KNOWLEDGE
+        num_hidden = settings.depth if reads else settings.depth - 1
         super().__init__(in_channels, num_hidden, make_layer, settings)
-        if not concat:
-            make = make_last or make_layer
-            self.convs.append(make(width if num_hidden else in_channels, num_classes))
-        self.head = Linear(num_hidden * width, num_classes) if concat else None
+        self.head = None
+        if reads:
+            read = num_hidden if settings.skip == "concat" else 1
+            self.head = Linear(read * width, num_classes)
+        else:
+            make, is_hidden = make_last or make_layer, num_hidden or self.first is not None
+            self.convs.append(make(width if is_hidden else in_channels, num_classes))
 
     def forward(self, x: Tensor | None, structure: Any) -> Tensor:
         """Logits (N, C) of features (N, P), or of None where the graph has none."""
         x = self.features(x)
         outputs = self.hidden(x, structure)
         if self.head is not None:
-            logits: Tensor = self.head(torch.cat(outputs, dim=-1))
+            logits: Tensor = self.head(KNOWLEDGE[self.skip](outputs))
         else:
             logits = self.convs[-1](outputs[-1] if outputs else x, structure)
         return logits
 
 
 class GraphClassifier(Convolutions):
-    """Hidden layers, a readout of the last one, or of all if layers are concatenated, and a linear
-    layer.
+    """Hidden layers, a readout of the last one, or of all and of these what ``skip`` says, and a
+    linear layer.
     """
 
     def __init__(
@@ -158,9 +196,9 @@ class GraphClassifier(Convolutions):
     def forward(self, x: Tensor, structure: OfGraphs) -> Tensor:
         """Logits (G, C) of features (N, P)."""
         outputs = self.hidden(self.features(x), structure.layers)
-        read = outputs if self.skip == "concat" else outputs[-1:]
+        read = outputs if self.skip in KNOWLEDGE else outputs[-1:]
         pooled = [self.readout(out, structure.members) for out in read]
-        logits: Tensor = self.head(torch.cat(pooled, dim=-1))
+        logits: Tensor = self.head(KNOWLEDGE.get(self.skip, KNOWLEDGE["last"])(pooled))
         return logits
 
 
@@ -187,7 +225,7 @@ class BlockClassifier(Module):
         width = settings.hidden
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
         self.activation = ACTIVATION[settings.activation]
-        self.first = Linear(in_channels, width)
+        self.first = FirstLayer(in_channels, width)
         self.convs = ModuleList(make_layer(width, width) for _ in range(settings.depth))
         self.linears = ModuleList(Linear(width, width) for _ in range(settings.depth))
         self.norms = ModuleList(make_norm(width) for _ in range(settings.depth + 1))
@@ -195,12 +233,8 @@ class BlockClassifier(Module):
 
     def forward(self, x: Tensor | None, structure: Any) -> Tensor:
         """Logits (N, C) of features (N, P), dense or CSR, or of None where the graph has none."""
-        if x is None:
-            out: Tensor = self.first.weight.t() + self.first.bias
-        else:
-            x = dropout_features(x, self.input_dropout, self.training)
-            out = x @ self.first.weight.t() + self.first.bias
-        out = self.activation(self._dropped(out))
+        x = None if x is None else dropout_features(x, self.input_dropout, self.training)
+        out = self.activation(self._dropped(self.first(x)))
         for conv, linear, norm in zip(self.convs, self.linears, self.norms, strict=False):
             inside = self._dropped(self.activation(conv(norm(out), structure)))
             out = out + self._dropped(linear(inside))
@@ -215,6 +249,106 @@ class BlockClassifier(Module):
         return groups_of(self, self.first, settings)
 
 
+class GCNII(Module):
+    """A linear layer, layers with an initial residual and identity mapping, a linear layer.
+
+    Layer l: H ← σ(M ((1 − β) I + β Θ)), with M = (1 − α) Σ_k c_k A_kᵀ H + α H₀, β = log(λ/l + 1),
+    and H₀ the output of the first layer, from the `"Simple and Deep Graph Convolutional Networks"
+    <https://arxiv.org/abs/2007.02133>`_ paper (equation 5), whose basis is that of GCN. Of several
+    labels c_k is learned.
+
+    Args:
+        make_mix: makes Σ_k c_k A_kᵀ H, which is called with H and whatever structure the model is
+            called with.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        make_mix: Callable[[int], Module],
+        make_norm: Callable[[int], Module],
+        settings: Settings,
+    ) -> None:
+        super().__init__()
+        width, depth = settings.hidden, settings.depth
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        self.activation, self.alpha = ACTIVATION[settings.activation], settings.initial_residual
+        self.betas = [math.log(settings.identity_mapping / n + 1) for n in range(1, depth + 1)]
+        self.first = FirstLayer(in_channels, width)
+        self.mixes = ModuleList(make_mix(width) for _ in range(depth))
+        self.linears = ModuleList(Linear(width, width, bias=False) for _ in range(depth))
+        self.norms = ModuleList(make_norm(width) for _ in range(depth))
+        self.head = Linear(width, num_classes)
+
+    def forward(self, x: Tensor | None, structure: Any) -> Tensor:
+        """Logits (N, C) of features (N, P), dense or CSR, or of None where the graph has none."""
+        x = None if x is None else dropout_features(x, self.input_dropout, self.training)
+        out = initial = self.activation(self.first(x))
+        for beta, mix, linear, norm in zip(
+            self.betas, self.mixes, self.linears, self.norms, strict=True
+        ):
+            mixed = torch.lerp(mix(self._dropped(out), structure), initial, self.alpha)
+            out = self.activation(norm(torch.lerp(mixed, linear(mixed), beta)))
+        logits: Tensor = self.head(self._dropped(out))
+        return logits
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
+        """Parameter groups of Adam: weight decay on all parameters, or on the first layer."""
+        return groups_of(self, self.first, settings)
+
+
+class LINKX(Module):
+    """A convolution of the nodes themselves beside a linear layer of the features, then ``depth``
+    linear layers.
+
+    H_A = Σ_k A_kᵀ Θ_k, H_X = X W, and the layers read σ(H_A + H_A W_A + H_X + H_X W_X), from the
+    `"Large Scale Learning on Non-Homophilous Graphs" <https://arxiv.org/abs/2110.14446>`_ paper,
+    whose basis is the adjacency matrix.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        num_nodes: int,
+        make_layer: MakeLayer,
+        make_norm: Callable[[int], Module],
+        settings: Settings,
+    ) -> None:
+        super().__init__()
+        width = settings.hidden
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        self.activation = ACTIVATION[settings.activation]
+        self.nodes = make_layer(num_nodes, width)
+        self.first = FirstLayer(in_channels, width)
+        self.beside_nodes, self.beside_features = Linear(width, width), Linear(width, width)
+        self.linears = ModuleList(Linear(width, width) for _ in range(settings.depth - 1))
+        self.norms = ModuleList(make_norm(width) for _ in range(settings.depth - 1))
+        self.head = Linear(width, num_classes)
+
+    def forward(self, x: Tensor | None, structure: Any) -> Tensor:
+        """Logits (N, C) of features (N, P), dense or CSR, or of None where the graph has none."""
+        of_nodes = self.nodes(None, structure)
+        out: Tensor = of_nodes + self.beside_nodes(of_nodes)
+        if x is not None:
+            own = self.first(dropout_features(x, self.input_dropout, self.training))
+            out = out + own + self.beside_features(own)
+        out = self.activation(out)
+        for linear, norm in zip(self.linears, self.norms, strict=True):
+            out = norm(self.activation(linear(out)))
+            out = F.dropout(out, self.dropout, self.training)
+        logits: Tensor = self.head(out)
+        return logits
+
+    def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
+        """Parameter groups of Adam: weight decay on all parameters, or on the convolution."""
+        return groups_of(self, self.nodes, settings)
+
+
 @dataclass(frozen=True)
 class Structures:
     """The structure of the convolutions, and the basis by which predictions are propagated."""
@@ -224,7 +358,8 @@ class Structures:
 
 
 class Propagated(Module):
-    """Z = Σ_k A_kᵀ H(X): logits of a model, propagated by a family of one label with Θ = I.
+    """Z = Σ_k A_kᵀ H(X) Θ_k: logits of a model, propagated by a family of one label with Θ = I, or
+    of several with Θ_k = c_k I or diagonal.
 
     With MLP layers (``family="identity"``) and ``diffusion(ppr, alpha=0.1)`` it is APPNP, equation
     4 of the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper.
@@ -242,9 +377,10 @@ class Propagated(Module):
         return out
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
-        """Those of the model."""
+        """Those of the model, and the numbers of the propagation, which do not decay."""
         groups: list[dict[str, Any]] = self.model.parameter_groups(settings)
-        return groups
+        own = list(self.propagation.parameters())
+        return [*groups, {"params": own, "weight_decay": 0.0}] if own else groups
 
 
 def groups_of(model: Module, first: Module, settings: Settings) -> list[dict[str, Any]]:
@@ -259,7 +395,7 @@ def groups_of(model: Module, first: Module, settings: Settings) -> list[dict[str
     ]
 
 
-Classifier = NodeClassifier | GraphClassifier | BlockClassifier | Propagated
+Classifier = NodeClassifier | GraphClassifier | BlockClassifier | GCNII | LINKX | Propagated
 
 
 # Layer by layer, in bounded memory ----------------------------------------------------------------
@@ -293,6 +429,9 @@ def logits_by_layers(
         raise RefusedValue(
             "layer-wise inference gives logits of nodes", "a classifier of nodes", "one of graphs"
         )
+    if isinstance(model, GCNII | LINKX):
+        rule = "layer-wise inference goes from layer to layer"
+        raise RefusedValue(rule, "architecture layers or blocks", type(model).__name__)
     scratch = scratch or Scratch()
     if isinstance(model, BlockClassifier):
         return _of_blocks(model, x, basis, scratch, most_edges)
@@ -303,7 +442,10 @@ def _of_layers(
     model: NodeClassifier, x: Tensor | None, basis: Basis, scratch: Scratch, most_edges: int
 ) -> Tensor:
     outputs: list[Tensor] = []  # for the head alone
-    is_hidden = False  # whether x is the output of a hidden layer
+    is_hidden = model.first is not None  # whether x is hidden, not the features
+    if model.first is not None:
+        finish_first = model.activated_first
+        x = _first_layer(model.first, finish_first, x, basis.size[1], scratch, most_edges)
 
     def layer(conv: OuterConv, x: Tensor | None, norm: Module | None) -> Tensor:
         def finish(y: Tensor, place: slice) -> Tensor:
@@ -319,10 +461,25 @@ def _of_layers(
         is_hidden = True
     if model.head is None:
         return layer(cast(OuterConv, model.convs[-1]), x, None)
-    head = model.head
+    head, read = model.head, KNOWLEDGE[model.skip]
     places = torch.arange(basis.size[1], device=basis.device).split(most_edges)
-    parts = [head(torch.cat([out[place] for out in outputs], dim=-1)) for place in places]
-    return torch.cat(parts)
+    return torch.cat([head(read([out[place] for out in outputs])) for place in places])
+
+
+def _first_layer(
+    first: FirstLayer,
+    finish: Activation,
+    x: Tensor | None,
+    count: int,
+    scratch: Scratch,
+    most_edges: int,
+) -> Tensor:
+    weight = first.weight
+    out = scratch.empty(count, weight.size(0), like=weight)
+    for place in torch.arange(count, device=weight.device).split(most_edges):
+        rows = weight.t()[place] if x is None else rows_of(x, place, weight.dtype) @ weight.t()
+        out[place] = finish(rows + first.bias)
+    return out
 
 
 def _of_blocks(
@@ -330,11 +487,8 @@ def _of_blocks(
 ) -> Tensor:
     count, weight = basis.size[1], model.first.weight
     places = torch.arange(count, device=basis.device).split(most_edges)
-    out = scratch.empty(count, weight.size(0), like=weight)
+    out = _first_layer(model.first, model.activation, x, count, scratch, most_edges)
     inside = scratch.empty(count, weight.size(0), like=weight)
-    for place in places:
-        rows = weight.t()[place] if x is None else rows_of(x, place, weight.dtype) @ weight.t()
-        out[place] = model.activation(rows + model.first.bias)
     for conv, linear, norm in zip(model.convs, model.linears, model.norms, strict=False):
         for place in places:
             inside[place] = norm(out[place])

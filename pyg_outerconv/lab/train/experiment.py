@@ -26,8 +26,9 @@ from .inputs import choose_features, settle_features
 from .loop import SeedRun, Stopped, rank, train
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
-from .results import can_draw, draw_curves, summarise
+from .results import SMOOTHED, can_draw, draw_curves, summarise
 from .sampled import check_mapped, prepare
+from .smoothing import CorrectAndSmooth
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
 
 SNAPSHOT_SECONDS = 20.0
@@ -106,6 +107,7 @@ class Experiment:
             contender.model(self.dataset.num_classes, settings)
         for seed in range(settings.seeds):
             check_classes(dataset.data.y, self._split(seed), settings.metric, dataset.class_name)
+        self.smoothing = CorrectAndSmooth.of(self.dataset.data, settings)
         self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
         if not resume:
             self._first(lambda: self.folder.create(settings, self.dataset))
@@ -181,6 +183,7 @@ class Experiment:
             seed,
             self.processes,
             stop,
+            self.smoothing,
         )
         self._take_up(run)
         self._train(run, stop)
@@ -278,16 +281,18 @@ class Experiment:
                     "in_channels": run.contender.in_channels,
                     "num_classes": self.dataset.num_classes,
                     "fingerprint": self.dataset.fingerprint,
-                    "test_metric": result["test_metric"],
+                    "test_metric": result.get(SMOOTHED["test_metric"], result["test_metric"]),
                     "best_epoch": result["best_epoch"],
                 }
             )
         self.runs.append(result)
         self.folder.write_metrics(self.runs, self.summary())
         self.folder.drop_state()
+        smoothed = result.get(SMOOTHED["test_metric"])
+        beside = "" if smoothed is None else f" ({100 * smoothed:.2f} % corrected and smoothed)"
         self.log(
             f"{run.contender.key} seed {run.seed}: test {self.settings.metric} "
-            f"{100 * result['test_metric']:.2f} % at epoch {result['best_epoch']} of "
+            f"{100 * result['test_metric']:.2f} %{beside} at epoch {result['best_epoch']} of "
             f"{result['epochs']}, {result['seconds']:.1f} s"
         )
 

@@ -34,6 +34,7 @@ from ..data import Dataset, Source, entry, load, load_own, source_from
 from ..settings import Settings, settings_from
 from .loop import CURVES
 from .model import OURS, PEER
+from .results import SMOOTHED
 from .splits import check_protocol
 
 CONFIG = "config.json"
@@ -382,6 +383,7 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
 _NUMBERS = dict.fromkeys(("test_metric", "majority", "val_metric", "val_loss", "seconds"), float)
 _COUNTS = dict.fromkeys(("seed", "best_epoch", "epochs"), int)
 _RECORD = {"model": str, **_COUNTS, **_NUMBERS, "history": dict}
+_SMOOTHED = dict.fromkeys(SMOOTHED.values(), float)
 STATE = {"model": str, "seed": int, "epoch": int, "seconds": float} | dict.fromkeys(
     ("parameters", "optimizer", "history", "best", "random"), dict
 )
@@ -404,10 +406,11 @@ def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, 
         raise RefusedValue(f"{origin} must hold runs", "a list", type(runs).__name__)
     seen = set()
     for number, run in enumerate(runs):
-        if not (has_parts(run, _RECORD) and _is_possible(run, settings)):
+        parts = _RECORD | (_SMOOTHED if settings.correct_and_smooth else {})
+        if not (has_parts(run, parts) and _is_possible(run, settings)):
             raise RefusedValue(
                 f"{origin} must have a record for each seed, as training writes it",
-                f"{', '.join(_RECORD)} within their ranges",
+                f"{', '.join(parts)} within their ranges",
                 f"something else as number {number}",
             )
         if (run["model"], run["seed"]) in seen:
@@ -433,7 +436,8 @@ def is_history(history: Any, epochs: int) -> bool:
 
 
 def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
-    shares = (run["test_metric"], run["majority"], run["val_metric"])
+    names = ("test_metric", "majority", "val_metric", *SMOOTHED.values())
+    shares = [run[name] for name in names if name in run]
     if not 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs:
         return False
     evaluated = settings.evaluated(run["epochs"])

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from ...families import Cluster
 from ...nn import predicted_share, sparse_pays
 from ...nn.models import evaluating
 from ...scale.chunks import rows_of
+from ...scale.samples import stream
 from ..data import Dataset, Entry
 from ..settings import Settings
 
@@ -96,6 +97,12 @@ class Inputs(ABC):
         the whole graph.
         """
 
+    def with_classes(self, nodes: Tensor, classes: Tensor, num_classes: int) -> Inputs:
+        """The inputs of a seed, whose training nodes (T,) have these classes (T,): these, if
+        classes are no features.
+        """
+        return self
+
     def try_out(self, model: Module) -> None:
         """Call a model in evaluation mode once, as training does."""
         self.logits(model)
@@ -121,6 +128,96 @@ class WholeGraph(Inputs):
     def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
         out: Tensor = model(self.x, self.structure)
         return out if nodes is None else out[nodes]
+
+
+@dataclass(frozen=True)
+class WithClasses(WholeGraph):
+    """The whole graph with the classes of training nodes among the features, in C more columns.
+
+    No node is predicted from its own class, and none from that of a validation or test node, which
+    these inputs are not given. In training a share of the training nodes, drawn by seed and epoch,
+    shows its classes, and the others are the rows of the loss. In evaluation all training nodes
+    show theirs; they themselves are predicted in two halves, each from the classes of the other.
+
+    Attributes:
+        x: (N, P) features, dense or CSR; of a seed (N, P + C), with a 1 for the class of each
+            training node.
+        share: the share that shows its classes.
+        columns: C.
+        shown: (T,) the training nodes.
+        places: (T,) of CSR the places of these ones among the values of x.
+    """
+
+    x: Tensor
+    share: float
+    columns: int = 0
+    shown: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    places: Tensor | None = None
+
+    def with_classes(self, nodes: Tensor, classes: Tensor, num_classes: int) -> WithClasses:
+        """The same with C columns, and the classes in them; called once for a seed."""
+        count, width = self.x.shape
+        made = replace(self, columns=num_classes, shown=nodes)
+        if self.x.layout == torch.strided:
+            x = torch.cat([self.x, self.x.new_zeros(count, num_classes)], dim=-1)
+            x[nodes, width + classes] = 1.0
+            return replace(made, x=x)
+        row, col, values = self.x.crow_indices(), self.x.col_indices(), self.x.values()
+        more = torch.zeros_like(row)
+        more[nodes + 1] = 1
+        row = row + more.cumsum(0)
+        places = row[nodes + 1] - 1  # at the end of a row, whose other columns are lower
+        own = torch.ones(col.numel() + nodes.numel(), dtype=torch.bool, device=col.device)
+        own[places] = False
+        wide, ones = col.new_empty(own.numel()), values.new_ones(own.numel())
+        wide[places], wide[own], ones[own] = (width + classes).to(col.dtype), col, values
+        return replace(made, x=_csr(row, wide, ones, (count, width + num_classes)), places=places)
+
+    def batches(
+        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
+    ) -> Iterator[Batch | None]:
+        """The training nodes (T,) that show no class."""
+        count = self.shown.numel()
+        order = torch.randperm(count, generator=stream(seed, epoch, 0, 3))
+        hidden = order[min(round(self.share * count), count - 1) :].sort().values
+        rows = self.shown[hidden.to(nodes.device)]
+        yield Batch(self._without(hidden), self.structure, rows, rows)
+
+    def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
+        out: Tensor = model(self.x, self.structure)
+        wanted = self.shown if nodes is None else nodes
+        if bool(torch.isin(self.shown, wanted).any()):
+            out = out.clone()
+            for half in torch.arange(self.shown.numel()).chunk(2):
+                own = self.shown[half.to(out.device)]
+                out[own] = model(self._without(half), self.structure)[own]
+        return out if nodes is None else out[nodes]
+
+    def _without(self, hidden: Tensor) -> Tensor:
+        """The features without the classes of some training nodes, by their places among them."""
+        hidden = hidden.to(self.x.device)
+        if self.places is None:
+            x = self.x.clone()
+            x[self.shown[hidden], x.size(1) - self.columns :] = 0.0
+            return x
+        values = self.x.values().clone()
+        values[self.places[hidden]] = 0.0
+        return _csr(self.x.crow_indices(), self.x.col_indices(), values, tuple(self.x.shape))
+
+
+def _csr(row: Tensor, col: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
+    with warnings.catch_warnings():  # torch says once that this layout may change
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(row, col, values, size)
+
+
+def whole_graph(x: Tensor | None, structure: Any, settings: Settings) -> WholeGraph:
+    """The inputs of models that are trained on the whole graph."""
+    share = settings.labels_as_features
+    if share and x is None:
+        rule = "classes of training nodes are features beside others"
+        raise RefusedValue(rule, "a graph with features, or labels_as_features=0", "none")
+    return WholeGraph(x, structure) if x is None or not share else WithClasses(x, structure, share)
 
 
 # Features, stored sparse or dense -----------------------------------------------------------------
@@ -315,11 +412,16 @@ def check_task(entry: Entry, settings: Settings) -> str:
         ("propagation", ""),
         ("out_heads", 0),
         ("batches", "none"),
+        ("input_layer", "none"),
+        ("labels_as_features", 0.0),
+        ("correct_and_smooth", ""),
     ):
         if of_graphs and getattr(settings, name) != plain:
             raise RefusedValue(
                 f"{name} is of classifiers of nodes", repr(plain), repr(getattr(settings, name))
             )
+    if of_graphs and settings.skip == "last":
+        raise RefusedValue("a readout reads the last layer", "skip 'none'", "'last'")
     return entry.task
 
 

@@ -22,7 +22,8 @@ from ...scale.samples import stream
 from ..settings import Settings
 from .inputs import Batch, Share
 from .model import Contender
-from .results import METRICS, majority
+from .results import METRICS, SMOOTHED, majority
+from .smoothing import CorrectAndSmooth
 from .splits import Split
 
 CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
@@ -46,6 +47,9 @@ class SeedRun:
     validation nodes. The classes of all other nodes are removed before training begins;
     :meth:`test` is given those of the test nodes when it has ended, and evaluates the parameters of
     the best epoch.
+
+    Args:
+        smoothing: corrects and smooths what the best parameters say, or None.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class SeedRun:
         seed: int,
         processes: Processes = ALONE,
         stop: Callable[[], bool] = lambda: False,
+        smoothing: CorrectAndSmooth | None = None,
     ) -> None:
         seed_everything(seed)
         self.processes, self.stop = processes, stop
@@ -70,6 +75,9 @@ class SeedRun:
         seen = y.masked_fill(~(split.train | split.validation), UNSEEN)
         self.y = seen.to(settings.device)
         self.wanted = {k: self.y[nodes] for k, nodes in self.nodes.items()}
+        self.smoothing = smoothing
+        training = self.nodes["train"], self.wanted["train"]
+        self.inputs = contender.inputs.with_classes(*training, num_classes)
         self.class_weights = _class_weights(self.wanted["train"], num_classes, settings)
         self.num_classes = num_classes
         self.model = contender.model(num_classes, settings)
@@ -100,7 +108,7 @@ class SeedRun:
         """One epoch: its updates, then an evaluation if it is one that has it."""
         started = time.perf_counter()
         self.model.train()
-        own = self.contender.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
+        own = self.inputs.batches(self.nodes["train"], self.seed, self.epoch, self.share)
         state = self.seed, self.epoch
         update(self.loss, self.optimizer, own, self.share, self.processes, state, self.stop)
         if self.settings.evaluates(self.epoch + 1):
@@ -112,7 +120,7 @@ class SeedRun:
 
     def _evaluate(self) -> dict[str, float]:
         nodes = torch.cat(list(self.nodes.values()))
-        logits = self.contender.inputs.predicted(self.model, nodes)
+        logits = self.inputs.predicted(self.model, nodes)
         parts = logits.split([part.numel() for part in self.nodes.values()])
         numbers = {}
         for (part, wanted), own in zip(self.wanted.items(), parts, strict=True):
@@ -137,13 +145,26 @@ class SeedRun:
             self.best = Best(epoch, loss, metric, kept)
 
     def test(self, y: Tensor, mask: Tensor) -> dict[str, float]:
-        """The metric of the best parameters on the test nodes, and that of the majority class."""
+        """The metric of the best parameters on the test nodes, and that of the majority class.
+
+        If predictions are corrected and smoothed, also the metrics of these on validation and test
+        nodes, made of the classes of training nodes alone.
+        """
         self.model.load_state_dict(self.best.parameters)
         nodes = mask.nonzero().view(-1)
-        wanted = y[nodes]
-        logits = self.contender.inputs.predicted(self.model, nodes.to(self.settings.device))
+        wanted, own = y[nodes], nodes.to(self.settings.device)
         most = majority(self.settings.metric, self.wanted["train"].cpu(), wanted, self.num_classes)
-        return {"test_metric": self.metric(logits.cpu(), wanted), "majority": most}
+        found = {"majority": most}
+        if self.smoothing is None:
+            logits = self.inputs.predicted(self.model, own)
+        else:
+            everywhere = self.inputs.predicted(self.model)
+            logits = everywhere[own]
+            smoothed = self.smoothing(everywhere, self.nodes["train"], self.wanted["train"])
+            val = self.metric(smoothed[self.nodes["val"]], self.wanted["val"])
+            found |= {SMOOTHED["val_metric"]: val}
+            found |= {SMOOTHED["test_metric"]: self.metric(smoothed[own].cpu(), wanted)}
+        return {"test_metric": self.metric(logits.cpu(), wanted), **found}
 
     def result(self) -> dict[str, Any]:
         """The numbers of this seed, as ``metrics.json`` has them beside those of :meth:`test`."""

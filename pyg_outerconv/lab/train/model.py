@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from ..family_options import make_family, short_name
 from ..own_code import require_imported
 from ..settings import Settings, resolve
 from .classifiers import (
+    GCNII,
+    LINKX,
     NORMS,
     BlockClassifier,
     Classifier,
@@ -38,7 +40,7 @@ from .classifiers import (
     Propagated,
     Structures,
 )
-from .inputs import Graphs, Inputs, WholeGraph, check_task, kept_features, some_graphs
+from .inputs import Graphs, Inputs, check_task, kept_features, some_graphs, whole_graph
 from .sampled import check_mapped, mapped_inputs, sampled
 from .splits import check_protocol
 
@@ -57,24 +59,32 @@ class Contender:
     in_channels: int  # or the number of nodes, where they have no features
     note: str = ""
     make_last: MakeLayer | None = None
-    make_propagation: Callable[[], Module] | None = None
+    make_propagation: Callable[[int], Module] | None = None
     make_readout: Callable[[int], Module] | None = None
+    make_mix: Callable[[int], Module] | None = None
+    num_nodes: int = 0
 
     def model(self, num_classes: int, settings: Settings) -> Classifier:
         """A fresh model, initialised from torch's random state."""
         model: Classifier
         make_layer, norm = self.make_layer, NORMS[settings.layer_norm]
+        columns = num_classes if settings.labels_as_features else 0
+        ends = self.in_channels + columns, num_classes
         if settings.architecture == "blocks":
-            model = BlockClassifier(self.in_channels, num_classes, make_layer, norm, settings)
+            model = BlockClassifier(*ends, make_layer, norm, settings)
+        elif settings.architecture == "gcnii":
+            assert self.make_mix is not None  # as contenders are made
+            model = GCNII(*ends, self.make_mix, norm, settings)
+        elif settings.architecture == "linkx":
+            model = LINKX(*ends, self.num_nodes, make_layer, norm, settings)
         elif self.make_readout is not None:
             readout = self.make_readout(settings.hidden)
-            model = GraphClassifier(self.in_channels, num_classes, make_layer, settings, readout)
+            model = GraphClassifier(*ends, make_layer, settings, readout)
         else:
-            last = self.make_last
-            model = NodeClassifier(self.in_channels, num_classes, make_layer, settings, last)
+            model = NodeClassifier(*ends, make_layer, settings, self.make_last)
         if settings.propagation:
             assert self.make_propagation is not None  # as contenders are made
-            model = Propagated(model, self.make_propagation())
+            model = Propagated(model, self.make_propagation(num_classes))
         return model.to(settings.device)
 
 
@@ -83,6 +93,9 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
     require_imported(settings.imports)
     family = parse_family(settings.family)
     check_out_heads(family, settings)
+    if settings.architecture in ("gcnii", "linkx") and family.makes_use_of("x"):
+        rule = f"the matrices of architecture {settings.architecture!r} are made of the graph alone"
+        raise RefusedValue(rule, "a family whose values read no features", short_name(family))
     if dataset.mapped is not None:
         check_task(dataset.entry, settings)
         check_mapped(dataset, settings)
@@ -103,6 +116,10 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         mine = parse_family(settings.family).averaged(settings.out_heads)
         return layer_of(in_channels, out_channels, mine, **options)
 
+    def make_mix(channels: int) -> Module:
+        mine = parse_family(settings.family)
+        return mixing(mine, channels, 1 / mine.num_bases, settings.aggr)
+
     return Contender(
         OURS,
         f"OuterConv {short_name(family)}{_then(settings)}",
@@ -110,8 +127,10 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         inputs,
         in_channels,
         make_last=make_last,
-        make_propagation=lambda: _propagation(settings),
+        make_propagation=lambda channels: _propagation(settings, channels),
         make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
+        make_mix=make_mix,
+        num_nodes=dataset.num_nodes,
     )
 
 
@@ -131,14 +150,39 @@ def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[in
     elif settings.batches != "none":
         inputs = sampled(x, family, dataset.data, structure, settings)
     else:
-        inputs = WholeGraph(x, with_propagation(structure, dataset.data, settings))
+        structure = with_propagation(structure, dataset.data, settings)
+        inputs = whole_graph(x, structure, settings)
     return dataset.num_nodes if x is None else x.size(1), inputs
 
 
-def _propagation(settings: Settings) -> OuterConv:
-    """The layer that propagates logits, without parameters."""
-    family = parse_family(settings.propagation)
-    return OuterConv(-1, -1, family, theta="identity", bias=False)
+def _propagation(settings: Settings, channels: int) -> OuterConv:
+    """The layer that propagates logits."""
+    family, theta = parse_family(settings.propagation), settings.propagation_theta
+    layer = OuterConv(channels, channels, family, theta=theta, bias=False)
+    if theta != "identity":
+        count, alpha = family.num_bases, settings.propagation_alpha
+        weights = [alpha * (1 - alpha) ** k for k in range(count - 1)] + [
+            (1 - alpha) ** (count - 1)
+        ]
+        _begin(layer, weights if alpha else [1.0] * count)
+    return layer
+
+
+def mixing(family: Family, channels: int, weight: float, aggr: str = "sum") -> OuterConv:
+    """Σ_k c_k A_kᵀ X with c_k that begin with one weight; of one label Aᵀ X."""
+    theta = "identity" if family.num_bases == 1 else "scalar"
+    layer = OuterConv(channels, channels, family, theta=theta, bias=False, aggr=aggr)
+    if theta == "scalar":
+        _begin(layer, [weight] * family.num_bases)
+    return layer
+
+
+def _begin(layer: OuterConv, weights: Sequence[float]) -> None:
+    """Give Θ_k = c_k I, or a diagonal Θ_k, these numbers c_k."""
+    (numbers,) = layer.theta.parameters()
+    with torch.no_grad():
+        given = numbers.new_tensor(weights)
+        numbers.copy_(given.view(-1, *[1] * (numbers.dim() - 1)).expand_as(numbers))
 
 
 def pooling(channels: int, aggr: str) -> OuterConv:
@@ -159,10 +203,12 @@ def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
     if not settings.propagation:
         return structure
     family = parse_family(settings.propagation)
-    if family.num_bases != 1 or family.makes_use_of("x"):
+    learns = settings.propagation_theta != "identity"
+    if (family.num_bases != 1 and not learns) or family.makes_use_of("x"):
         raise RefusedValue(
             "predictions are propagated by one matrix",
-            "a family of one label, such as diffusion(ppr, alpha=0.1)",
+            "a family of one label, such as diffusion(ppr, alpha=0.1); or, if the weights of "
+            "labels learn (--propagation-theta scalar), one without features",
             short_name(family),
         )
     return Structures(structure, family.basis_of(data).to(settings.device))
@@ -193,8 +239,10 @@ def on_backend(settings: Settings) -> AbstractContextManager[None]:
 def backends_used(contender: Contender, num_classes: int, settings: Settings) -> list[str]:
     """The kernel backends that serve a call of the model."""
     model = contender.model(num_classes, settings)
+    none = torch.empty(0, dtype=torch.long, device=settings.device)
+    inputs = contender.inputs.with_classes(none, none, num_classes)
     with evaluating(model), on_backend(settings), record() as calls:
-        contender.inputs.try_out(model)
+        inputs.try_out(model)
     return sorted({call.backend for call in calls})
 
 

@@ -47,7 +47,7 @@ from ...pyg.tie import Source, linear
 from ..data import Dataset
 from ..settings import Settings
 from .classifiers import Structures
-from .inputs import Graphs, Inputs, WholeGraph, check_task, induced, kept_features
+from .inputs import Graphs, Inputs, check_task, induced, kept_features, whole_graph
 from .model import PEER, Contender, check_out_heads
 
 HEADS = (GAT, GATv2, Transformer)
@@ -381,6 +381,8 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     weights before all else. From the same seed it begins as the same function, with the same random
     numbers left for dropout.
     """
+    if settings.architecture not in ("layers", "blocks"):
+        raise no_peer("architecture layers or blocks", settings.architecture)
     family = parse_family(settings.family)
     check_out_heads(family, settings)
     options = {name: getattr(settings, name) for name in ("theta", "root_weight")}
@@ -407,7 +409,7 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
         make_propagation = _appnp(settings)
         structure = Structures(structure, _moved(edges_of(dataset.data), settings))
         name += f", then {make_propagation()}"
-    inputs: Inputs = WholeGraph(x, structure)
+    inputs: Inputs = whole_graph(x, structure, settings)
     make_readout: Callable[[int], Module] | None = None
     if check_task(dataset.entry, settings) == "graphs":
 
@@ -432,7 +434,7 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
         num_nodes if x is None else x.size(1),
         "; ".join(filter(None, notes)),
         make_last=make_last,
-        make_propagation=make_propagation and (lambda: PeerLayer(make_propagation())),
+        make_propagation=make_propagation and (lambda channels: PeerLayer(make_propagation())),
         make_readout=make_readout,
     )
 
@@ -440,6 +442,8 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
 def _appnp(settings: Settings) -> Callable[[], Module]:
     """Makes PyG's propagation of predictions."""
     family = parse_family(settings.propagation)
+    if settings.propagation_theta != "identity":
+        raise no_peer("a propagation without parameters", settings.propagation_theta)
     match family:
         case Diffusion("ppr", alpha, length=length, norm="sym", remainder="keep"):
             loops = family.add_self_loops

@@ -17,6 +17,9 @@ from ..pages import percent, text_table
 from ..settings import Settings
 from .model import OURS, PEER
 
+SMOOTHED = {key: f"smoothed_{key}" for key in ("test_metric", "val_metric")}
+"""The names of metrics of corrected and smoothed predictions, beside those before it."""
+
 
 def spread(values: Sequence[float]) -> float | None:
     """The sample standard deviation; None of a single value."""
@@ -67,7 +70,8 @@ def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str], metric: str
                     "mean": mean(run[key] for run in own),
                     "std": spread([run[key] for run in own]),
                 }
-                for key in ("test_metric", "val_metric", "epochs", "seconds")
+                for key in ("test_metric", "val_metric", "epochs", "seconds", *SMOOTHED.values())
+                if key in own[0]
             }
     if runs:
         by_seed = {run["seed"]: run["majority"] for run in runs}
@@ -93,6 +97,9 @@ def table(summary: dict[str, Any]) -> str:
                     f"{found['seconds']['mean']:.1f}",
                 )
             )
+            if SMOOTHED["test_metric"] in found:
+                test, val = (percent(**found[key]) for key in SMOOTHED.values())
+                rows.append(("  corrected and smoothed", "", test, val, "", ""))
     if found := summary.get("majority"):
         rows.append(("majority class", "", percent(**found), "", "", ""))
     lines = [text_table(rows)]

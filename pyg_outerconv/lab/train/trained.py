@@ -21,9 +21,10 @@ from ...nn.models import evaluating
 from ..data import Dataset, Source
 from ..settings import Settings
 from .folder import RunFolder, dataset_of
-from .inputs import WholeGraph
+from .inputs import Inputs, WholeGraph
 from .model import Classifier, Contender, check_device, on_backend, ours
 from .results import METRICS, accuracy
+from .smoothing import CorrectAndSmooth
 from .splits import Split, make_split
 
 _ROWS = 2**16  # of predictions that are made, or written, at once
@@ -56,10 +57,22 @@ class Trained:
         """The split of the checkpoint's seed."""
         return make_split(self.dataset.data, self.settings.split, self.seed)
 
+    @property
+    def inputs(self) -> Inputs:
+        """What the model is called with, with the classes of training nodes if it reads them."""
+        given = self.contender.inputs
+        return given.with_classes(*self._training(), self.dataset.num_classes)
+
+    def _training(self) -> tuple[Tensor, Tensor]:
+        """The training nodes and their classes."""
+        nodes = self.split.train.nonzero().view(-1)
+        device = self.settings.device
+        return nodes.to(device), self.dataset.data.y[nodes].to(device)
+
     def whole_graph(self) -> tuple[Tensor | None, Any]:
         """The features (N, P), or None, and the structure of all of the graph."""
         self.dataset.require_memory("a call on the whole graph", "predict, which goes by layers")
-        inputs = self.contender.inputs
+        inputs = self.inputs
         if not isinstance(inputs, WholeGraph):  # sampled in training: the same layers, all at once
             inputs = ours(self.dataset, self.settings.on_whole_graph()).inputs
         assert isinstance(inputs, WholeGraph)
@@ -74,11 +87,14 @@ class Trained:
             return contributions(self.model, x, structure, y, nodes, METRICS[settings.metric])
 
     def probabilities(self) -> Tensor:
-        """(N, C) the probability of each class for every node, on the CPU; of a graph in mapped
-        files they are in a file, too.
+        """(N, C) the probability of each class for every node, corrected and smoothed if the
+        settings say so, on the CPU; of a graph in mapped files they are in a file, too.
         """
         with on_backend(self.settings):
-            shares = self.contender.inputs.predicted(self.model)
+            shares = self.inputs.predicted(self.model)
+            smoothing = CorrectAndSmooth.of(self.dataset.data, self.settings)
+            if smoothing is not None:
+                shares = smoothing(shares, *self._training())
         for part in shares.split(_ROWS):
             part.copy_(part.softmax(-1))
         shares = shares.cpu()
