@@ -19,7 +19,7 @@ MOST_PARAMETERS = 2**30
 """The most parameters between hidden layers."""
 NEWER = (
     *("peer_seeds", "undirected", "initial_residual", "identity_mapping", "input_layer"),
-    *("propagation_theta", "propagation_alpha", "labels_as_features", "correct_and_smooth"),
+    *("labels_as_features", "correct_and_smooth"),
 )
 """Settings that older runs do not say; their defaults are what those runs did."""
 WHOLE: dict[str, tuple[Any, ...]] = {
@@ -123,22 +123,6 @@ class Settings:
         "with --family identity",
         said="not at all",
         metavar="FAMILY",
-    )
-    propagation_theta: str = setting(
-        "identity",
-        "Θ of the propagation",
-        words={
-            "identity": "nothing is learned",
-            "scalar": "a number for each label, as GPR-GNN has",
-            "depthwise": "one for each label and class, as JacobiConv has",
-        },
-    )
-    propagation_alpha: float = setting(
-        0.0,
-        "The numbers of the propagation begin as those of personalised PageRank, α(1 − α)^k",
-        at_least=0,
-        at_most=1,
-        said="as ones",
     )
     dropout: float = setting(0.5, "Dropout of hidden features", at_least=0, below=1)
     input_dropout: float = setting(0.0, "Dropout of input features", at_least=0, below=1)
@@ -292,11 +276,6 @@ class Settings:
             ("layers of gcnii have one Θ and no root weight",
              self.architecture != "gcnii" or (self.theta == "full" and not self.root_weight),
              "theta='full', root_weight=False", f"{self.theta!r}, {self.root_weight}"),
-            ("a Θ of the propagation needs one", self.propagation_theta == "identity"
-             or self.propagation, "--propagation FAMILY", "none"),
-            ("numbers that begin as those of PageRank are learned",
-             not self.propagation_alpha or self.propagation_theta != "identity",
-             "propagation_theta='scalar' or 'depthwise'", self.propagation_theta),
             ("PyG's layer is trained on seeds that ours is trained on", self.peer_seeds <= peers,
              f"peer=True and peer_seeds <= {self.seeds}",
              f"peer={self.peer} and peer_seeds={self.peer_seeds}"),

@@ -67,9 +67,8 @@ class OuterConv(MessageHooks):
         theta (str, optional): The form of :math:`\mathbf{\Theta}`: :obj:`"full"`,
             :obj:`"basis-decomposed(num_bases=B)"`, :obj:`"block-diagonal(num_blocks=G)"`,
             :obj:`"low-rank(rank=r)"`, :obj:`"grouped(groups=G)"`, :obj:`"depthwise"`,
-            :obj:`"shared"`, :obj:`"columns"`, which concatenates the results of labels,
-            :obj:`"scalar"`, a number for each label, or :obj:`"identity"`, which has no
-            parameters. (default: :obj:`"full"`)
+            :obj:`"shared"`, :obj:`"columns"`, which concatenates the results of labels, or
+            :obj:`"identity"`, which has no parameters. (default: :obj:`"full"`)
         aggr (str, optional): The reduction over the inputs of one label: :obj:`"sum"`;
             :obj:`"mean"`, which divides by the number of edges of that label that reach the
             output; :obj:`"max"` or :obj:`"min"`, which :math:`\mathbf{\Theta}_k` follows and which

@@ -420,45 +420,6 @@ class IdentityTheta(ThetaModule):
         return Theta.identity(self.num_labels, self.in_channels, like)
 
 
-class ScalarTheta(ThetaModule):
-    """Θ_k = c_k I with a number for each label, 1 at first: K numbers; Q = P.
-
-    These are the weights γ_k of a filter that is learned, as in the `"Adaptive Universal
-    Generalized PageRank Graph Neural Network" <https://arxiv.org/abs/2006.07988>`_ paper.
-    """
-
-    name = "scalar"
-
-    weight: Tensor
-
-    def check(self) -> None:
-        """Q = P."""
-        if self.in_channels >= 0 and self.out_channels != self.in_channels:
-            raise RefusedValue(
-                "theta 'scalar' has as many out_channels as in_channels",
-                self.in_channels,
-                self.out_channels,
-            )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, 1)."""
-        return {"weight": (self.num_labels, 1)}
-
-    def channels_of(self, shape: tuple[int, ...]) -> int:
-        """P, which is Q."""
-        return self.out_channels
-
-    def draw(self, parameter: Tensor, bound: float) -> None:
-        """Ones."""
-        parameter.fill_(1.0)
-
-    def parameter(self, like: Tensor | None = None) -> ThetaValue:
-        """The identity as a mixture, with these numbers."""
-        self.require_shape()
-        unit = torch.ones(1, dtype=self.weight.dtype, device=self.weight.device)
-        return Theta(unit.expand(1, self.in_channels, 1, 1), view_of(self.weight), is_unit=True)
-
-
 _SHORT = re.compile(r":(\d+)\s*$")
 
 
@@ -471,9 +432,8 @@ def make_theta(
     max_parameters: int | None = None,
 ) -> ThetaModule:
     """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``, ``'identity'``,
-    ``'scalar'``, ``'columns'``, ``'basis-decomposed(num_bases=30)'``,
-    ``'block-diagonal(num_blocks=4)'``, ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter
-    ``'low-rank:8'``.
+    ``'columns'``, ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
+    ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter ``'low-rank:8'``.
 
     Raises:
         ValueError: the form is unknown, its option is missing, superfluous, or does not fit; or it

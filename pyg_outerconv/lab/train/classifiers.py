@@ -252,13 +252,12 @@ class BlockClassifier(Module):
 class GCNII(Module):
     """A linear layer, layers with an initial residual and identity mapping, a linear layer.
 
-    Layer l: H ← σ(M ((1 − β) I + β Θ)), with M = (1 − α) Σ_k c_k A_kᵀ H + α H₀, β = log(λ/l + 1),
+    Layer l: H ← σ(M ((1 − β) I + β Θ)), with M = (1 − α) Σ_k A_kᵀ H C_k + α H₀, β = log(λ/l + 1),
     and H₀ the output of the first layer, from the `"Simple and Deep Graph Convolutional Networks"
-    <https://arxiv.org/abs/2007.02133>`_ paper (equation 5), whose basis is that of GCN. Of several
-    labels c_k is learned.
+    <https://arxiv.org/abs/2007.02133>`_ paper (equation 5), whose basis is that of GCN, with C = I.
 
     Args:
-        make_mix: makes Σ_k c_k A_kᵀ H, which is called with H and whatever structure the model is
+        make_mix: makes Σ_k A_kᵀ H C_k, which is called with H and whatever structure the model is
             called with.
     """
 
@@ -358,8 +357,7 @@ class Structures:
 
 
 class Propagated(Module):
-    """Z = Σ_k A_kᵀ H(X) Θ_k: logits of a model, propagated by a family of one label with Θ = I, or
-    of several with Θ_k = c_k I or diagonal.
+    """Z = Σ_k A_kᵀ H(X): logits of a model, propagated by a family of one label with Θ = I.
 
     With MLP layers (``family="identity"``) and ``diffusion(ppr, alpha=0.1)`` it is APPNP, equation
     4 of the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper.
@@ -377,10 +375,9 @@ class Propagated(Module):
         return out
 
     def parameter_groups(self, settings: Settings) -> list[dict[str, Any]]:
-        """Those of the model, and the numbers of the propagation, which do not decay."""
+        """Those of the model."""
         groups: list[dict[str, Any]] = self.model.parameter_groups(settings)
-        own = list(self.propagation.parameters())
-        return [*groups, {"params": own, "weight_decay": 0.0}] if own else groups
+        return groups
 
 
 def groups_of(model: Module, first: Module, settings: Settings) -> list[dict[str, Any]]:

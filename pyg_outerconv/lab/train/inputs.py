@@ -208,7 +208,7 @@ class WithClasses(WholeGraph):
 def _csr(row: Tensor, col: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
     with warnings.catch_warnings():  # torch says once that this layout may change
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(row, col, values, size)
+        return torch.sparse_csr_tensor(row, col, values, size, check_invariants=False)
 
 
 def whole_graph(x: Tensor | None, structure: Any, settings: Settings) -> WholeGraph:
@@ -412,7 +412,6 @@ def check_task(entry: Entry, settings: Settings) -> str:
         ("propagation", ""),
         ("out_heads", 0),
         ("batches", "none"),
-        ("input_layer", "none"),
         ("labels_as_features", 0.0),
         ("correct_and_smooth", ""),
     ):

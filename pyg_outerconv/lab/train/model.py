@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Contender:
     in_channels: int  # or the number of nodes, where they have no features
     note: str = ""
     make_last: MakeLayer | None = None
-    make_propagation: Callable[[int], Module] | None = None
+    make_propagation: Callable[[], Module] | None = None
     make_readout: Callable[[int], Module] | None = None
     make_mix: Callable[[int], Module] | None = None
     num_nodes: int = 0
@@ -84,7 +84,7 @@ class Contender:
             model = NodeClassifier(*ends, make_layer, settings, self.make_last)
         if settings.propagation:
             assert self.make_propagation is not None  # as contenders are made
-            model = Propagated(model, self.make_propagation(num_classes))
+            model = Propagated(model, self.make_propagation())
         return model.to(settings.device)
 
 
@@ -118,7 +118,7 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
 
     def make_mix(channels: int) -> Module:
         mine = parse_family(settings.family)
-        return mixing(mine, channels, 1 / mine.num_bases, settings.aggr)
+        return mixing(mine, channels, settings.aggr)
 
     return Contender(
         OURS,
@@ -127,7 +127,7 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         inputs,
         in_channels,
         make_last=make_last,
-        make_propagation=lambda channels: _propagation(settings, channels),
+        make_propagation=lambda: _propagation(settings),
         make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
         make_mix=make_mix,
         num_nodes=dataset.num_nodes,
@@ -155,34 +155,20 @@ def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[in
     return dataset.num_nodes if x is None else x.size(1), inputs
 
 
-def _propagation(settings: Settings, channels: int) -> OuterConv:
-    """The layer that propagates logits."""
-    family, theta = parse_family(settings.propagation), settings.propagation_theta
-    layer = OuterConv(channels, channels, family, theta=theta, bias=False)
-    if theta != "identity":
-        count, alpha = family.num_bases, settings.propagation_alpha
-        weights = [alpha * (1 - alpha) ** k for k in range(count - 1)] + [
-            (1 - alpha) ** (count - 1)
-        ]
-        _begin(layer, weights if alpha else [1.0] * count)
-    return layer
+def _propagation(settings: Settings) -> OuterConv:
+    """The layer that propagates logits, without parameters."""
+    family = parse_family(settings.propagation)
+    return OuterConv(-1, -1, family, theta="identity", bias=False)
 
 
-def mixing(family: Family, channels: int, weight: float, aggr: str = "sum") -> OuterConv:
-    """Σ_k c_k A_kᵀ X with c_k that begin with one weight; of one label Aᵀ X."""
-    theta = "identity" if family.num_bases == 1 else "scalar"
+def mixing(family: Family, channels: int, aggr: str = "sum") -> OuterConv:
+    """Σ_k A_kᵀ X C_k with a diagonal C_k that learns and begins as I / K; of one label Aᵀ X."""
+    count = family.num_bases
+    theta = "identity" if count == 1 else "depthwise"
     layer = OuterConv(channels, channels, family, theta=theta, bias=False, aggr=aggr)
-    if theta == "scalar":
-        _begin(layer, [weight] * family.num_bases)
+    for weight in layer.parameters():
+        torch.nn.init.constant_(weight, 1 / count)
     return layer
-
-
-def _begin(layer: OuterConv, weights: Sequence[float]) -> None:
-    """Give Θ_k = c_k I, or a diagonal Θ_k, these numbers c_k."""
-    (numbers,) = layer.theta.parameters()
-    with torch.no_grad():
-        given = numbers.new_tensor(weights)
-        numbers.copy_(given.view(-1, *[1] * (numbers.dim() - 1)).expand_as(numbers))
 
 
 def pooling(channels: int, aggr: str) -> OuterConv:
@@ -203,12 +189,10 @@ def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
     if not settings.propagation:
         return structure
     family = parse_family(settings.propagation)
-    learns = settings.propagation_theta != "identity"
-    if (family.num_bases != 1 and not learns) or family.makes_use_of("x"):
+    if family.num_bases != 1 or family.makes_use_of("x"):
         raise RefusedValue(
             "predictions are propagated by one matrix",
-            "a family of one label, such as diffusion(ppr, alpha=0.1); or, if the weights of "
-            "labels learn (--propagation-theta scalar), one without features",
+            "a family of one label, such as diffusion(ppr, alpha=0.1)",
             short_name(family),
         )
     return Structures(structure, family.basis_of(data).to(settings.device))

@@ -434,7 +434,7 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
         num_nodes if x is None else x.size(1),
         "; ".join(filter(None, notes)),
         make_last=make_last,
-        make_propagation=make_propagation and (lambda channels: PeerLayer(make_propagation())),
+        make_propagation=make_propagation and (lambda: PeerLayer(make_propagation())),
         make_readout=make_readout,
     )
 
@@ -442,8 +442,6 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
 def _appnp(settings: Settings) -> Callable[[], Module]:
     """Makes PyG's propagation of predictions."""
     family = parse_family(settings.propagation)
-    if settings.propagation_theta != "identity":
-        raise no_peer("a propagation without parameters", settings.propagation_theta)
     match family:
         case Diffusion("ppr", alpha, length=length, norm="sym", remainder="keep"):
             loops = family.add_self_loops

@@ -50,7 +50,8 @@ CASES = [
     ("gcn", {"pool": "mean"}),
     (MEANS, {"pool": "max", "skip": "concat"}),
     ("chebyshev(3)", {"pool": "mean"}),
-    ("walk(2)", {}),
+    ("walk(2)", {"skip": "max", "input_layer": "activated"}),
+    ("walk(2)", {"skip": "sum"}),
     ("relation(4)", {"pool": "max", "theta": "basis-decomposed:2"}),
     ("identity", {"update": "mlp"}),
     ("gat(heads=2)", {"pool": "mean"}),
@@ -155,6 +156,9 @@ def test_a_basis_that_joins_graphs_is_refused():
         ({"pool": "none"}, "pool sum, mean or max, got pool none"),
         ({"architecture": "blocks"}, "architecture is of classifiers of nodes"),
         ({"propagation": "gcn"}, "propagation is of classifiers of nodes"),
+        ({"labels_as_features": 0.5}, "labels_as_features is of classifiers of nodes"),
+        ({"correct_and_smooth": "1,1,1,1"}, "correct_and_smooth is of classifiers of nodes"),
+        ({"skip": "last"}, "a readout reads the last layer: expected skip 'none'"),
     ],
 )
 def test_settings_of_nodes_are_refused(changes, words):

@@ -251,6 +251,8 @@ MODELS = [
     ("directed(gcn)", {"layer_norm": "batch", "depth": 4, "skip": "residual"}),
     ("gat(heads=2)", {"activation": "elu"}),
     ("chebyshev(3)", {"architecture": "blocks", "layer_norm": "layer"}),
+    ("gcn", {"skip": "max", "depth": 3, "input_layer": "activated"}),
+    ("gcn", {"skip": "last", "input_layer": "linear", "root_weight": True}),
     ("identity", {"propagation": "diffusion(ppr, alpha=0.1)"}),
 ]
 

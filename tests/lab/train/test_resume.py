@@ -21,6 +21,7 @@ from small_graphs import GIN, dataset
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Source, load_own
+from pyg_outerconv.lab.settings import NEWER
 from pyg_outerconv.lab.train import Experiment, RunFolder, Settings, experiment, load_trained
 from pyg_outerconv.lab.train.loop import SeedRun
 
@@ -153,7 +154,7 @@ def test_a_finished_run_resumes_to_itself_and_to_nothing_else(whole, tmp_path):
 
 
 def test_a_run_from_before_a_setting_is_read_with_its_default(tmp_path, monkeypatch):
-    as_dict, newer = Settings.as_dict, ("peer_seeds", "undirected")
+    as_dict, newer = Settings.as_dict, NEWER
     settings = replace(SETTINGS, peer=False)
 
     def without(settings):

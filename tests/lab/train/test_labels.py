@@ -1,0 +1,241 @@
+"""Classes as features, and Correct & Smooth, read the classes of training nodes alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from run_folders import assert_same_end, seed_run, stopping
+from torch_geometric.data import Data
+from torch_geometric.nn import CorrectAndSmooth as Theirs
+
+from pyg_outerconv.files import load_json
+from pyg_outerconv.lab import data
+from pyg_outerconv.lab.settings import Smoothing, smoothing_of
+from pyg_outerconv.lab.train import Experiment, Settings, load_trained, make_split
+from pyg_outerconv.lab.train.inputs import WithClasses
+from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.lab.train.results import table
+from pyg_outerconv.lab.train.smoothing import CorrectAndSmooth
+from pyg_outerconv.testing import assert_near
+
+SETTINGS = Settings(
+    "KarateClub", "GCN()", "random-50-25-25", hidden=8, epochs=8, patience=0, seeds=2
+)
+WITH = replace(SETTINGS, labels_as_features=0.5)
+SMOOTHED = replace(SETTINGS, correct_and_smooth="20,0.7,10,0.4")
+
+
+def parts(seed=0):
+    club = data.load("KarateClub")
+    split = make_split(club.data, SETTINGS.split, seed)
+    nodes = split.train.nonzero().view(-1)
+    return club, split, nodes, club.data.y[nodes]
+
+
+def inputs(kept="dense", share=0.5):
+    club, _, nodes, classes = parts()
+    settings = replace(WITH, features=kept, labels_as_features=share)
+    return ours(club, settings).inputs.with_classes(nodes, classes, 4)
+
+
+def run_with(y, settings, seed=0):
+    """One seed, with classes that are not those of the data set."""
+    club, split, _, _ = parts(seed)
+    made = ours(club, settings)
+    smoothing = CorrectAndSmooth.of(club.data, settings)
+    run = SeedRun(made, y, 4, split, settings, seed, smoothing=smoothing)
+    while not run.finished:
+        run.step()
+    return run, split
+
+
+def scrambled(y, mask):
+    """Other classes for the nodes of a mask."""
+    return torch.where(mask, (y + 1) % 4, y)
+
+
+# Classes as features ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", ["dense", "sparse"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.99])
+def test_a_training_node_shows_its_class_or_is_predicted(kept, share):
+    made, (_, _, nodes, classes) = inputs(kept, share), parts()
+    seen = set()
+    for epoch in range(5):
+        (batch,) = made.batches(nodes, 3, epoch)
+        columns = batch.x.to_dense()[:, -4:]
+        shown = columns.sum(1).nonzero().view(-1)
+        assert torch.equal(torch.cat([shown, batch.rows]).sort().values, nodes.sort().values)
+        assert shown.numel() == min(round(share * nodes.numel()), nodes.numel() - 1)
+        wanted = F.one_hot(parts()[0].data.y[shown], 4).float()
+        assert torch.equal(columns[shown], wanted)
+        assert torch.equal(batch.rows, batch.nodes)
+        assert torch.equal(batch.x.to_dense()[:, :-4], parts()[0].data.x)
+        (again,) = made.batches(nodes, 3, epoch)
+        assert torch.equal(again.rows, batch.rows)
+        seen.add(tuple(batch.rows.tolist()))
+    assert len(seen) > 1
+    everywhere = made.x.to_dense()[:, -4:]
+    assert torch.equal(everywhere[nodes], F.one_hot(classes, 4).float())
+    assert int(everywhere.sum()) == nodes.numel()
+
+
+@pytest.mark.parametrize("kept", ["dense", "sparse"])
+def test_no_node_is_predicted_from_its_own_class(kept):
+    """And others are: a class that changes leaves its node's logits, but not those of all."""
+    made, (_, _, nodes, classes) = inputs(kept), parts()
+    torch.manual_seed(0)
+    model = ours(parts()[0], replace(WITH, features=kept)).model(4, WITH)
+    before = made.predicted(model)
+    for place, node in enumerate(nodes.tolist()):
+        other = classes.clone()
+        other[place] = (other[place] + 1) % 4
+        base = ours(parts()[0], replace(WITH, features=kept)).inputs
+        after = base.with_classes(nodes, other, 4).predicted(model)
+        assert torch.equal(after[node], before[node])
+        assert not torch.equal(after, before)
+    some = torch.cat([nodes[:3], torch.tensor([node for node in range(34) if node not in nodes])])
+    assert_near(made.predicted(model, some), before[some])
+
+
+@pytest.mark.parametrize("kept", ["dense", "sparse"])
+def test_classes_of_validation_and_test_nodes_change_no_parameter(kept):
+    y = parts()[0].data.y
+    settings = replace(WITH, features=kept)
+    run, split = run_with(y, settings)
+    other, _ = run_with(scrambled(y, ~split.train), settings)
+    for name, value in run.model.state_dict().items():
+        assert torch.equal(value, other.model.state_dict()[name])
+    assert run.history["train_loss"] == other.history["train_loss"]
+    assert run.history["val_loss"] != other.history["val_loss"]
+    same, _ = run_with(scrambled(y, split.test), settings)
+    assert same.result()["history"] == run.result()["history"]
+    assert torch.equal(same.inputs.predicted(same.model), run.inputs.predicted(run.model))
+    wrong, _ = run_with(scrambled(y, split.train), settings)
+    assert wrong.history != run.history
+
+
+def test_sparse_and_dense_features_with_classes_are_the_same_numbers():
+    runs = []
+    for kept in ("dense", "sparse"):
+        run = seed_run(replace(WITH, features=kept, dropout=0.0))
+        for _ in range(WITH.epochs):
+            run.step()
+        runs.append(run.history)
+    for name, values in runs[0].items():
+        assert values == pytest.approx(runs[1][name], abs=1e-5), name
+
+
+def test_classes_are_features_beside_others():
+    club = data.load("KarateClub")
+    graph = club.data.clone()
+    graph.x, graph.num_nodes = None, 34
+    with pytest.raises(ValueError, match="features beside others: expected a graph with features"):
+        ours(replace(club, data=graph), replace(WITH, features="dense"))
+
+
+# Correct & Smooth ---------------------------------------------------------------------------------
+
+
+def random_graph(weighted=False, isolated=True):
+    generator = torch.Generator().manual_seed(1)
+    edges = torch.randint(18 if isolated else 20, (2, 70), generator=generator)
+    graph = Data(edge_index=edges, y=torch.randint(3, (20,), generator=generator), num_nodes=20)
+    if weighted:
+        graph.edge_weight = torch.rand(70, generator=generator)
+    return graph, torch.randn(20, 3, generator=generator), torch.tensor([0, 4, 5, 11, 17])
+
+
+@pytest.mark.parametrize(
+    "text", ["30,0.8,20,0.6", "30,0.8,20,0.6,1.5", "1,1.0,0,0.5", "0,0.5,3,1", "5,0.3,5,0.3,0"]
+)
+def test_numbers_are_pygs(text):
+    graph, logits, nodes = random_graph()
+    numbers = smoothing_of(text)
+    scale = 1.0 if numbers.scale is None else numbers.scale
+    theirs = Theirs(
+        numbers.correction_steps, numbers.correction_alpha, numbers.smoothing_steps,
+        numbers.smoothing_alpha, autoscale=numbers.scale is None, scale=scale,
+    )  # fmt: skip
+    wanted = theirs(logits.softmax(-1), graph.y[nodes], nodes, graph.edge_index)
+    made = CorrectAndSmooth.of(graph, replace(SETTINGS, correct_and_smooth=text))
+    assert_near(made(logits, nodes, graph.y[nodes]).exp(), wanted.clamp(min=1e-12))
+
+
+def test_perfect_predictions_stay_numbers():
+    graph, _, nodes = random_graph()
+    logits = 200.0 * F.one_hot(graph.y, 3).float()
+    made = CorrectAndSmooth.of(graph, replace(SETTINGS, correct_and_smooth="5,0.8,5,0.8"))
+    assert bool(torch.isfinite(made(logits, nodes, graph.y[nodes])).all())
+
+
+def test_smoothing_reads_no_class_of_validation_and_test_nodes():
+    y = parts()[0].data.y
+    run, split = run_with(y, SMOOTHED)
+    honest = run.test(y, split.test)
+    given = []
+    whole = run.smoothing.__class__.__call__
+
+    class Watched(CorrectAndSmooth):
+        def __call__(self, logits, nodes, classes):
+            given.append((nodes, classes))
+            return whole(self, logits, nodes, classes)
+
+    run.smoothing = Watched(run.smoothing.numbers, run.smoothing.basis)
+    other = run.test(scrambled(y, split.test), split.test)
+    ((nodes, classes),) = given
+    assert torch.equal(nodes, split.train.nonzero().view(-1))
+    assert torch.equal(classes, y[nodes])
+    assert other["smoothed_val_metric"] == honest["smoothed_val_metric"]
+    assert other["smoothed_test_metric"] != honest["smoothed_test_metric"]
+    poisoned, _ = run_with(scrambled(y, split.test), SMOOTHED)
+    logits = run.inputs.predicted(run.model)
+    mine = run.smoothing(logits, *(run.nodes["train"], run.wanted["train"]))
+    theirs = poisoned.smoothing(logits, *(poisoned.nodes["train"], poisoned.wanted["train"]))
+    assert torch.equal(mine, theirs)
+
+
+def test_text_of_smoothing():
+    assert smoothing_of("") is None
+    assert smoothing_of("1,0.5,2,1.0") == Smoothing(1, 0.5, 2, 1.0)
+    assert smoothing_of("1,0.5,2,1.0,3") == Smoothing(1, 0.5, 2, 1.0, 3.0)
+
+
+# Runs ---------------------------------------------------------------------------------------------
+
+
+def finished(folder, settings, resume=False):
+    made = Experiment(settings, folder, resume=resume, log=lambda line: None)
+    return made.run()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [WITH, SMOOTHED, replace(WITH, correct_and_smooth="5,0.9,5,0.5", features="sparse")],
+    ids=["classes", "smoothed", "both"],
+)
+def test_a_run_is_gone_on_with_and_used(settings, tmp_path, monkeypatch):
+    settings = replace(settings, peer=True)
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    summary = finished(whole, settings)
+    with stopping(monkeypatch, 21):
+        finished(folder, settings)
+    torch.manual_seed(99)
+    finished(folder, settings, resume=True)
+    assert_same_end(folder, whole)
+    trained = load_trained(folder)
+    assert trained.predictions().test_metric == pytest.approx(trained.recorded, abs=1e-6)
+    runs = load_json(folder / "metrics.json")["runs"]
+    is_smoothed = bool(settings.correct_and_smooth)
+    for run in runs:
+        assert ("smoothed_test_metric" in run) == ("smoothed_val_metric" in run) == is_smoothed
+    assert ("corrected and smoothed" in table(summary)) == is_smoothed
+    if is_smoothed:
+        own = [run for run in runs if run["model"] == "outerconv"]
+        best = sum(run["smoothed_val_metric"] for run in own) / len(own)
+        assert summary["outerconv"]["smoothed_val_metric"]["mean"] == pytest.approx(best)
+    assert isinstance(trained.inputs, WithClasses) == bool(settings.labels_as_features)
+    assert len(trained.contributions()) == 2
