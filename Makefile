@@ -2,6 +2,7 @@
 # make test   set up the rest, then run every check, and every test on some of its cases
 # make test-all   the same on all of their cases: an hour of two cores
 # make setup  only set up, for the tests
+# make build  wheel and sdist in dist/, installed and tried in environments of their own
 #
 # PYTHON chooses the interpreter that .venv is made with. A torch that already is in .venv is kept,
 # so that a machine with CUDA can install its own build of torch first (see docs/install.md).
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 TRAINS := $(VENV)/.trains
 
-.PHONY: demo test test-all check setup clean
+.PHONY: demo test test-all check setup build clean
 
 demo: $(TRAINS)
 	$(BIN)/outerconv train --family gcn --seeds 3
@@ -36,6 +37,11 @@ check: $(READY)
 	$(BIN)/mypy
 
 setup: $(READY)
+
+build: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tests/try_wheel.py dist
 
 # In two stages, for torch-scatter is compiled, which takes minutes: training does without it, tests
 # compare with it.

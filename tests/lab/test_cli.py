@@ -23,6 +23,7 @@ import torch
 from run_folders import results
 from torch_geometric import datasets as pyg_datasets
 
+import pyg_outerconv
 from pyg_outerconv import files
 from pyg_outerconv.families import FAMILIES, parse_family
 from pyg_outerconv.lab import data
@@ -240,6 +241,8 @@ for name in ("", *outerconv.commands):
 for words in ["train", "--lr", "x"], ["train", "--sedes", "3"], ["trian"]:
     assert main(words) == 2
     assert "torch" not in sys.modules, words
+assert main(["--version"]) == 0
+assert "torch" not in sys.modules
 """
 
 
@@ -253,6 +256,7 @@ def test_help_and_mistyped_options_do_not_wait_for_torch():
     )
     assert done.returncode == 0, done.stderr
     assert "Usage: outerconv train" in done.stdout
+    assert f"pyg_outerconv {pyg_outerconv.__version__}" in done.stdout
 
 
 NOISE = """

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from ... import __version__
 from ...errors import Refused
 from ...files import STOPPED, silence
 from .commands import bench, check, compare, generate, predict, reproduce, search, show, train
@@ -35,6 +36,7 @@ SIGPIPE = 13  # the signal module of Windows has no such name
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(__version__, message="pyg_outerconv %(version)s")
 def outerconv() -> None:
     """Convolutions as outer products, on graphs."""
 
