@@ -170,6 +170,82 @@ def chebyshev(graph, num_terms=3, lambda_max="bound", norm="sym"):
     return Matrices(num_terms, graph.size, product=torch.stack(terms[:num_terms]))
 
 
+# Polynomials of degree k in a matrix, each as a sum over powers (Szegő, *Orthogonal Polynomials*).
+
+
+def _powers(*pairs):
+    """Σ c · Π S^n over lists of (c, (S, n), …)."""
+    total = 0.0
+    for c, *factors in pairs:
+        term = c * torch.matrix_power(*factors[0])
+        for matrix, power in factors[1:]:
+            term = term @ torch.matrix_power(matrix, power)
+        total = total + term
+    return total
+
+
+def _choose(n, k):
+    """n choose k for any real n."""
+    return math.prod((n - i) / (k - i) for i in range(k))
+
+
+def monomial_of(k, s):
+    """S^k."""
+    return torch.matrix_power(s, k)
+
+
+def chebyshev_first_of(k, s):
+    """Σ_j (k choose 2j) (S² − I)^j S^(k−2j)."""
+    square = s @ s - torch.eye(len(s), dtype=s.dtype)
+    terms = range(k // 2 + 1)
+    return _powers(*((math.comb(k, 2 * j), (square, j), (s, k - 2 * j)) for j in terms))
+
+
+def chebyshev_second_of(k, s):
+    """Σ_j (k+1 choose 2j+1) (S² − I)^j S^(k−2j)."""
+    square = s @ s - torch.eye(len(s), dtype=s.dtype)
+    terms = range(k // 2 + 1)
+    return _powers(*((math.comb(k + 1, 2 * j + 1), (square, j), (s, k - 2 * j)) for j in terms))
+
+
+def gegenbauer_of(k, s, lam=1.0):
+    """Σ_j (−1)^j λ(λ+1)…(λ+k−j−1) / (j! (k−2j)!) (2S)^(k−2j) (4.7.31)."""
+    pairs = []
+    for j in range(k // 2 + 1):
+        rising = math.prod(lam + i for i in range(k - j))
+        c = (-1) ** j * rising / (math.factorial(j) * math.factorial(k - 2 * j))
+        pairs.append((c, (2 * s, k - 2 * j)))
+    return _powers(*pairs)
+
+
+def jacobi_of(k, s, a=1.0, b=1.0):
+    """Σ_j (k+a choose k−j) (k+b choose j) ((S−I)/2)^j ((S+I)/2)^(k−j) (4.3.2)."""
+    eye = torch.eye(len(s), dtype=s.dtype)
+    low, high = (s - eye) / 2, (s + eye) / 2
+    return _powers(
+        *(
+            (_choose(k + a, k - j) * _choose(k + b, j), (low, j), (high, k - j))
+            for j in range(k + 1)
+        )
+    )
+
+
+def legendre_of(k, s):
+    """2^−k Σ_j (k choose j)² (S−I)^(k−j) (S+I)^j."""
+    eye = torch.eye(len(s), dtype=s.dtype)
+    terms = range(k + 1)
+    return _powers(*((math.comb(k, j) ** 2 / 2**k, (s - eye, k - j), (s + eye, j)) for j in terms))
+
+
+def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loops=False, **options):
+    """p_0(S), p_1(S), … of S = Â, or of L − I = −Â; powers are those of L = I − Â."""
+    s = _step(graph, norm, add_self_loops)
+    if of == "laplacian":
+        s = (torch.eye(len(s), dtype=s.dtype) if p is monomial_of else 0.0) - s
+    terms = [p(k, s, **options) for k in range(num_terms)]
+    return Matrices(num_terms, graph.size, product=torch.stack(terms))
+
+
 def diffusion(graph, kind="ppr", alpha=0.15, t=5.0, length=10, norm="sym", add_self_loops=True):
     """Σ θ_k T^k, the weights of longer walks going to the last power."""
     if kind == "ppr":

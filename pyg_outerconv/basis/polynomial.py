@@ -23,26 +23,78 @@ Step = Callable[[Tensor, float], Tensor]
 """A function from x (N, ...) and c to c Aᵀ x, for the operator A of a polynomial, or to c x A."""
 
 
+Numbers = float | tuple[float, ...]
+"""One number for every k, or the numbers of k = 1, 2, …"""
+
+Factors = tuple[float, float, float]
+"""α, β and γ of one step of a recurrence."""
+
+
 @dataclass(frozen=True)
 class Recurrence:
-    """A three-term recurrence: p₀ = 1, p₁(a) = s·a, p_{k+1}(a) = α·a·p_k(a) − γ·p_{k−1}(a).
+    """Three terms: p₀ = 1, p₁(a) = s·a + t, p_{k+1}(a) = (α_k·a + β_k)·p_k(a) − γ_k·p_{k−1}(a).
 
     Attributes:
         name: its name.
         first: s.
-        alpha: α.
+        alpha: α, one number, or a tuple of α₁, α₂, …; so are β and γ.
         gamma: γ.
+        shift: t.
+        beta: β.
     """
 
     name: str
     first: float
-    alpha: float
-    gamma: float
+    alpha: Numbers
+    gamma: Numbers
+    shift: float = 0.0
+    beta: Numbers = 0.0
+
+    @staticmethod
+    def of(name: str, factors: Callable[[int], Factors], num_terms: int) -> Recurrence:
+        """The recurrence of the first terms by a function of k ≥ 1 like :meth:`factors`."""
+        (first, shift, _), *later = [factors(k) for k in range(1, max(num_terms, 2))]
+        alpha, beta, gamma = zip(*later, strict=True) if later else ((), (), ())
+        return Recurrence(name, first, alpha, gamma, shift, beta)
+
+    def factors(self, k: int) -> Factors:
+        """α, β and γ of p_k = (α·a + β)·p_{k−1} − γ·p_{k−2}, for k ≥ 1."""
+        if k == 1:
+            return self.first, self.shift, 0.0
+        return _at(self.alpha, k), _at(self.beta, k), _at(self.gamma, k)
+
+    def most_terms(self) -> int | None:
+        """How many terms it has numbers for; None if for all."""
+        counts = [len(one) for one in (self.alpha, self.beta, self.gamma) if type(one) is tuple]
+        return min(counts) + 2 if counts else None
+
+    def at(self, factor: float, shift: float, num_terms: int) -> Recurrence:
+        """The recurrence of the first terms of p_k(c·a + d), for ``factor`` c and ``shift`` d."""
+
+        def factors(k: int) -> Factors:
+            alpha, beta, gamma = self.factors(k)
+            return alpha * factor, beta + alpha * shift, gamma
+
+        return Recurrence.of(self.name, factors, num_terms)
+
+
+def _at(numbers: Numbers, k: int) -> float:
+    """The number of the step to p_k."""
+    return numbers[k - 2] if isinstance(numbers, tuple) else numbers
 
 
 MONOMIAL = Recurrence("monomial", first=1.0, alpha=1.0, gamma=0.0)
 CHEBYSHEV = Recurrence("chebyshev", first=1.0, alpha=2.0, gamma=1.0)
 RECURRENCES = {recurrence.name: recurrence for recurrence in (MONOMIAL, CHEBYSHEV)}
+
+
+def combined(ahead: Tensor, here: Tensor, last: Tensor | None, beta: float, gamma: float) -> Tensor:
+    """``ahead`` + β·``here`` − γ·``last``, where ``last`` is None before there is one."""
+    if beta:
+        ahead = torch.add(ahead, here, alpha=beta)
+    if last is not None and gamma:
+        ahead = torch.sub(ahead, last, alpha=gamma)
+    return ahead
 
 
 @partial(typed, but=("recurrence",))
@@ -87,6 +139,10 @@ class Polynomial(Basis):
             )
         if self.num_terms < 1:
             raise RefusedValue("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
+        most = self.recurrence.most_terms()
+        if most is not None and self.num_terms > most:
+            rule = f"the recurrence {self.recurrence.name!r} has numbers for some terms"
+            raise RefusedValue(rule, f"num_terms <= {most}", self.num_terms)
 
     @staticmethod
     def of(operator: EdgeBasis, recurrence: Recurrence, num_terms: int) -> Polynomial:
@@ -117,12 +173,13 @@ class Polynomial(Basis):
         dtype = self.dtype or torch.get_default_dtype()
         operator = self.operator.with_values(self.operator.values(dtype))
         terms = [identity_edges(self.size, dtype, self.device)]
-        rule = self.recurrence
         for k in range(1, self.num_terms):
-            product = compose_edges(terms[-1], operator)
-            parts = [(rule.first if k == 1 else rule.alpha, product)]
-            if k > 1 and rule.gamma:
-                parts.append((-rule.gamma, terms[-2]))
+            alpha, beta, gamma = self.recurrence.factors(k)
+            parts = [(alpha, compose_edges(terms[-1], operator))]
+            if beta:
+                parts.append((beta, terms[-1]))
+            if gamma:
+                parts.append((-gamma, terms[-2]))
             terms.append(combine(parts))
         return [terms[k] for k in self.labels]
 
@@ -141,25 +198,23 @@ class Polynomial(Basis):
         ``few``: see :meth:`EdgeBasis.propagate_rows`.
         """
         operator = self.operator
-        scaled = {1.0: operator}
+        last = [(1.0, operator)]  # many terms may have a factor each, which are not kept
 
         def step(x: Tensor, factor: float) -> Tensor:
-            if factor not in scaled:  # scaling the E values is cheaper than scaling x
-                scaled[factor] = operator.times(factor, dtype)
-            return scaled[factor].propagate_rows(x, few=few)
+            if factor != last[0][0]:  # scaling the E values is cheaper than scaling x
+                last[0] = factor, operator if factor == 1.0 else operator.times(factor, dtype)
+            return last[0][1].propagate_rows(x, few=few)
 
         return step
 
     def terms(self, x: Tensor, step: Step) -> Iterator[Tensor]:
-        """Yield h_k = p_k(A)ᵀ X for each label: h_{k+1} = α Aᵀ h_k − γ h_{k−1}, by ``step``."""
-        rule, last, here = self.recurrence, None, x
+        """Yield h_k = p_k(A)ᵀ X for each label, term by term, by ``step``."""
+        last, here = None, x
         if 0 in self.labels:
             yield here
         for k in range(1, self.num_terms):
-            ahead = step(here, rule.first if k == 1 else rule.alpha)
-            if last is not None and rule.gamma:
-                ahead = torch.sub(ahead, last, alpha=rule.gamma)
-            last, here = here, ahead
+            alpha, beta, gamma = self.recurrence.factors(k)
+            last, here = here, combined(step(here, alpha), here, last, beta, gamma)
             if k in self.labels:
                 yield here
 
@@ -198,14 +253,15 @@ def _(basis: Polynomial) -> Polynomial:
 
 @reached.register
 def _(basis: Polynomial, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-    """Step by step; a term of the recurrence also has the edges of the one it subtracts."""
+    """Step by step; a term of the recurrence also has the edges of those it adds or subtracts."""
     out, terms = torch.zeros_like(seen), [seen]
     labels = [basis.labels[label] for label in labels]
     for k in range(max(labels, default=-1) + 1):
         if k:
             ahead = reached(basis.operator, terms[-1], [0], transposed)
-            lower = k > 1 and bool(basis.recurrence.gamma)
-            terms.append(ahead | terms[-2] if lower else ahead)
+            _, beta, gamma = basis.recurrence.factors(k)
+            ahead = ahead | terms[-1] if beta else ahead
+            terms.append(ahead | terms[-2] if gamma else ahead)
         if k in labels:
             out = out | terms[-1]
     return out

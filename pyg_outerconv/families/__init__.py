@@ -20,6 +20,14 @@ from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
 from .multi_head import GAT, GATv2, MultiHead, Transformer
 from .nodes import Full, Identity, Part
+from .polynomials import (
+    ChebyshevFirst,
+    ChebyshevSecond,
+    Gegenbauer,
+    Jacobi,
+    Legendre,
+    Monomial,
+)
 from .registry import FAMILIES, parse_family
 from .relation import Relation
 from .sums import Add, Scale, Select, Sub
@@ -45,6 +53,8 @@ __all__ = [
     "Blocks",
     "Causal",
     "Chebyshev",
+    "ChebyshevFirst",
+    "ChebyshevSecond",
     "Cluster",
     "Complete",
     "Compose",
@@ -56,14 +66,18 @@ __all__ = [
     "Family",
     "Full",
     "GATv2",
+    "Gegenbauer",
     "GlobalTokens",
     "Grid",
     "HighPass",
     "Hops",
     "Identity",
+    "Jacobi",
     "Kernel",
+    "Legendre",
     "LinearAttention",
     "Mean",
+    "Monomial",
     "MultiHead",
     "Nearest",
     "Part",

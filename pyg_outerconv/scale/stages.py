@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatchmethod
 
-import torch
 from torch import Tensor
 
 from ..basis import Basis
 from ..basis.algebra import LabelMap, Stacked
 from ..basis.edge_sets import hidden_part
-from ..basis.polynomial import Polynomial
+from ..basis.polynomial import Polynomial, combined
 from ..basis.products import Composed
 from .chunks import MOST_EDGES, chunks, reaching, rows_of
 from .scratch import Scratch
@@ -74,18 +73,18 @@ class Stages:
 
     def terms(self, basis: Polynomial, x: Tensor) -> Iterator[Tensor]:
         """Yield h_k = p_k(A)ᵀ X (N, *batch, P) for each label; three terms are held at a time."""
-        rule, last, here = basis.recurrence, None, x
+        last, here = None, x
         if 0 in basis.labels:
             yield here
         for k in range(1, basis.num_terms):
-            factor = rule.first if k == 1 else rule.alpha
+            alpha, beta, gamma = basis.recurrence.factors(k)
             ahead = self.scratch.empty(*x.shape, like=x)
             for targets in chunks(basis, self.most_edges):
                 part, sources = reaching(basis.operator, targets)
-                step = part.propagate(rows_of(here, sources, x.dtype)).squeeze(1) * factor
-                if last is not None and rule.gamma:
-                    step = torch.sub(step, last[_slice(targets)], alpha=rule.gamma)
-                ahead[_slice(targets)] = step
+                step = part.propagate(rows_of(here, sources, x.dtype)).squeeze(1) * alpha
+                rows = _slice(targets)
+                before = None if last is None else last[rows]
+                ahead[rows] = combined(step, here[rows], before, beta, gamma)
             last, here = here, ahead
             if k in basis.labels:
                 yield here

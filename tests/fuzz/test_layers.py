@@ -19,12 +19,18 @@ from pyg_outerconv.errors import RefusedType, RefusedValue
 from pyg_outerconv.families import (
     GCN,
     Chebyshev,
+    ChebyshevFirst,
+    ChebyshevSecond,
     Compose,
     Diffusion,
     Directed,
     Explicit,
+    Gegenbauer,
     Identity,
+    Jacobi,
+    Legendre,
     Mean,
+    Monomial,
     Relation,
     Stack,
     Walk,
@@ -34,7 +40,17 @@ from pyg_outerconv.testing import assert_near, assert_same_gradients
 from pyg_outerconv.theta import full
 
 NUM_KINDS = 3
-READ_WEIGHTS = ("GCN", "Relation", "Walk", "Chebyshev", "Diffusion")
+POLYNOMIALS = {
+    Monomial: (formulas.monomial_of, {}),
+    ChebyshevFirst: (formulas.chebyshev_first_of, {}),
+    ChebyshevSecond: (formulas.chebyshev_second_of, {}),
+    Legendre: (formulas.legendre_of, {}),
+    Gegenbauer: (formulas.gegenbauer_of, {"lam": (-0.3, 0.7, 2.0)}),
+    Jacobi: (formulas.jacobi_of, {"a": (-0.5, 0.0, 1.5), "b": (-0.7, 0.0, 1.0)}),
+}
+READ_WEIGHTS = ["GCN", "Relation", "Walk", "Chebyshev", "Diffusion"]
+READ_WEIGHTS += [kind.__name__ for kind in POLYNOMIALS]
+LEAVES = ["identity", "gcn", "relation", "walk", "chebyshev", "diffusion", "polynomials"]
 
 
 @dataclass
@@ -52,8 +68,10 @@ def draw_leaf(rng, is_pair):
         return False if is_pair else rng.random() < 0.5
 
     norm = rng.choice(["source", "target", "sym", "both", None])
-    kind = rng.choice(["identity", "gcn", "relation", "walk", "chebyshev", "diffusion"])
-    if is_pair and kind in ("chebyshev", "diffusion"):
+    kind = rng.choice(
+        ["identity", "gcn", "relation", "walk", "chebyshev", "diffusion", "polynomials"]
+    )
+    if is_pair and kind in ("chebyshev", "diffusion", "polynomials"):
         kind = "gcn"
     if kind == "identity":
         return Drawn(Identity(), formulas.identity)
@@ -87,6 +105,17 @@ def draw_leaf(rng, is_pair):
             "norm": rng.choice(["sym", "source", "target", None]),
         }
         return Drawn(Chebyshev(**options), lambda g: formulas.chebyshev(g, **options))
+    if kind == "polynomials":
+        of_kind = rng.choice(list(POLYNOMIALS))
+        p, choices = POLYNOMIALS[of_kind]
+        options = {
+            "num_terms": rng.randrange(1, 5),
+            "of": rng.choice(["adjacency", "laplacian"]),
+            "norm": norm,
+            "add_self_loops": loops(),
+            **{name: rng.choice(values) for name, values in choices.items()},
+        }
+        return Drawn(of_kind(**options), lambda g: formulas.polynomials(g, p, **options))
     options = {
         "kind": rng.choice(["ppr", "heat"]),
         "alpha": rng.choice([0.1, 0.5]),

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...basis.polynomial import Polynomial, Step
+from ...basis.polynomial import Polynomial, Step, combined
 from ...theta import Theta
 from ..cost import Cost, Steps, dense_product, moving, sparse_product, transform
 from ..order import Order, Pair, needs_features, needs_mixture
@@ -36,7 +36,7 @@ def sum_forward(problem: Problem, step: Step) -> Tensor:
 def sum_clenshaw(
     problem: Problem, step: Step, term: Callable[[int], Tensor] | None = None
 ) -> Tensor:
-    """Σ_k p_k(A)ᵀ z_k as b_0 of b_k = z_k + s_k Aᵀ b_{k+1} − γ b_{k+2}.
+    """Σ_k p_k(A)ᵀ z_k as b_0 of b_k = z_k + (α_k Aᵀ + β_k) b_{k+1} − γ_{k+1} b_{k+2}.
 
     ``term(i)`` returns z_k for the i-th label; without it, z_k = X Θ_k. Other z_k are left out.
     """
@@ -47,11 +47,12 @@ def sum_clenshaw(
     for k in reversed(range(basis.num_terms)):
         ahead = term(number[k]) if k in number else None
         if here is not None:
-            moved = step(here, rule.first if k == 0 else rule.alpha)
+            alpha, beta, _ = rule.factors(k + 1)
+            moved = step(here, alpha)
             ahead = moved if ahead is None else ahead + moved
+            gamma = 0.0 if last is None else rule.factors(k + 2)[2]
+            ahead = combined(ahead, here, last, beta, gamma)
         assert ahead is not None  # the last term is a label
-        if last is not None and rule.gamma:
-            ahead = torch.sub(ahead, last, alpha=rule.gamma)
         last, here = here, ahead
     assert here is not None
     return here
@@ -105,9 +106,9 @@ class RecurrenceOrder(Order):
         # A is square: transposed products, and samples for the gradient of values, cost the same.
         of_basis = problem.gradients[2]
         transposed = steps if wanted else max(steps - 1, 0) * of_basis
-        factors = {basis.recurrence.first, basis.recurrence.alpha} - {1.0} if steps else set()
+        factors = {basis.recurrence.factors(k)[0] for k in range(1, basis.num_terms)} - {1.0}
         held = line * ((steps + 2 if keeps else 3) + beside)
-        held += len(factors) * entries * problem.itemsize
+        held += (len(factors) if of_basis else bool(factors)) * entries * problem.itemsize
         terms = Cost(step * steps, step * transposed + sparse * (steps * of_basis), held)
         return Steps(problem).add(f"{steps} times Aᵀ", terms).add("products with Θ", products)
 

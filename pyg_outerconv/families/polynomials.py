@@ -1,0 +1,288 @@
+"""Polynomials of a graph: the classical orthogonal ones of its adjacency matrix or Laplacian."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis, edge_basis
+from ..basis.polynomial import CHEBYSHEV, MONOMIAL, Factors, Polynomial, Recurrence
+from ..equations import row
+from ..errors import RefusedValue, unknown
+from ..graph.graph import Graph
+from ..graph.norm import check_norm, transition
+from ..memo import cached_property
+from .family import Family
+from .options import check_least, check_powers
+
+MATRICES = ("adjacency", "laplacian")
+
+_TABLE = "Polynomials"
+
+
+@dataclass(frozen=True)
+class GraphPolynomials(Family):
+    r"""Polynomials of one matrix S of a graph, kept as a rule: K − 1 sparse products.
+
+    .. math:: A_k = p_k(S), \qquad k = 0, \dots, K - 1
+
+    S is the adjacency matrix Â after its norm, or of the Laplacian L = I − Â. With a norm the
+    eigenvalues of Â are in [−1, 1] and those of L in [0, 2], so that polynomials on [−1, 1] take
+    L − I in the place of L. Directed edges make an Â that is not symmetric, of which p_k is the
+    same polynomial.
+
+    Args:
+        num_terms (int): K, one more than the highest degree; at most 10,000.
+        of (str, optional): ``'adjacency'`` or ``'laplacian'``. (default: ``'adjacency'``)
+        norm (str, optional): Â is W divided by the roots of the degrees at both ends for ``'sym'``
+            or ``'both'``, by those of sources or targets for ``'source'`` and ``'target'`` (random
+            walks), and W for ``None``, as in :class:`GCN`. (default: ``'sym'``)
+        add_self_loops (bool, optional): Whether Â has self-loops, added before the norm.
+            (default: ``False``)
+
+    Raises:
+        ValueError: an option is unknown or out of range; when a basis is made, sources and targets
+            are a pair, or negative weights leave a sum to divide by that is not positive.
+    """
+
+    symbol = "p_{}"  # with k in the place of {}
+
+    num_terms: int = 3
+    of: str = field(default="adjacency", kw_only=True)
+    norm: str | None = field(default="sym", kw_only=True)
+    add_self_loops: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, num_terms=1)
+        check_powers(self, "num_terms")
+        check_norm(self.norm)
+        if self.of not in MATRICES:
+            raise RefusedValue(unknown("matrix of a graph", self.of, MATRICES))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"{self.symbol.format(k)} of the {self.of}" for k in range(self.num_terms))
+
+    @abstractmethod
+    def factors(self, k: int) -> Factors:
+        """α, β and γ of p_k(s) = (α s + β) p_{k−1}(s) − γ p_{k−2}(s), for k ≥ 1 and p_{−1} = 0."""
+
+    @cached_property
+    def recurrence(self) -> Recurrence:
+        """The recurrence of p_k(S) in Â."""
+        name = type(self).__name__.lower()
+        whole = Recurrence.of(name, self.factors, self.num_terms)
+        return whole.at(-1.0, 0.0, self.num_terms) if self.of == "laplacian" else whole
+
+    def operator(self, edges: Graph, dtype: torch.dtype | None) -> EdgeBasis:
+        """Â."""
+        edges.require_one_set("a polynomial of a matrix", "Walk(1) or Relation(1)")
+        found = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
+        return found if found.dtype is not None else found.with_values(found.values(dtype))
+
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
+        """p_0(S), …, p_{K−1}(S), as a rule."""
+        return Polynomial.of(self.operator(edges, dtype), self.recurrence, self.num_terms)
+
+
+@row(_TABLE, "Â^k, or (I − Â)^k", "Chien et al., *GPR-GNN* (2006.07988), section 3")
+@dataclass(frozen=True)
+class Monomial(GraphPolynomials):
+    r"""Powers of the adjacency matrix or of the Laplacian.
+
+    .. math:: A_k = \hat A^k \quad\text{or}\quad A_k = (I - \hat A)^k
+
+    With ``theta='basis-decomposed(num_bases=1)'`` and self-loops this is the generalised PageRank
+    of the `"Adaptive Universal Generalized PageRank Graph Neural Network"
+    <https://arxiv.org/abs/2006.07988>`_ paper (GPR-GNN, section 3): one number γ_k for each power.
+    :class:`Walk` has powers too, of walks in both directions.
+
+    Args:
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = S^k, k = 0..K-1"
+    symbol = "power {}"
+
+    def factors(self, k: int) -> Factors:
+        return 1.0, 0.0, 0.0
+
+    @cached_property
+    def recurrence(self) -> Recurrence:
+        return MONOMIAL.at(-1.0, 1.0, self.num_terms) if self.of == "laplacian" else MONOMIAL
+
+
+@row(
+    _TABLE,
+    "T_k(Â)",
+    "Defferrard et al., *ChebNet* (1606.09375), section 2.1, on Â; `Chebyshev` has λ_max",
+)
+@dataclass(frozen=True)
+class ChebyshevFirst(GraphPolynomials):
+    r"""Chebyshev polynomials of the first kind, T_k(cos t) = cos(k t).
+
+    .. math:: T_k(s) = 2 s \, T_{k-1}(s) - T_{k-2}(s), \qquad T_0 = 1, \; T_1 = s
+
+    They are orthogonal with the weight (1 − s²)^(−1/2). :class:`Chebyshev` has them of a Laplacian
+    that is rescaled by its largest eigenvalue, as in ChebNet.
+
+    Args:
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = T_k(S), k = 0..K-1"
+    symbol = "T_{}"
+
+    def factors(self, k: int) -> Factors:
+        return CHEBYSHEV.factors(k)
+
+
+@row(_TABLE, "U_k(Â)", "Szegő, *Orthogonal Polynomials*, section 1.12")
+@dataclass(frozen=True)
+class ChebyshevSecond(GraphPolynomials):
+    r"""Chebyshev polynomials of the second kind, U_k(cos t) = sin((k + 1) t) / sin(t).
+
+    .. math:: U_k(s) = 2 s \, U_{k-1}(s) - U_{k-2}(s), \qquad U_0 = 1, \; U_1 = 2 s
+
+    They are orthogonal with the weight (1 − s²)^(1/2) (Szegő, *Orthogonal Polynomials*, section
+    1.12).
+
+    Args:
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = U_k(S), k = 0..K-1"
+    symbol = "U_{}"
+
+    def factors(self, k: int) -> Factors:
+        return 2.0, 0.0, float(k > 1)
+
+
+@row(_TABLE, "P_k(Â)", "Szegő, *Orthogonal Polynomials*, section 4.5, a = b = 0")
+@dataclass(frozen=True)
+class Legendre(GraphPolynomials):
+    r"""Legendre polynomials, which are orthogonal on [−1, 1] with the weight 1.
+
+    .. math:: k P_k(s) = (2 k - 1) \, s \, P_{k-1}(s) - (k - 1) \, P_{k-2}(s)
+
+    (Szegő, *Orthogonal Polynomials*, section 4.5, for a = b = 0); one of the bases that the `"How
+    Powerful are Spectral Graph Neural Networks" <https://arxiv.org/abs/2205.11172>`_ paper
+    compares.
+
+    Args:
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = P_k(S), k = 0..K-1"
+    symbol = "P_{}"
+
+    def factors(self, k: int) -> Factors:
+        return (2 * k - 1) / k, 0.0, (k - 1) / k
+
+
+@row(_TABLE, "C_k^(λ)(Â)", "Szegő, *Orthogonal Polynomials*, equation 4.7.17")
+@dataclass(frozen=True)
+class Gegenbauer(GraphPolynomials):
+    r"""Gegenbauer polynomials, which are orthogonal with the weight (1 − s²)^(λ − 1/2).
+
+    .. math:: k C_k(s) = 2 (k + \lambda - 1) \, s \, C_{k-1}(s) - (k + 2 \lambda - 2) \, C_{k-2}(s)
+
+    (Szegő, *Orthogonal Polynomials*, equation 4.7.17). λ = 1/2 is :class:`Legendre`, λ = 1
+    :class:`ChebyshevSecond`.
+
+    Args:
+        num_terms (int): see :class:`GraphPolynomials`.
+        lam (float, optional): λ, greater than −1/2 and not 0. (default: ``1.0``)
+        of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: λ is out of range; or see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = C_k^(lam)(S), k = 0..K-1"
+    symbol = "C_{}"
+
+    lam: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not -0.5 < self.lam < math.inf or self.lam == 0:
+            rule = "lam is the exponent of a weight, plus 1/2"
+            raise RefusedValue(rule, "lam > -1/2, finite and not 0", self.lam)
+
+    def factors(self, k: int) -> Factors:
+        lam = self.lam
+        return 2 * (k + lam - 1) / k, 0.0, (k + 2 * lam - 2) / k if k > 1 else 0.0
+
+
+@row(
+    _TABLE,
+    "P_k^(a,b)(Â)",
+    "Wang & Zhang, *JacobiConv* (2205.11172); Szegő, equation 4.5.1",
+)
+@dataclass(frozen=True)
+class Jacobi(GraphPolynomials):
+    r"""Jacobi polynomials, which are orthogonal with the weight (1 − s)^a (1 + s)^b.
+
+    .. math:: P_0 = 1, \quad P_1(s) = \tfrac{a - b}{2} + \tfrac{a + b + 2}{2} s, \quad
+        P_k(s) = (\alpha_k s + \beta_k) P_{k-1}(s) - \gamma_k P_{k-2}(s)
+
+    .. math:: \alpha_k = \tfrac{(2k + a + b)(2k + a + b - 1)}{2k(k + a + b)}, \;
+        \beta_k = \tfrac{(2k + a + b - 1)(a^2 - b^2)}{2k(k + a + b)(2k + a + b - 2)}, \;
+        \gamma_k = \tfrac{(k + a - 1)(k + b - 1)(2k + a + b)}{k(k + a + b)(2k + a + b - 2)}
+
+    From the `"How Powerful are Spectral Graph Neural Networks" <https://arxiv.org/abs/2205.11172>`_
+    paper (JacobiConv), which chooses a and b by validation; Szegő, *Orthogonal Polynomials*,
+    equation 4.5.1. a = b = 0 is :class:`Legendre`.
+
+    Args:
+        num_terms (int): see :class:`GraphPolynomials`.
+        a, b (float, optional): exponents of the weight, greater than −1. (default: ``1.0``)
+        of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: a or b is out of range; or see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_k = P_k^(a,b)(S), k = 0..K-1"
+    symbol = "P_{}^(a,b)"
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("a", "b"):
+            value = getattr(self, name)
+            if not -1 < value < math.inf:
+                rule = f"{name} of Jacobi is the exponent of a weight"
+                raise RefusedValue(rule, f"{name} > -1, finite", value)
+
+    def factors(self, k: int) -> Factors:
+        a, b = self.a, self.b
+        if k == 1:
+            return (a + b + 2) / 2, (a - b) / 2, 0.0
+        n = 2 * k + a + b
+        divisor = 2 * k * (k + a + b) * (n - 2)
+        return (
+            n * (n - 1) * (n - 2) / divisor,
+            (n - 1) * (a * a - b * b) / divisor,
+            2 * (k + a - 1) * (k + b - 1) * n / divisor,
+        )
