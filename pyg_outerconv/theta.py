@@ -18,7 +18,8 @@ class Theta:
 
     - *Matrices*: Θ_k = V_k, block-diagonal with G blocks; a tensor (K, G, P/G, Q/G) says it all.
     - *A mixture*, with ``coefficient``: Θ_k = Σ_b c_kb V_b, so that Σ_k A_k ⊗ Θ_k =
-      Σ_b (Σ_k c_kb A_k) ⊗ V_b has B terms, not K.
+      Σ_b (Σ_k c_kb A_k) ⊗ V_b has B terms, not K. Each c_kb may be a number for each output
+      channel, Θ_k = Σ_b V_b diag(c_kb): a filter for each channel of X V_b.
     - *Heads*, with ``outer``, ``bias`` or ``heads``: Θ_h = V_h O_h, so that head h is propagated
       with V channels, not Q, and brings ``(Σ_m A_h[m, n] (X V_h + b_h)) O_h``.
 
@@ -37,7 +38,7 @@ class Theta:
     Args:
         inner: V (K, G, P/G, Q/G); of a mixture (B, G, P/G, Q/G), of heads (H, 1, P, V). Where
             G = 1, its axis may be left out.
-        coefficient: c (K, B), or None.
+        coefficient: c (K, B), or (K, B, Q) of full matrices, or None.
         outer: O (H, V, Q), or None.
         bias: b (H, V), or None. It is no part of Θ, but acts as one more channel of X that is 1.
         heads: how the results of heads are put together: ``'sum'``, O_h being the identity if there
@@ -124,6 +125,11 @@ class Theta:
         return self._inner.unsqueeze(1) if self._inner.dim() == 3 else self._inner
 
     @property
+    def has_filters(self) -> bool:
+        """Whether it is a mixture whose coefficients are numbers for each output channel."""
+        return self.coefficient is not None and self.coefficient.dim() == 3
+
+    @property
     def num_matrices(self) -> int:
         """The number of matrices V: B of a mixture."""
         return self._inner.size(0)
@@ -133,6 +139,8 @@ class Theta:
     def full(self) -> Tensor:
         """Θ as one tensor (K, G, P/G, Q/G), without the bias; a mixture in the dtype of V."""
         if self.coefficient is not None:
+            if self.has_filters:
+                return torch.einsum("kbq,bgpq->kgpq", self.coefficient, self.inner).to(self.dtype)
             flat = self.coefficient @ self.inner.flatten(1)
             return flat.view(self.shape).to(self.dtype)
         if self.heads is not None:
@@ -188,7 +196,8 @@ class Theta:
                 return self.but(factor=self.factor * factor)
             return Theta(self.inner * factor)
         if self.coefficient is not None:
-            coefficient = self.coefficient * factor.to(self.coefficient.dtype).unsqueeze(-1)
+            factor = factor.to(self.coefficient.dtype)
+            coefficient = self.coefficient * factor.view(-1, *(1,) * (self.coefficient.dim() - 1))
             return self.but(coefficient=coefficient, constant=None)
         factor = factor.to(self.dtype)
         if self.outer is not None:

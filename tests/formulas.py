@@ -237,6 +237,12 @@ def legendre_of(k, s):
     return _powers(*((math.comb(k, j) ** 2 / 2**k, (s - eye, k - j), (s + eye, j)) for j in terms))
 
 
+def jacobi_conv(adjacency, h, c, a, b):
+    """JacobiConv's filters: Σ_k c_kq P_k^(a,b)(Â) h_q, of its channels H (N, Q)."""
+    terms = [jacobi_of(k, adjacency, a, b) for k in range(len(c))]
+    return torch.einsum("kq,kmn,mq->nq", c, torch.stack(terms), h)
+
+
 def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loops=False, **options):
     """p_0(S), p_1(S), … of S = Â, or of L − I = −Â; powers are those of L = I − Â."""
     s = _step(graph, norm, add_self_loops)

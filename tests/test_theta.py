@@ -24,6 +24,9 @@ def made(kind):
     if kind == "mixture":
         inner, c = normal(3, 1, P, Q), normal(K, 3)
         return Theta(inner, c), torch.einsum("kb,bpq->kpq", c, inner[:, 0]), None
+    if kind == "filters":
+        inner, c = normal(2, 1, P, Q), normal(K, 2, Q)
+        return Theta(inner, c), torch.einsum("kbq,bpq->kpq", c, inner[:, 0]), None
     if kind == "identity":
         theta = Theta.identity(K, P, normal(1)).scaled(3.0)
         return theta, 3.0 * torch.eye(P).double().expand(K, P, P), None
@@ -52,7 +55,7 @@ def made(kind):
     return theta, 0.5 * inner[:, 0] @ outer, biases if beside else None
 
 
-KINDS = ["matrices", "blocks", "mixture", "identity", "parts"]
+KINDS = ["matrices", "blocks", "mixture", "filters", "identity", "parts"]
 KINDS += [kind + bias for kind in ("sum", "concat", "outer") for bias in ("", "+bias")]
 
 

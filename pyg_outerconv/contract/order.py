@@ -201,12 +201,20 @@ def needs_features(problem: Problem) -> list[str]:
     return [] if problem.has_features else ["needs dense node features to propagate"]
 
 
-def needs_mixture(problem: Problem) -> list[str]:
+def needs_matrices(problem: Problem) -> list[str]:
     """A reason if Θ is not a mixture of at least one matrix."""
     mixture = problem.mixture
     if mixture is None:
         return ["needs Θ as a mixture of a few matrices, not one matrix for each label"]
     return [] if mixture.num_matrices else ["needs a mixture of at least one matrix"]
+
+
+def needs_mixture(problem: Problem) -> list[str]:
+    """A reason if Θ is no such mixture, or has filters, which no edge can have."""
+    reasons = needs_matrices(problem)
+    if not reasons and problem.parameter.has_filters:
+        return ["mixes labels alike for all channels, and Θ has a filter for each"]
+    return reasons
 
 
 def needs_identity(problem: Problem) -> list[str]:

@@ -263,7 +263,7 @@ def check_shapes(problem: Problem) -> None:
         raise RefusedValue("theta needs a matrix for each label", expected, shape)
     if coefficient is not None:
         given, count = tuple(coefficient.shape), theta.num_matrices
-        if len(given) != 2 or given[1] != count:
+        if given[1:] not in ((count,), (count, shape[3])) or (len(given) == 3 and shape[1] != 1):
             rule = "a mixture needs a coefficient for each label and matrix"
             raise RefusedValue(rule, f"(K, {count})", given)
     sources, channels = basis.size[0], shape[1] * shape[2]

@@ -70,7 +70,7 @@ def _is_compact(problem: Problem) -> bool:
 def mixes(problem: Problem) -> bool:
     """Whether Θ is a mixture of so few matrices that values of edges are mixed instead."""
     mixture = problem.mixture
-    count = 0 if mixture is None else mixture.num_matrices
+    count = 0 if mixture is None or mixture.has_filters else mixture.num_matrices
     return 0 < count <= FEW and FEW * count <= problem.num_labels
 
 

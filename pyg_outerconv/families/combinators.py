@@ -159,6 +159,16 @@ class Stack(OfFamilies):
             return [("sum", self.num_bases)]
         return runs
 
+    @property
+    def initial_coefficients(self) -> tuple[float, ...] | None:
+        """Those of the families; ones where only others have some."""
+        each = [(family.initial_coefficients, family.num_bases) for family in self.families]
+        if all(own is None for own, _ in each):
+            return None
+        return tuple(
+            number for own, count in each for number in ((1.0,) * count if own is None else own)
+        )
+
     def basis_on(
         self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
     ) -> Basis:

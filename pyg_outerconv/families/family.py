@@ -204,6 +204,14 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         """
         return [("sum", self.num_bases)]
 
+    @property
+    def initial_coefficients(self) -> tuple[float, ...] | None:
+        """The number that each label begins with where Θ is one matrix times numbers.
+
+        None where they are drawn, or ones.
+        """
+        return None
+
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
         """The family for a layer of these channels; another one if a part waits for its channels.
 

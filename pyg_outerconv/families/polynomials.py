@@ -99,8 +99,9 @@ class Monomial(GraphPolynomials):
 
     With ``theta='basis-decomposed(num_bases=1)'`` and self-loops this is the generalised PageRank
     of the `"Adaptive Universal Generalized PageRank Graph Neural Network"
-    <https://arxiv.org/abs/2006.07988>`_ paper (GPR-GNN, section 3): one number γ_k for each power.
-    :class:`Walk` has powers too, of walks in both directions.
+    <https://arxiv.org/abs/2006.07988>`_ paper (GPR-GNN, section 3): one number γ_k for each power
+    of Â, which begin as those of personalised PageRank, γ_k = α(1 − α)^k with α = 0.1 and
+    γ_{K−1} = (1 − α)^{K−1}. :class:`Walk` has powers too, of walks in both directions.
 
     Args:
         num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
@@ -111,6 +112,13 @@ class Monomial(GraphPolynomials):
 
     equation = "A_k = S^k, k = 0..K-1"
     symbol = "power {}"
+
+    @property
+    def initial_coefficients(self) -> tuple[float, ...] | None:
+        if self.of == "laplacian":
+            return None
+        weights = [0.1 * 0.9**k for k in range(self.num_terms)]
+        return (*weights[:-1], 0.9 ** (self.num_terms - 1))
 
     def factors(self, k: int) -> Factors:
         return 1.0, 0.0, 0.0
@@ -250,7 +258,10 @@ class Jacobi(GraphPolynomials):
 
     From the `"How Powerful are Spectral Graph Neural Networks" <https://arxiv.org/abs/2205.11172>`_
     paper (JacobiConv), which chooses a and b by validation; Szegő, *Orthogonal Polynomials*,
-    equation 4.5.1. a = b = 0 is :class:`Legendre`.
+    equation 4.5.1. a = b = 0 is :class:`Legendre`. With ``theta='channelwise'`` a layer is a linear
+    map and a filter Σ_k c_kq P_k for each of its channels, as there. Its c_kq begin as the paper's
+    code has them: P_k is multiplied by (γ' tanh η)^k, with γ' = η = 1. Learning η too would reach
+    no other filters.
 
     Args:
         num_terms (int): see :class:`GraphPolynomials`.
@@ -266,6 +277,10 @@ class Jacobi(GraphPolynomials):
 
     a: float = 1.0
     b: float = 1.0
+
+    @property
+    def initial_coefficients(self) -> tuple[float, ...]:
+        return tuple(math.tanh(1.0) ** k for k in range(self.num_terms))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -79,6 +79,7 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
         self.num_labels, self.in_channels, self.out_channels = num_labels, in_channels, out_channels
         self.option, self.max_parameters = option, max_parameters
         self.initial: Callable[[ThetaModule], None] | None = None  # in the place of Glorot's values
+        self.start: tuple[float, ...] | None = None  # the coefficients of one matrix, as a family's
         self.check()
         for key in self.shapes(1):
             self.register_parameter(key, UninitializedParameter())  # type: ignore[arg-type]
@@ -134,7 +135,10 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
                 parameter.materialize(shape)
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform values, fan-in and fan-out being the last two sizes."""
+        """Glorot-uniform values, fan-in and fan-out being the last two sizes.
+
+        The coefficients of one matrix begin as the family says, if it does.
+        """
         if self.initial is not None:
             if not any(is_lazy(parameter) for parameter in self.parameters(recurse=False)):
                 self.initial(self)
@@ -144,10 +148,23 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
                 bound = math.sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))
                 with torch.no_grad():
                     self.draw(parameter, bound)
+        self._set_start()
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Fill a parameter with uniform values in [-bound, bound]."""
         parameter.uniform_(-bound, bound)
+
+    def start_with(self, coefficients: Sequence[float]) -> None:
+        """Begin with these coefficients of labels, one each, in a form that has one matrix."""
+        self.start = tuple(coefficients)
+        self._set_start()
+
+    def _set_start(self) -> None:
+        comp = self._parameters.get("comp")
+        if self.start is None or comp is None or is_lazy(comp) or self.option > 1:
+            return
+        with torch.no_grad():
+            comp.copy_(comp.new_tensor(self.start).unsqueeze(1).expand_as(comp))
 
     def forward(self) -> Tensor:
         """Θ, (K, G, P/G, Q/G). A subclass defines this or :meth:`parameter`.
@@ -298,6 +315,44 @@ class BasisDecomposedTheta(ThetaModule):
         return Theta(self.weight.unsqueeze(1), view_of(self.comp))
 
 
+class ChannelwiseTheta(ThetaModule):
+    """Θ_k = W diag(c_k): one matrix, and a number for each label and output channel, P·Q + K·Q.
+
+    So each channel of X W has a filter Σ_k c_kq A_k of its own, as in the `"How Powerful are
+    Spectral Graph Neural Networks" <https://arxiv.org/abs/2205.11172>`_ paper (JacobiConv). The
+    numbers begin as the family says, else as ones. With one filter for all channels it is
+    ``basis-decomposed(num_bases=1)``.
+    """
+
+    name = "channelwise"
+
+    weight: Tensor
+    comp: Tensor
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (P, Q), comp (K, Q)."""
+        return {
+            "weight": (in_channels, self.out_channels),
+            "comp": (self.num_labels, self.out_channels),
+        }
+
+    def channels_of(self, shape: tuple[int, ...]) -> int:
+        """P, from the shape of the first parameter."""
+        return shape[0] if shape else 0
+
+    def draw(self, parameter: Tensor, bound: float) -> None:
+        """Uniform values of W, and ones."""
+        if parameter is self.comp:
+            parameter.fill_(1.0)
+        else:
+            super().draw(parameter, bound)
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """A mixture of one matrix, with numbers for each output channel."""
+        self.require_shape()
+        return Theta(self.weight.unsqueeze(0).unsqueeze(0), view_of(self.comp).unsqueeze(1))
+
+
 class LowRankTheta(ThetaModule):
     """Θ_k = U_k V_k of ``rank`` r at most: K·r·(P + Q) numbers."""
 
@@ -432,8 +487,9 @@ def make_theta(
     max_parameters: int | None = None,
 ) -> ThetaModule:
     """The form that a text names: ``'full'``, ``'shared'``, ``'depthwise'``, ``'identity'``,
-    ``'columns'``, ``'basis-decomposed(num_bases=30)'``, ``'block-diagonal(num_blocks=4)'``,
-    ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter ``'low-rank:8'``.
+    ``'columns'``, ``'channelwise'``, ``'basis-decomposed(num_bases=30)'``,
+    ``'block-diagonal(num_blocks=4)'``, ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter
+    ``'low-rank:8'``.
 
     Raises:
         ValueError: the form is unknown, its option is missing, superfluous, or does not fit; or it

@@ -114,8 +114,12 @@ def theta_of(
             for them is given.
     """
     runs = family.combinations()
+    start = family.initial_coefficients
     if all(combine == "sum" for combine, _ in runs):
-        return make_theta(form, family.num_bases, in_channels, out_channels, max_parameters)
+        made = make_theta(form, family.num_bases, in_channels, out_channels, max_parameters)
+        if start is not None:
+            made.start_with(start)
+        return made
     if form != "full" and all(combine != "sum" for combine, _ in runs):
         rule = "heads that are put together have values of their own, and no other theta"
         raise RefusedValue(rule, "theta='full', or heads with combine='sum'", form)

@@ -1,5 +1,7 @@
 """Polynomials of a graph: those of the eigenvalues of its matrix, values and gradients."""
 
+import math
+
 import formulas
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ from pyg_outerconv import OuterConv, parse_family
 from pyg_outerconv.basis import CHEBYSHEV, Polynomial, Recurrence
 from pyg_outerconv.families import (
     FAMILIES,
+    GCN,
     ChebyshevFirst,
     ChebyshevSecond,
     Gegenbauer,
+    Identity,
     Jacobi,
     Legendre,
     Monomial,
+    Stack,
 )
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
@@ -136,6 +141,40 @@ def test_many_terms_stay_bounded_and_are_made_without_powers():
     ]
     expected = torch.einsum("kmn,mp,kpq->nq", torch.stack(terms), x, conv.theta.weight)
     assert_near(conv(x, edge_index), expected + conv.bias, 1e-9)
+
+
+def test_jacobi_is_the_convolution_of_its_paper():
+    edge_index, weight = undirected()
+    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
+    for channels in (Q, P - 1):
+        conv = OuterConv(P, channels, Jacobi(K, 1.0, -0.5), theta="channelwise").double()
+        start = math.tanh(1.0) ** torch.arange(K, dtype=torch.float64)
+        assert_near(conv.theta.comp, start[:, None].expand(-1, channels), 1e-6)
+        torch.nn.init.normal_(conv.theta.comp)
+        actual = conv(x, edge_index, torch.cat([weight, weight]))
+        adjacency, h = normalised(edge_index, weight), x @ conv.theta.weight
+        expected = formulas.jacobi_conv(adjacency, h, conv.theta.comp, 1.0, -0.5) + conv.bias
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, [x, weight, *conv.parameters()])
+    path = conv.contraction_path(x, edge_index)
+    assert path.chosen == ["recurrence_clenshaw_mixed"]
+
+
+@pytest.mark.parametrize("form", ["channelwise", "basis-decomposed(num_bases=1)"])
+def test_one_matrix_has_the_numbers_of_the_family_first(form):
+    ranks = [0.1, 0.09, 0.9**2]
+    powers = OuterConv(-1, Q, Monomial(3), theta=form)
+    powers(torch.randn(N, P), undirected()[0])
+    both = OuterConv(P, Q, Stack(Identity(), Monomial(3), GCN()), theta=form)
+    for conv, expected in ((powers, ranks), (both, [1.0, *ranks, 1.0])):
+        for _ in range(2):
+            found = conv.theta.comp
+            assert_near(found.detach(), torch.tensor(expected)[:, None].expand_as(found))
+            torch.nn.init.zeros_(found)
+            conv.reset_parameters()
+    drawn = OuterConv(P, Q, Monomial(3), theta="basis-decomposed(num_bases=2)").theta.comp
+    assert drawn.unique().numel() == drawn.numel(), "several matrices are told apart"
+    assert OuterConv(P, Q, Legendre(3), theta="channelwise").theta.comp.eq(1.0).all()
 
 
 # Recurrences of one's own -------------------------------------------------------------------------

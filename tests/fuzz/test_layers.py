@@ -194,10 +194,11 @@ def draw_features(rng, nodes, channels):
 def draw_theta(rng, rows, columns, has_features):
     """The text of a form of Θ, and the out_channels that it takes."""
     if not has_features:  # rows of Θ are an embedding
-        return rng.choice(["full", "shared", "basis-decomposed(num_bases=2)"]), columns
+        forms = ["full", "shared", "basis-decomposed(num_bases=2)", "channelwise"]
+        return rng.choice(forms), columns
     form = rng.choice(
         ["full"] * 3
-        + ["shared", "basis-decomposed(num_bases=2)", "low-rank(rank=1)"]
+        + ["shared", "basis-decomposed(num_bases=2)", "channelwise", "low-rank(rank=1)"]
         + ["grouped(groups=2)", "depthwise", "identity"]
     )
     if form == "identity":

@@ -14,6 +14,7 @@ THETAS = [
     "full",
     "shared",
     "basis-decomposed(num_bases=2)",
+    "channelwise",
     "block-diagonal(num_blocks=2)",
     "low-rank(rank=2)",
     "grouped:4",

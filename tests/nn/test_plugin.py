@@ -32,6 +32,7 @@ FORMS = [
     "full",
     "shared",
     "basis-decomposed:2",
+    "channelwise",
     "low-rank:2",
     "grouped:2",
     "block-diagonal:2",

@@ -17,6 +17,7 @@ FORMS = (
     "full",
     "shared",
     "basis-decomposed(num_bases=2)",
+    "channelwise",
     "low-rank(rank=2)",
     "block-diagonal(num_blocks=2)",
     "grouped(groups=2)",

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...basis.polynomial import Polynomial, Step, combined
 from ...theta import Theta
 from ..cost import Cost, Steps, dense_product, moving, sparse_product, transform
-from ..order import Order, Pair, needs_features, needs_mixture
+from ..order import Order, Pair, needs_features, needs_matrices, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
 
@@ -143,7 +143,7 @@ def _line(problem: Problem, width: int) -> float:
 
 
 def _coefficient(problem: Problem) -> Tensor:
-    """c (K, B)."""
+    """c (K, B), or (K, B, Q)."""
     assert problem.parameter.coefficient is not None  # these orders need a mixture
     return problem.parameter.coefficient
 
@@ -162,11 +162,12 @@ class MixedRecurrence(RecurrenceOrder):
     """Orders for Θ_k = Σ_b c_kb V_b: B dense products, not K; none if V = I.
 
     A first sums terms at width P at once, Σ_b (Σ_k c_kb p_k(A)ᵀ X) V_b. Θ first computes each X V_b
-    once, instead of X Θ_k for each label, and sums from the last label to the first, at width Q.
+    once, instead of X Θ_k for each label, and sums from the last label to the first, at width Q; so
+    c_kb may be a number for each of the Q channels.
     """
 
     pair: ClassVar[Pair] = {
-        "recurrence_clenshaw_mixed": {"theta_first": True, "needs": (needs_mixture,)},
+        "recurrence_clenshaw_mixed": {"theta_first": True, "needs": (needs_matrices,)},
         "recurrence_forward_mixed": {"needs": (needs_mixture, needs_features)},
     }
     mixed = True
