@@ -237,6 +237,48 @@ def legendre_of(k, s):
     return _powers(*((math.comb(k, j) ** 2 / 2**k, (s - eye, k - j), (s + eye, j)) for j in terms))
 
 
+def bernstein_of(j, s, count):
+    """(n choose j) ((I−S)/2)^(n−j) ((I+S)/2)^j, n + 1 terms; BernNet has S = L − I."""
+    eye, n = torch.eye(len(s), dtype=s.dtype), count - 1
+    return _powers((math.comb(n, j) / 2**n, (eye - s, n - j), (eye + s, j)))
+
+
+def chebyshev_nodes_of(j, s, count):
+    """Π_{i≠j} (S − t_i I) / (t_j − t_i) of the Chebyshev nodes t (Lagrange)."""
+    nodes = [-math.cos((i + 0.5) * math.pi / count) for i in range(count)]
+    out = eye = torch.eye(len(s), dtype=s.dtype)
+    for i, node in enumerate(nodes):
+        if i != j:
+            out = out @ (s - node * eye) / (nodes[j] - node)
+    return out
+
+
+def bern_net(laplacian, x, theta):
+    """BernNet, term by term: Σ_j θ_j (n choose j) / 2^n (2I − L)^(n−j) L^j X."""
+    n, two = len(theta) - 1, 2 * torch.eye(len(laplacian), dtype=x.dtype)
+    out = 0
+    for j in range(n + 1):
+        h = x
+        for _ in range(j):
+            h = laplacian @ h
+        for _ in range(n - j):
+            h = (two - laplacian) @ h
+        out = out + theta[j] * math.comb(n, j) / 2**n * h
+    return out
+
+
+def cheb_net_2(laplacian, x, gamma):
+    """ChebNetII: Σ_k w_k T_k(L − I) X, with w_k = 2/(K+1) Σ_j γ_j T_k(t_j), halved for k = 0."""
+    count = len(gamma)
+    shifted = laplacian - torch.eye(len(laplacian), dtype=x.dtype)
+    nodes = [math.cos((count - 1 - j + 0.5) * math.pi / count) for j in range(count)]
+    out = 0
+    for k in range(count):
+        w = sum(gamma[j] * math.cos(k * math.acos(nodes[j])) for j in range(count)) * 2 / count
+        out = out + (w / 2 if k == 0 else w) * chebyshev_first_of(k, shifted) @ x
+    return out
+
+
 def jacobi_conv(adjacency, h, c, a, b):
     """JacobiConv's filters: Σ_k c_kq P_k^(a,b)(Â) h_q, of its channels H (N, Q)."""
     terms = [jacobi_of(k, adjacency, a, b) for k in range(len(c))]
@@ -248,6 +290,8 @@ def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loop
     s = _step(graph, norm, add_self_loops)
     if of == "laplacian":
         s = (torch.eye(len(s), dtype=s.dtype) if p is monomial_of else 0.0) - s
+    if p in (bernstein_of, chebyshev_nodes_of):
+        options["count"] = num_terms
     terms = [p(k, s, **options) for k in range(num_terms)]
     return Matrices(num_terms, graph.size, product=torch.stack(terms))
 

@@ -21,7 +21,9 @@ from .linear_attention import LinearAttention
 from .multi_head import GAT, GATv2, MultiHead, Transformer
 from .nodes import Full, Identity, Part
 from .polynomials import (
+    Bernstein,
     ChebyshevFirst,
+    ChebyshevNodes,
     ChebyshevSecond,
     Gegenbauer,
     Jacobi,
@@ -50,10 +52,12 @@ __all__ = [
     "GCN",
     "Add",
     "Attention",
+    "Bernstein",
     "Blocks",
     "Causal",
     "Chebyshev",
     "ChebyshevFirst",
+    "ChebyshevNodes",
     "ChebyshevSecond",
     "Cluster",
     "Complete",

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from ..basis.base import Basis
@@ -15,11 +16,12 @@ from ..equations import row
 from ..errors import RefusedValue, unknown
 from ..graph.graph import Graph
 from ..graph.norm import check_norm, transition
-from ..memo import cached_property
+from ..memo import cached_property, constant
 from .family import Family
 from .options import check_least, check_powers
 
 MATRICES = ("adjacency", "laplacian")
+MOST_NODES = 128  # of an interpolation, which mixes as many polynomials of as many terms
 
 _TABLE = "Polynomials"
 
@@ -301,3 +303,131 @@ class Jacobi(GraphPolynomials):
             (n - 1) * (a * a - b * b) / divisor,
             2 * (k + a - 1) * (k + b - 1) * n / divisor,
         )
+
+
+@dataclass(frozen=True)
+class InterpolatedPolynomials(GraphPolynomials):
+    r"""Polynomials of one degree that are known by their values at the Chebyshev nodes.
+
+    .. math:: A_j = \sum_k C_{jk} T_k(S), \quad
+        C_{jk} = \tfrac{2 - \delta_{k0}}{K} \sum_i p_j(t_i) T_k(t_i), \quad
+        t_i = -\cos\left(\tfrac{i + 1/2}{K} \pi\right)
+
+    A polynomial of degree K − 1 is the sum of the T_k that has its values at K nodes, so that all
+    of them are one recurrence, whose labels are mixed: K − 1 sparse products.
+
+    Args:
+        num_terms (int): K, one more than the degree; at most 128.
+        of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    of: str = field(default="laplacian", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_terms > MOST_NODES:
+            rule = f"num_terms of {type(self).__name__} is bounded"
+            raise RefusedValue(rule, f"<= {MOST_NODES}", self.num_terms)
+
+    @abstractmethod
+    def values(self, nodes: list[float]) -> list[list[float]]:
+        """p_j(t_i) of each label j, at the nodes t_0, t_1, …"""
+
+    def factors(self, k: int) -> Factors:
+        return CHEBYSHEV.factors(k)
+
+    @property
+    def initial_coefficients(self) -> tuple[float, ...]:
+        return (1.0,) * self.num_terms
+
+    @cached_property
+    def mixing(self) -> tuple[tuple[float, ...], ...]:
+        """C (K, K)."""
+        count = self.num_terms
+        angles = np.pi * (np.arange(count, 0, -1) - 0.5) / count
+        terms = np.cos(np.arange(count)[:, None] * angles)  # T_k(t_i)
+        halved = np.where(np.arange(count) == 0, 1, 2) / count
+        mixing = halved * (np.array(self.values(np.cos(angles).tolist())) @ terms.T)
+        return tuple(map(tuple, mixing.tolist()))
+
+    def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
+        """The mixed polynomials, as a rule."""
+        basis = super().basis_on(edges, dtype)
+        return basis.mix(constant(self.mixing, basis.dtype, basis.device))
+
+
+@row(
+    _TABLE,
+    "(n choose j) ((2I − L)/2)^(n−j) (L/2)^j, n = K − 1",
+    "He et al., *BernNet* (2106.10994), section 3",
+)
+@dataclass(frozen=True)
+class Bernstein(InterpolatedPolynomials):
+    r"""Bernstein polynomials of the Laplacian, whose coefficients are values of the filter.
+
+    .. math:: A_j = \frac{1}{2^n} \binom{n}{j} (2I - L)^{n - j} L^j, \qquad
+        j = 0, \dots, n = K - 1
+
+    From the `"BernNet: Learning Arbitrary Graph Spectral Filters via Bernstein Approximation"
+    <https://arxiv.org/abs/2106.10994>`_ paper (section 3): a filter Σ_j θ_j A_j with θ_j = h(2j/n)
+    approaches h on [0, 2], and is not negative if no θ_j is. With
+    ``theta='basis-decomposed(num_bases=1)'`` a layer has these θ_j, which begin as ones, the filter
+    I; the paper keeps them from below zero by a ReLU, which is not here. BernNet takes
+    n²/2 sparse products for them, the recurrence here n.
+
+    Args:
+        num_terms (int): K = n + 1; at most 128.
+        of (str, optional): ``'laplacian'``, or ``'adjacency'`` for the same in −Â in the place of
+            L − I. (default: ``'laplacian'``)
+        norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_j = (n choose j) (2I - L)^(n-j) L^j / 2^n, j = 0..n = K-1"
+    symbol = "Bernstein polynomial {}"
+
+    def values(self, nodes: list[float]) -> list[list[float]]:
+        n = self.num_terms - 1
+        return [
+            [math.comb(n, j) * ((1 - t) / 2) ** (n - j) * ((1 + t) / 2) ** j for t in nodes]
+            for j in range(n + 1)
+        ]
+
+
+@row(
+    _TABLE,
+    "the polynomial that is 1 at one Chebyshev node and 0 at the others",
+    "He et al., *ChebNetII* (2202.03580), section 4",
+)
+@dataclass(frozen=True)
+class ChebyshevNodes(InterpolatedPolynomials):
+    r"""Chebyshev interpolation: labels are the values of a filter at the Chebyshev nodes.
+
+    .. math:: A_j = \tfrac{2}{K} \sum_k{}' \, T_k(t_j) \, T_k(L - I), \qquad
+        t_j = -\cos\left(\tfrac{j + 1/2}{K} \pi\right)
+
+    where the term of k = 0 is halved. Σ_j γ_j A_j is the polynomial that has the value γ_j at the
+    node t_j. From the `"Convolutional Neural Networks on Graphs with Chebyshev Approximation,
+    Revisited" <https://arxiv.org/abs/2202.03580>`_ paper (ChebNetII, section 4). With
+    ``theta='basis-decomposed(num_bases=1)'`` a layer has these γ_j, which begin as ones, the filter
+    I; the paper keeps them from below zero by a ReLU, which is not here.
+
+    Args:
+        num_terms (int): K, the number of nodes; at most 128.
+        of (str, optional): ``'laplacian'`` or ``'adjacency'``. (default: ``'laplacian'``)
+        norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+
+    Raises:
+        ValueError: see :class:`GraphPolynomials`.
+    """
+
+    equation = "A_j = 2/K sum'_k T_k(t_j) T_k(S), t_j the Chebyshev nodes, j = 0..K-1"
+    symbol = "value at node {}"
+
+    def values(self, nodes: list[float]) -> list[list[float]]:
+        return [[float(i == j) for i in range(len(nodes))] for j in range(len(nodes))]

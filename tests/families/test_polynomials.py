@@ -13,7 +13,9 @@ from pyg_outerconv.basis import CHEBYSHEV, Polynomial, Recurrence
 from pyg_outerconv.families import (
     FAMILIES,
     GCN,
+    Bernstein,
     ChebyshevFirst,
+    ChebyshevNodes,
     ChebyshevSecond,
     Gegenbauer,
     Identity,
@@ -175,6 +177,54 @@ def test_one_matrix_has_the_numbers_of_the_family_first(form):
     drawn = OuterConv(P, Q, Monomial(3), theta="basis-decomposed(num_bases=2)").theta.comp
     assert drawn.unique().numel() == drawn.numel(), "several matrices are told apart"
     assert OuterConv(P, Q, Legendre(3), theta="channelwise").theta.comp.eq(1.0).all()
+
+
+# Known by their values ----------------------------------------------------------------------------
+
+
+PAPERS = {Bernstein: formulas.bern_net, ChebyshevNodes: formulas.cheb_net_2}
+each_paper = pytest.mark.parametrize("kind", PAPERS, ids=lambda kind: kind.__name__)
+
+
+@each_paper
+def test_one_filter_for_all_channels_is_that_of_the_paper(kind):
+    edge_index, weight = undirected()
+    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
+    laplacian = torch.eye(N) - normalised(edge_index, weight)
+    for channels in (Q, P - 1):
+        conv = OuterConv(P, channels, kind(K), theta="basis-decomposed(num_bases=1)").double()
+        assert conv.theta.comp.eq(1.0).all(), "all begin as ones"
+        torch.nn.init.uniform_(conv.theta.comp)
+        actual = conv(x, edge_index, torch.cat([weight, weight]))
+        filtered = PAPERS[kind](laplacian, x, conv.theta.comp[:, 0])
+        expected = filtered @ conv.theta.weight[0] + conv.bias
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, [x, weight, *conv.parameters()])
+
+
+@each_paper
+@pytest.mark.parametrize("theta", ["full", "channelwise"])
+def test_it_is_a_polynomial_of_the_eigenvalues_too(kind, theta):
+    edge_index, weight = undirected()
+    graph = formulas.Graph(*edge_index, torch.cat([weight, weight]), edge_index[0], (N, N), False)
+    p = getattr(formulas, f"{FAMILIES.name_of(kind)}_of")
+    terms = formulas.polynomials(graph, p, K, of="laplacian").dense
+    value, vector = torch.linalg.eigh(torch.eye(N) - normalised(edge_index, weight))
+    diagonal = torch.stack([p(j, torch.diag(value) - torch.eye(N), K) for j in range(K)])
+    assert_near(vector @ diagonal @ vector.T, terms)
+    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
+    conv = OuterConv(P, Q, kind(K), theta=theta).double()
+    actual = conv(x, edge_index, torch.cat([weight, weight]))
+    matrices = conv.theta.parameter().full()[:, 0]
+    expected = torch.einsum("kmn,mp,kpq->nq", terms, x, matrices) + conv.bias
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [x, weight, *conv.parameters()])
+
+
+@each_paper
+def test_filters_of_equal_values_are_the_identity(kind):
+    basis = kind(40).basis(undirected()[0], size=(N, N), dtype=torch.float64)
+    assert_near(basis.to_dense().sum(0), torch.eye(N, dtype=torch.float64))
 
 
 # Recurrences of one's own -------------------------------------------------------------------------

@@ -18,8 +18,10 @@ from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.errors import RefusedType, RefusedValue
 from pyg_outerconv.families import (
     GCN,
+    Bernstein,
     Chebyshev,
     ChebyshevFirst,
+    ChebyshevNodes,
     ChebyshevSecond,
     Compose,
     Diffusion,
@@ -41,6 +43,8 @@ from pyg_outerconv.theta import full
 
 NUM_KINDS = 3
 POLYNOMIALS = {
+    Bernstein: (formulas.bernstein_of, {}),
+    ChebyshevNodes: (formulas.chebyshev_nodes_of, {}),
     Monomial: (formulas.monomial_of, {}),
     ChebyshevFirst: (formulas.chebyshev_first_of, {}),
     ChebyshevSecond: (formulas.chebyshev_second_of, {}),
