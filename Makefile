@@ -23,9 +23,15 @@ demo: $(TRAINS)
 # Triton's interpreter is for all of a process, and nothing else is to run in it.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# Tests of guides, examples, pages and pictures, in a tier of their own: their files alone are read.
+PAGES := -m pages $(shell grep -rl --include='test_*.py' 'mark\.pages' tests)
+
 test: check
+	@echo "The library:"
 	TRITON_INTERPRET=1 $(PYTEST) tests/kernels/test_triton.py tests/kernels/test_device_calls.py
-	$(PYTEST)
+	$(PYTEST) -m "not pages"
+	@echo "Guides, examples, pages and pictures:"
+	$(PYTEST) $(PAGES)
 
 test-all: check
 	TRITON_INTERPRET=1 $(PYTEST) --all tests/kernels/test_triton.py tests/kernels/test_device_calls.py

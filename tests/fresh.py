@@ -96,7 +96,8 @@ class Fresh:
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=ROOT,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                # Triton, which torch imports, is to compile: whoever wants its interpreter says so.
+                env={**os.environ, "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "0"},
             )
             assert self.process.stdout.readline() == "ready\n"
         self.process.stdin.write(json.dumps(order) + "\n")

@@ -19,6 +19,8 @@ from pyg_outerconv.lab import own_code
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.plot.canvas import LINE
 
+pytestmark = pytest.mark.pages
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()

@@ -11,6 +11,8 @@ import pytest
 import torch
 from lab.bench.fakes import record, timing
 
+pytestmark = pytest.mark.pages
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 

@@ -1,8 +1,10 @@
 """Which cases run: some that hold every word; and faults that are drawn of the core."""
 
 import ast
+import subprocess
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -55,6 +57,18 @@ def test_of_a_slow_test_a_few_cases_run_and_none_is_quick():
     assert not list(quickest(slow))
     both = cases("a", "b")
     assert list(quickest(both)) == both[:1]
+
+
+def test_make_test_runs_the_library_and_then_every_file_with_a_page():
+    tests = Path(__file__).parent
+    line = ["make", "-n", "-C", str(tests.parent), "VENV=nowhere", "test"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    *_, rest, _, pages = (step for step in said.splitlines() if step and "make" not in step)
+    assert rest.endswith('-m "not pages"')
+    mark = "mark." + "pages"
+    marked = {file for file in tests.rglob("test_*.py") if mark in file.read_text()}
+    assert len(marked) > 5
+    assert {tests.parent / file for file in pages.partition("-m pages ")[2].split()} == marked
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -224,7 +224,8 @@ def read(done: Any, code: Code) -> int:
         file.write(done.asm["cubin"])
         file.flush()
         usage = _output(knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name)
-        text = _output(knobs.nvidia.nvdisasm.path, "--print-code", "--print-line-info", file.name)
+        options = "--print-code", "--print-line-info", "--no-dataflow"
+        text = _output(knobs.nvidia.nvdisasm.path, *options, file.name)
     (registers,) = re.findall(r"REG:(\d+)", usage)
     code.registers = max(code.registers, int(registers))
     code.tf32 |= "inputPrecision = tf32" in done.asm["ttir"]

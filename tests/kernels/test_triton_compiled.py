@@ -1,12 +1,9 @@
 """What Triton's kernels are compiled to for a GPU that is not there, and the page that says so.
 
-In processes of their own: Triton reads ``TRITON_INTERPRET`` when it is imported.
+In processes of their own: Triton reads ``TRITON_INTERPRET`` where kernels are defined.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,37 +14,35 @@ triton = pytest.importorskip("triton")
 FOLDER = Path(__file__).resolve().parent
 
 
-def without_interpreter(*arguments, cache):
-    environment = {key: text for key, text in os.environ.items() if key != "TRITON_INTERPRET"}
-    environment |= {
-        "PYTHONPATH": str(FOLDER.parents[1]),
-        "TRITON_CACHE_DIR": str(cache),
-    }
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment
-    )
+@pytest.fixture
+def compiling(fresh, tmp_path):
+    """Runs code without the interpreter, and returns what it prints."""
+
+    def run(code, *arguments):
+        environment = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+        done = fresh(code, *arguments, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
-def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(tmp_path):
-    done = without_interpreter(
-        "-c",
+def test_compiled_it_refuses_a_cpu_and_takes_bfloat16(compiling):
+    said = compiling(
         "import torch\n"
         "from pyg_outerconv.kernels.backend import Request\n"
         "from pyg_outerconv.kernels.backends.triton_backend import Triton\n"
         "ask = lambda device: Triton().why_not(\n"
         "    Request('spmm', device, torch.bfloat16, torch.int32, (3, 3), 4, 2))\n"
-        "print(Triton.priority, ask('cuda'), ask('cpu'))\n",
-        cache=tmp_path,
+        "print(Triton.priority, ask('cuda'), ask('cpu'))\n"
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("20 []")
-    assert "runs on cuda, not on cpu" in done.stdout
-    assert "TRITON_INTERPRET=1" in done.stdout
+    assert said.startswith("20 []")
+    assert "runs on cuda, not on cpu" in said
+    assert "TRITON_INTERPRET=1" in said
 
 
-def test_numbers_of_rows_and_pieces_are_not_compiled_into_kernels(tmp_path):
-    done = without_interpreter(
-        "-c",
+def test_numbers_of_rows_and_pieces_are_not_compiled_into_kernels(compiling):
+    said = compiling(
         "from importlib import import_module\n"
         "from triton.runtime import JITFunction\n"
         "for file in ('products', 'segments', 'attend', 'additive', 'chosen', 'extreme'):\n"
@@ -55,11 +50,9 @@ def test_numbers_of_rows_and_pieces_are_not_compiled_into_kernels(tmp_path):
         "    for name, kernel in vars(room).items():\n"
         "        if isinstance(kernel, JITFunction) and name.endswith('_kernel'):\n"
         "            sizes = [p for p in kernel.params if p.name in ('jobs', 'num_pieces')]\n"
-        "            print(*[p.do_not_specialize for p in sizes])\n",
-        cache=tmp_path,
+        "            print(*[p.do_not_specialize for p in sizes])\n"
     )
-    assert done.returncode == 0, done.stderr
-    assert set(done.stdout.split()) == {"True"}
+    assert set(said.split()) == {"True"}
 
 
 PAGE = FOLDER.parents[1] / "examples" / "triton_kernels.md"
@@ -78,12 +71,14 @@ def loads(cell):
     return {int(bits): int(number) for number, bits in re.findall(r"(\d+) × (\d+)", cell)}
 
 
+SCRIPT = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+
+
+@pytest.mark.pages
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("case", CASES)
-def test_compiled_for_a_gpu_kernels_hold_what_is_said_of_them(case, tmp_path):
-    done = without_interpreter(str(FOLDER / "compile_triton.py"), case, cache=tmp_path)
-    assert done.returncode == 0, done.stderr
-    table = table_of(done.stdout, case)
+def test_compiled_for_a_gpu_kernels_hold_what_is_said_of_them(case, compiling):
+    table = table_of(compiling(SCRIPT, str(FOLDER / "compile_triton.py"), case), case)
     dtype, sizes, *_ = case.split("-")
     bytes_ = getattr(torch, dtype).itemsize
     aligned = all(int(size) * bytes_ % 16 == 0 for size in sizes.split("x")[1:])

@@ -32,6 +32,8 @@ from pyg_outerconv.plot.contributions import MAX_BARS, LayerBars, bars
 from pyg_outerconv.plot.intervals import Row, intervals
 from pyg_outerconv.plot.neighbourhood import MAX_PANELS, MAX_SOURCES, neighbourhood
 
+pytestmark = pytest.mark.pages
+
 # Contributions --------------------------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.show import KINDS
 from pyg_outerconv.plot.basis import KINDS as DRAWN
 
+pytestmark = pytest.mark.pages
+
 Drawn = list[tuple[Basis, str, dict[str, object], Figure]]
 
 

@@ -14,6 +14,8 @@ from pyg_outerconv.lab.report import compare
 from pyg_outerconv.lab.train import Experiment, RunFolder, Settings
 from pyg_outerconv.plot import intervals as drawing
 
+pytestmark = pytest.mark.pages
+
 SETTINGS = Settings("KarateClub", "GCN()", "random-30-30-40", hidden=4, epochs=3, seeds=3)
 
 

@@ -18,6 +18,8 @@ from pyg_outerconv.plot import confusion as of_confusion
 from pyg_outerconv.plot import contributions as of_contributions
 from pyg_outerconv.plot import neighbourhood as of_neighbourhood
 
+pytestmark = pytest.mark.pages
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
