@@ -1,6 +1,7 @@
 # make demo   set up what training needs, then classify the papers of Cora
 # make test   set up the rest, then run every check, and every test on some of its cases
 # make test-all   the same on all of their cases: an hour of two cores
+# make docs   build the site into build/site, and check it; a part of make test
 # make setup  only set up, for the tests
 # make build  wheel and sdist in dist/, installed and tried in environments of their own
 #
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 TRAINS := $(VENV)/.trains
 
-.PHONY: demo test test-all check setup build clean
+.PHONY: demo test test-all check docs setup build clean
 
 demo: $(TRAINS)
 	$(BIN)/outerconv train --family gcn --seeds 3
@@ -26,7 +27,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests of guides, examples, pages and pictures, in a tier of their own: their files alone are read.
 PAGES := -m pages $(shell grep -rl --include='test_*.py' 'mark\.pages' tests)
 
-test: check
+test: check docs
 	@echo "The library:"
 	TRITON_INTERPRET=1 $(PYTEST) tests/kernels/test_triton.py tests/kernels/test_device_calls.py
 	$(PYTEST) -m "not pages"
@@ -41,6 +42,11 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check -q .
 	$(BIN)/mypy
+
+# The notebooks run too, in a kernel of Jupyter each.
+docs: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -j 2 -b html -d build/doctrees -c site . build/site
+	$(BIN)/python site/check.py build/site
 
 setup: $(READY)
 
@@ -61,7 +67,7 @@ $(TRAINS): pyproject.toml constraints.txt
 $(READY): $(TRAINS)
 	$(PIP) install -q -c constraints.txt setuptools wheel ninja
 	$(PIP) install -q -c constraints.txt --no-build-isolation torch-scatter
-	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,search,scale,bench,examples,dev]'
+	$(PIP) install -q -c constraints.txt -e '.[scatter,triton,train,search,scale,bench,examples,dev,docs]'
 	touch $@
 
 clean:

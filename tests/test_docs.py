@@ -26,7 +26,8 @@ DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 GUIDES = {path.stem: path for path in sorted(DOCS.glob("*.md"))}
-PAGES = {"README": ROOT / "README.md", **GUIDES}
+SITE = {f"site {path.stem}": path for path in sorted((ROOT / "site").glob("*.md"))}
+PAGES = {"README": ROOT / "README.md", **GUIDES, **SITE}
 OTHERS = [*ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "datasets" / "README.md"]
 LINKED = {str(path.relative_to(ROOT)): path for path in sorted({*PAGES.values(), *OTHERS})}
 
@@ -148,7 +149,7 @@ def test_pages_do_not_write_into_folders_of_each_other():
 def test_paragraphs_end_with_a_sentence(name):
     text = re.sub(r"^```.*?^```", "", PAGES[name].read_text(), flags=re.DOTALL | re.MULTILINE)
     for part in re.split(r"\n\s*\n", text):
-        if part.strip() and not re.match(r"\n*([#|<!]|    |\d+\. |- )", part):
+        if part.strip() and not re.match(r"\n*([#|<!:]|    |\d+\. |- )", part):
             assert re.search(r"[.:!?`)\]]\**$", part.rstrip()), part
 
 

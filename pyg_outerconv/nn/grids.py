@@ -89,8 +89,8 @@ class GridConv(OuterConv):
     Args:
         in_channels: P of each input, or -1 to derive it from the first input.
         out_channels: Q of each output.
-        kernel_size, stride, padding, dilation, padding_mode, transposed, output_padding, offsets,
-            growth, dim: see :class:`~pyg_outerconv.families.Grid`.
+        kernel_size, stride, padding, dilation, padding_mode: see :class:`.Grid`.
+        transposed, output_padding, offsets, growth, dim: see :class:`.Grid`.
         groups: number of blocks of channels; there are no parameters between blocks.
         bias: whether the layer adds a bias.
         **kwargs: options of :class:`OuterConv`.

@@ -302,8 +302,8 @@ def gatv2_conv(
     8
 
     Args:
-        in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
-            fill_value, residual, **options: see :func:`gat_conv`.
+        in_channels, out_channels, heads, concat, negative_slope, dropout: see :func:`gat_conv`.
+        add_self_loops, fill_value, residual, **options: see :func:`gat_conv`.
         edge_dim: D_e of ``edge_attr``, which adds E W_e inside the leaky ReLU; None for no such
             term.
         bias: whether the output, the values and both ends of the score have a bias.
@@ -355,8 +355,8 @@ def super_gat_conv(
     32
 
     Args:
-        in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops, bias,
-            **options: see :func:`gat_conv`.
+        in_channels, out_channels, heads, concat, negative_slope, dropout: see :func:`gat_conv`.
+        add_self_loops, bias, **options: see :func:`gat_conv`.
         attention_type: ``'SD'`` for :class:`~pyg_outerconv.attention.SuperGAT`, ``'MX'`` for
             :class:`~pyg_outerconv.attention.SuperGATMixed`.
     """

@@ -1,0 +1,167 @@
+"""The site's own parts: notebooks, pictures of the gallery, the reference, the check of its pages.
+
+`make docs` builds the site, warnings being errors, and checks what came out.
+"""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "site"
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"of_site_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that makes pages of code."""
+    pytest.importorskip("sphinx")
+    sys.path.insert(0, str(SITE))
+    yield load(SITE / "pages.py")
+    sys.path.remove(str(SITE))
+
+
+def cells(path, kind):
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(one["source"]) for one in found if one["cell_type"] == kind]
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(path, registries, capsys):
+    namespace = {"__name__": path.stem}
+    for number, code in enumerate(cells(path, "code")):
+        exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_kept_without_what_it_printed(path):
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_of_a_notebook_lead_to_files(path):
+    links = re.findall(r"\]\((?!http)([^)\s#]+)[^)\s]*\)", "\n".join(cells(path, "markdown")))
+    assert links
+    for link in links:
+        assert (path.parent / link).exists(), link
+
+
+def test_the_page_of_notebooks_names_each():
+    page = (SITE / "notebooks.md").read_text(encoding="utf-8")
+    assert re.findall(r"notebooks/(\w+)\.ipynb", page) == re.findall(r"^/.*/(\w+)$", page, re.M)
+    assert {path.stem for path in NOTEBOOKS} == {*re.findall(r"notebooks/(\w+)\.ipynb", page)}
+
+
+@pytest.mark.pages
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_a_script_of_the_gallery_draws_each_picture(path, tmp_path):
+    script = load(path)
+    script.draw(tmp_path)
+    assert {one.name for one in tmp_path.iterdir()} == set(script.PICTURES)
+    for name, text in script.PICTURES.items():
+        assert (tmp_path / name).stat().st_size > 5_000
+        assert len(text) > 50
+        assert text.endswith(".")
+
+
+def test_the_gallery_shows_every_script(pages):
+    assert set(pages.GALLERY) == {path.stem for path in GALLERY}
+
+
+def test_every_public_name_is_in_the_reference_with_an_example(pages):
+    text = "".join(text for _, text in pages.reference())
+    documented = re.findall(r"\.\. auto(?:class|function):: pyg_outerconv\.(\S+)", text)
+    assert sorted(documented) == sorted(pages.public_names())
+    kinds = pages.examples()
+    assert [name for name, kind in kinds.items() if kind == "none"] == []
+
+
+def test_a_call_is_shown_where_there_is_no_other_example(pages):
+    assert pages._call("families.Causal") == "families.Causal()"
+    assert "A call that the tests run" in "\n".join(pages._example("families.Causal", object))
+    assert pages._call("nothing") == ""
+
+
+def test_the_rosetta_stone_has_every_layer_of_pyg_and_of_torch(pages):
+    ours = "".join(pages.of_pyg())
+    for entry in pages.entries():
+        heading = f"### {entry.name}\n" if entry.kind != pages.NONE else f"| `{entry.name}` |"
+        assert heading in ours
+    assert "A_0 = D^-1/2 (W + I) D^-1/2, D the in-degrees of W + I" in ours
+    theirs = "".join(pages.of_torch())
+    for kind in pages.CONVERSIONS:
+        assert f"### torch.nn.{kind.__name__}\n" in theirs
+    assert "9 matrices, `A_d[m, n] = 1 where m = s n - d" in theirs
+
+
+def test_benchmarks_are_the_kept_runs(pages):
+    text = "".join(pages.benchmarks())
+    for path in (ROOT / "examples" / "bench").glob("*.json"):
+        assert f"## {path.stem}\n" in text
+    assert "AMD EPYC, 2 cores" in text
+    assert "| gcn-100k | forward + backward, time of PyG | 6× | 10.91× |" in text
+
+
+def test_stars_and_bars_of_docstrings_are_no_markup(pages):
+    text = ["X (*, M, P) and |s|, not ``(*, |x|)``", "    x, **options: see *Title*"]
+    pages.escape(None, "", "", None, None, text)
+    assert text == [r"X (\*, M, P) and \|s\|, not ``(*, |x|)``", r"    x, \*\*options: see *Title*"]
+
+
+def write(folder, **pages):
+    for name, body in pages.items():
+        (folder / f"{name}.html").write_text(f"<html><body>{body}</body></html>")
+    (folder / "searchindex.js").write_text("")
+
+
+def test_a_whole_site_has_no_faults(tmp_path):
+    check = load(SITE / "check.py")
+    write(
+        tmp_path,
+        one='<p id="here"><a href="two.html#there">2</a><a href="https://a.b">out</a></p>',
+        two='<h1 id="there"></h1><a href="#there"></a><img src="x.svg" alt="a line">',
+    )
+    assert list(check.faults(tmp_path)) == []
+    assert check.main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ('<script src="https://a.b/c.js"></script>', "loads https://a.b/c.js"),
+        ('<link rel="stylesheet" href="//a.b/c.css">', "loads //a.b/c.css"),
+        ('<img src="https://a.b/c.png" alt="c">', "loads https://a.b/c.png"),
+        ('<img src="c.png">', "a picture without a text, c.png"),
+        ('<a href="three.html"></a>', "a link to nothing, three.html"),
+        ('<a href="#there"></a>', "a link to nothing, #there"),
+    ],
+)
+def test_what_is_wrong_with_a_page_is_found(tmp_path, body, fault, capsys):
+    check = load(SITE / "check.py")
+    write(tmp_path, one=body)
+    assert list(check.faults(tmp_path)) == [f"one.html: {fault}"]
+    assert check.main([str(tmp_path)]) == 1
+
+
+def test_what_a_style_loads_is_found(tmp_path):
+    check = load(SITE / "check.py")
+    write(tmp_path, one="")
+    (tmp_path / "a.css").write_text("a { src: url('https://a.b/f.woff') } b { src: url(data:x) }")
+    assert list(check.faults(tmp_path)) == ["a.css: loads https://a.b/f.woff"]
+    (tmp_path / "searchindex.js").unlink()
+    assert "there is no index to search in" in list(check.faults(tmp_path))
