@@ -16,8 +16,9 @@ from ..data import Entry
 TRAIN_PER_CLASS, NUM_VALIDATION, NUM_TEST = 20, 500, 1000
 VALIDATION_SHARE = 0.2
 FOLDS = 10
+HELD_OUT = 0  # the seed by which test nodes are drawn that no seed trains on
 
-_SHARES = re.compile(r"random-(\d{1,3})-(\d{1,3})-(\d{1,3})")
+_SHARES = re.compile(r"(?:random|held-out)-(\d{1,3})-(\d{1,3})-(\d{1,3})")
 _PER_CLASS = re.compile(r"per-class-(\d{1,6})-(\d{1,6})")
 
 
@@ -45,7 +46,9 @@ def check_protocol(entry: Entry, protocol: str) -> str:
     ``'public'`` and ``'geom-gcn'`` are what comes with a dataset; ``'random'`` is Planetoid's: 20
     nodes a class to train, 500 to validate, 1000 to test; ``'per-class-20-30'`` takes 20 nodes of
     each class to train, 30 to validate, and all others to test, as the `"Pitfalls"
-    <https://arxiv.org/abs/1811.05868>`_ paper does; ``'random-60-20-20'`` takes percentages.
+    <https://arxiv.org/abs/1811.05868>`_ paper does; ``'random-60-20-20'`` takes percentages, and so
+    does ``'held-out-60-20-20'``, whose test nodes are the same for every seed: no seed trains or
+    validates on a node that another one tests.
     ``'ten-fold'`` is cross-validation: classes are in equal shares in each of ten folds, of which
     seed s tests the s-th, validates on the next, and trains on the other eight; seeds from 10 on
     take folds that are drawn anew.
@@ -88,7 +91,8 @@ def make_split(data: Data, protocol: str, seed: int) -> Split:
     generator = torch.Generator().manual_seed(seed)
     shares = _SHARES.fullmatch(protocol)
     if shares:
-        return _by_share(data.y, [int(share) / 100 for share in shares.groups()], generator)
+        held = torch.Generator().manual_seed(HELD_OUT) if protocol.startswith("held") else None
+        return _by_share(data.y, [int(share) / 100 for share in shares.groups()], generator, held)
     if per_class := _PER_CLASS.fullmatch(protocol):
         return _rest_tests(data.y, int(per_class[1]), int(per_class[2]), generator)
     if protocol == "random":
@@ -160,10 +164,18 @@ def _by_fold(y: Tensor, seed: int) -> Split:
     return Split((fold >= 0) & ~test & ~validation, validation, test)
 
 
-def _by_share(y: Tensor, shares: list[float], generator: torch.Generator) -> Split:
-    nodes = _nodes(y >= 0, generator)
+def _by_share(
+    y: Tensor,
+    shares: list[float],
+    generator: torch.Generator,
+    held_out: torch.Generator | None = None,
+) -> Split:
+    nodes = _nodes(y >= 0, held_out or generator)
     ends = [round(sum(shares[: part + 1]) * nodes.numel()) for part in range(3)]
-    return Split(*_masks(y, (nodes[: ends[0]], nodes[ends[0] : ends[1]], nodes[ends[1] : ends[2]])))
+    others, test = nodes[: ends[1]], nodes[ends[1] : ends[2]]
+    if held_out is not None:
+        others = others[torch.randperm(others.numel(), generator=generator)]
+    return Split(*_masks(y, (others[: ends[0]], others[ends[0] :], test)))
 
 
 def check_classes(

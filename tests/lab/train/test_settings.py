@@ -327,6 +327,17 @@ def test_percentages():
     assert sizes(make_split(graph, "random-10-10-10", 4)) == (10, 10, 10)
 
 
+def test_nodes_that_are_held_out_are_tested_by_every_seed_and_trained_on_by_none():
+    graph = Data(y=torch.cat([torch.arange(100) % 2, torch.full((50,), -1)]))
+    splits = [make_split(graph, "held-out-50-20-30", seed) for seed in range(20)]
+    assert {sizes(split) for split in splits} == {(50, 20, 30)}
+    assert all(torch.equal(split.test, splits[0].test) for split in splits)
+    assert len({tuple(split.train.tolist()) for split in splits}) == 20
+    assert same(splits[4], make_split(graph, "held-out-50-20-30", 4))
+    with pytest.raises(ValueError, match="add up to at most 100"):
+        check_protocol(data.entry("Photo"), "held-out-60-50-20")
+
+
 def test_several_masks_are_taken_one_by_one():
     part = torch.arange(9) % 3
     columns = {
