@@ -5,27 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.search.contestants import contestants
 from pyg_outerconv.lab.search.plan import Plan
+from pyg_outerconv.lab.search.portfolio import OURS
 from pyg_outerconv.lab.search.search import Search, SearchFolder
 from pyg_outerconv.lab.train import resolve
 
-LINE = ["KarateClub", "--trials", "5", "--seeds", "1", "--test-seeds", "2", "--finalists", "2"]
-LINE += ["--epochs", "6", "--max-depth", "2", "--max-hidden", "16", "--peers", "none"]
+LINE = ["KarateClub", "--trials", "4", "--final-seeds", "2", "--test-seeds", "2"]
+LINE += ["--finalists", "2", "--epochs", "6", "--max-depth", "2", "--max-hidden", "16"]
+LINE += ["--portfolio", "none", "--jobs", "1"]
 CLOCKS = {"seconds", "wall"}
 
 
 def plan(**changed: Any) -> Plan:
     entry = data.entry("KarateClub")
     named = {"family": "identity", "split": entry.splits[0], "epochs": 6, "device": "cpu"}
-    values = {"trials": 5, "seeds": 1, "test_seeds": 2, "finalists": 2, "peers": "mlp"}
+    values = {"trials": 4, "final_seeds": 2, "test_seeds": 2, "finalists": 2, "portfolio": "mlp"}
     values |= {"max_depth": 2, "max_hidden": 16} | changed
     return Plan(resolve(entry, {**named, "seeds": values["test_seeds"]}), **values)
 
 
 def searched(folder: Any, chosen: Plan | None = None) -> Search:
     """A search that ran, or went on, to its end."""
-    found = Search(chosen, folder, log=lambda line: None)
+    found = Search(chosen, folder, log=lambda line: None, jobs=1)
     try:
         found.run()
     finally:
@@ -47,10 +48,17 @@ def numbers(folder: Any) -> tuple[Any, ...]:
 
 
 def found_in(folder: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The trials of each contestant, and what came after them, as the storage has them now."""
+    """The trials of each kind, and what came after them, as the storage has them now."""
     home = SearchFolder(folder)
-    names = [one.name for one in contestants(home.plan.peers)]
+    names = names_in(home)
     studies = home.studies(home.plan, names)
-    stages = ("validation", "winner", "without", "labels", "tests")
-    finals = {what: {name: studies.kept(name, what, None) for name in names} for what in stages}
+    stages = ("final", "winner", "without", "seen", "tests")
+    finals = {what: studies.kept(OURS, what, None) for what in stages}
+    finals["rungs"] = {name: studies.kept(name, "rungs", None) for name in names}
     return {name: studies.finished(name) for name in names}, finals
+
+
+def names_in(home: SearchFolder) -> list[str]:
+    """The kinds of a search whose portfolio is named."""
+    asked = home.plan.portfolio
+    return [OURS, *([] if asked == "none" else asked.split(","))]

@@ -34,7 +34,7 @@ EACH = "experiment.can_draw = lambda: number % 3 == 0"
 SEARCH = """
 import pyg_outerconv.lab.search.search, pyg_outerconv.lab.search.command
 from pyg_outerconv.lab.search import studies
-studies.RANDOM_TRIALS = studies.COMPARED_TRIALS = 2
+studies.RANDOM_TRIALS = 2
 """
 
 # Forks the agent of torchrun for each command line, which forks two workers. Its event would wait

@@ -24,7 +24,7 @@ import pyg_outerconv
 from pyg_outerconv.families import GCN
 from pyg_outerconv.lab.bench import page as of_benchmarks
 from pyg_outerconv.lab.bench.case import FORWARD
-from pyg_outerconv.lab.search import report as of_searches
+from pyg_outerconv.lab.search import pictures as of_searches
 from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion
@@ -221,14 +221,20 @@ def of_basis(name: str, kind: str, **options: Any) -> Figure:
 def of_search(name: str) -> list[str]:
     trial = {"number": 0, "value": 0.5}
     report: Any = SimpleNamespace(
-        shown={"outerconv": name, "gat": name},
+        titles={"outerconv": name, "gat": name},
         trials={"outerconv": [trial], "gat": [trial]},
         metric="accuracy",
         marginals=lambda: {name: {name: [trial], "other": [trial]}},
-        finals={"labels": [{"layer": name, "name": name, "norm": 1.0, "loss_change": 0.1}]},
+        differences=lambda: [(name, 0.1, 0.2)],
     )
-    drawing = (of_searches.trials_over_time, of_searches.marginals, of_searches.contributions)
-    return [draw(report) for draw in drawing]
+    label = {"layer": name, "name": name, "norm": 1.0, "loss_change": 0.1}
+    drawing = (of_searches.trials_over_time, of_searches.marginals, of_searches.against_winner)
+    return [
+        *(draw(report) for draw in drawing),
+        of_searches.labels([label]),
+        of_searches.homophily([("edges", 0.5), ("by chance", 0.2), (name, 0.1)]),
+        of_searches.response({name: [0.5, None, 1.0]}),
+    ]
 
 
 def of_benchmark(name: str) -> list[str]:

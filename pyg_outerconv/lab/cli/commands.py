@@ -93,11 +93,26 @@ def predict() -> None:
     """
 
 
+@dataclass(frozen=True)
+class Searching:
+    """Where searches are, whether they go on, and who trains."""
+
+    datasets: tuple[str, ...] = setting((), argument=True, metavar="DATASET")
+    out: str | None = setting(None, "Its folder", said="below runs, with a number")
+    resume: bool = setting(False, "Go on with what is in --out", said="")
+    jobs: int = setting(
+        0, "Processes that train", at_least=0, at_most=1024, said="one a core, or one on a GPU"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
 @command(
     *OWN_GRAPH,
     Some(Plan),
     Some(Settings, SHARED),
-    Run,
+    Searching,
     Place,
     Imports,
     work="search.command:search",
@@ -105,11 +120,13 @@ def predict() -> None:
 def search() -> None:
     """Search for a basis, and a model around it, on validation data alone.
 
-    Draws stacks of terms (identity, neighbours up to some steps, high-pass, attention; along the
-    edges and against them; those of --term), depth, width, skips, norms, dropout, learning rate,
-    weight decay and whether rows of features are normalised, with Optuna. Layers of PyG are tuned
-    with the same budget. The test nodes are read once, at the end, for the winners. Writes tables,
-    an HTML page, and winner.toml for outerconv train --config.
+    First trials are published models (--portfolio). Others draw stacks of terms (identity,
+    neighbours up to some steps, high-pass, attention; along the edges and against them; those of
+    --term), depth, width, skips, norms, dropout, learning rate, weight decay and whether rows of
+    features are normalised, with Optuna. Each kind of model has as many trials, the best of all
+    kinds are compared on seeds of their own, and one is the winner. The test nodes are read once,
+    at the end. Writes tables, an HTML page, and winner.toml for outerconv train --config. Several
+    DATASETs are searched one after another.
     """
 
 

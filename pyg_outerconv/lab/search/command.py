@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RefusedValue
-from ...files import STOPPED, as_path
+from ...files import STOPPED, as_path, load_json
 from ...kernels import get_backend
 from .. import data
 from ..fields import flag_of
 from ..own_code import flags_for
-from ..pages import text_table
+from ..pages import markdown_table, text_table
 from ..train import Interrupted, Settings, check_protocol, next_folder
 from ..train.experiment import Console
+from ..train.folder import CONFIG, LOCK, alone_in, write_files
 from ..train.model import new_settings
 from .plan import Plan
 
 if TYPE_CHECKING:
-    from ..cli.commands import Run
+    from ..cli.commands import Searching
     from ..cli.options import Place
+    from .report import Report
     from .search import Search
 
 EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
@@ -35,7 +38,7 @@ def search(
     both_ways: dict[str, Any],
     chosen: dict[str, Any],
     settings: dict[str, Any],
-    run: Run,
+    asked: Searching,
     place: Place,
 ) -> int:
     """Run ``outerconv search``, by a plan as it was chosen, and return its exit code."""
@@ -49,18 +52,22 @@ def search(
 
     source = data.source_of(own, both_ways if own else {})
     settings |= {} if own else both_ways
-    dataset, out, root = run.dataset, run.out, place.root
+    if asked.resume:
+        _check_resumed(asked.datasets, chosen | settings, asked.out)
+        if (as_path(str(asked.out), "--out") / SEVERAL).exists():
+            return _several(None, asked, place)
+        folder, plan = Path(str(asked.out)), None
+        graph = SearchFolder(folder).own_graph(source, CONSOLE.say)
+        return _run(Search(plan, folder, place.root, CONSOLE.say, graph, asked.jobs))
+    if len(asked.datasets) > 1 and source is None:
+        begun = {"datasets": list(asked.datasets), "plan": chosen, "settings": settings}
+        return _several(begun, asked, place)
     with ExitStack() as held:
-        if run.resume:
-            _check_resumed(dataset, chosen | settings, out)
-            folder, plan = Path(str(out)), None
-            graph = SearchFolder(folder).own_graph(source, CONSOLE.say)
-        else:
-            graph = _read(dataset, source, settings, root)
-            plan = _new_plan(graph, chosen, settings)
-            stem = f"search-{plan.base.dataset}".lower()
-            folder = as_path(out, "--out") if out else next_folder(Path("runs"), stem, held)
-        return _run(Search(plan, folder, root, CONSOLE.say, graph))
+        graph = _read(asked.datasets, source, settings, place.root)
+        plan = _new_plan(graph, chosen, settings)
+        stem = f"search-{plan.base.dataset}".lower()
+        folder = as_path(asked.out, "--out") if asked.out else next_folder(Path("runs"), stem, held)
+        return _run(Search(plan, folder, place.root, CONSOLE.say, graph, asked.jobs))
 
 
 def _run(found: Search) -> int:
@@ -69,16 +76,11 @@ def _run(found: Search) -> int:
     try:
         report = found.run()
     except Interrupted as interrupted:
-        command = ["outerconv", "search", "--resume", "--out", str(folder)]
-        command += flags_for(found.plan.base.imports)
-        CONSOLE.complain(f"{interrupted}; go on by: {shlex.join(command)}")
-        return STOPPED + interrupted.number
+        return _interrupted(interrupted, folder, found.plan.base.imports)
     finally:
         found.close()
-    CONSOLE.say(
-        f"\n{text_table(report.result_rows())}\n\nwinner: {report.winner_settings()['family']}"
-    )
-    for line in report.findings():
+    CONSOLE.say(f"\n{text_table(report.result_rows())}\n")
+    for line in [*report.verdict(), *report.findings()]:
         CONSOLE.say(line)
     CONSOLE.say(f"\npage: {folder / 'search.html'}")
     command = ["outerconv", "train", "--config", str(folder / "winner.toml")]
@@ -86,11 +88,77 @@ def _run(found: Search) -> int:
     return 0
 
 
-def _check_resumed(dataset: str | None, asked: dict[str, Any], out: str | None) -> None:
+def _interrupted(interrupted: Interrupted, folder: Path, imports: str) -> int:
+    command = ["outerconv", "search", "--resume", "--out", str(folder), *flags_for(imports)]
+    CONSOLE.complain(f"{interrupted}; go on by: {shlex.join(command)}")
+    return STOPPED + interrupted.number
+
+
+# Several data sets --------------------------------------------------------------------------------
+
+SEVERAL, TABLE = "searches.json", "searches.md"
+
+
+def _several(begun: dict[str, Any] | None, asked: Searching, place: Place) -> int:
+    """Search on several data sets, one after another, each in a folder below one; or go on."""
+    folder = as_path(asked.out, "--out") if asked.out else next_folder(Path("runs"), "searches")
+    with alone_in(folder, begin=lambda: write_files(folder, {})):
+        if begun is not None:
+            if any(path.name != LOCK for path in folder.iterdir()):
+                rule = "searches need a folder of their own"
+                raise RefusedValue(rule, "a new or empty folder, or --resume", folder)
+            plans = [_entry_plan(name, begun) for name in begun["datasets"]]  # refused before all
+            names = [plan.base.dataset for plan in plans]
+            if len(set(names)) < len(names):
+                raise RefusedValue("a data set is searched once", "different data sets", names)
+            write_files(folder, {SEVERAL: {**begun, "datasets": names}})
+        kept = begun or load_json(folder / SEVERAL)
+        reports: dict[str, Report] = {}
+        for name in kept["datasets"]:
+            CONSOLE.say(f"\n{name} ({len(reports) + 1} of {len(kept['datasets'])})")
+            with closing(_one_of(name, kept, folder / name.lower(), asked, place)) as found:
+                try:
+                    reports[name] = found.run()
+                except Interrupted as interrupted:
+                    return _interrupted(interrupted, folder, found.plan.base.imports)
+            write_files(folder, {TABLE: markdown_table(summary(reports), "---").encode()})
+    CONSOLE.say(f"\n{text_table(summary(reports))}\n\ntable: {folder / TABLE}")
+    return 0
+
+
+def _one_of(
+    name: str, kept: dict[str, Any], folder: Path, asked: Searching, place: Place
+) -> Search:
+    from .search import Search
+
+    if (folder / CONFIG).exists():
+        return Search(None, folder, place.root, CONSOLE.say, jobs=asked.jobs)
+    graph = _read((name,), None, kept["settings"], place.root)
+    plan = _new_plan(graph, dict(kept["plan"]), kept["settings"])
+    return Search(plan, folder, place.root, CONSOLE.say, graph, asked.jobs)
+
+
+def summary(reports: dict[str, Report]) -> list[tuple[str, ...]]:
+    """A row for each data set: the winner, its test, and the best of the other kinds."""
+    rows: list[tuple[str, ...]] = [
+        ("data", "winner", "family", "test %", "best other", "winner − it, points")
+    ]
+    for name, report in reports.items():
+        (_, own, *others) = report.result_rows()
+        other = (others[0][0], others[0][3]) if others else ("", "")
+        family = report.winner_settings()["family"]
+        rows.append((name, report.titles[report.first[0]], family, own[2], *other))
+    return rows
+
+
+# What is asked ------------------------------------------------------------------------------------
+
+
+def _check_resumed(datasets: Sequence[str], asked: dict[str, Any], out: str | None) -> None:
     if not out:
         raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
     options = (one for kind in (Settings, Plan) for one in fields(kind))
-    given = ["DATASET"] if dataset else []
+    given = ["DATASET"] if datasets else []
     given += [flag_of(one) for one in options if one.metadata and one.name in asked]
     if given:
         raise RefusedValue(
@@ -99,17 +167,18 @@ def _check_resumed(dataset: str | None, asked: dict[str, Any], out: str | None) 
 
 
 def _read(
-    name: str | None, source: data.Source | None, asked: dict[str, Any], root: str | None
+    names: Sequence[str], source: data.Source | None, asked: dict[str, Any], root: str | None
 ) -> data.Dataset:
     """The data of a new search, as its split protocol reads it."""
-    if (name is None) == (source is None):
+    if (not names) == (source is None):
         wanted = "outerconv search DATASET, or --edges and --labels, or --data"
-        raise RefusedValue("a search needs data", wanted, f"{name} and {source}")
+        got = f"{', '.join(names) or None} and {source}"
+        raise RefusedValue("a search needs data", wanted, got)
     if source is not None:
         graph = data.load_own(source, CONSOLE.say)
         graph.require_memory("a search", "a graph in other files, or outerconv train")
         return graph
-    entry = data.entry(str(name))
+    entry = data.entry(names[0])
     protocol = check_protocol(entry, asked.get("split") or entry.splits[0])
     both_ways = asked.get("undirected", False)
     return data.load(entry.name, root, protocol, CONSOLE.say, both_ways)
@@ -117,14 +186,24 @@ def _read(
 
 def _new_plan(graph: data.Dataset, chosen: dict[str, Any], asked: dict[str, Any]) -> Plan:
     """The plan of a new search."""
-    from .contestants import default_peers, without_labels
     from .space import read_terms
+
+    terms = read_terms(chosen.pop("terms", ()), graph.num_relations)
+    return _plan(graph.entry, {**chosen, "terms": terms}, asked)
+
+
+def _entry_plan(name: str, begun: dict[str, Any]) -> Plan:
+    """The plan for a data set whose graph was not read."""
+    return _plan(data.entry(name), {**begun["plan"], "terms": ()}, begun["settings"])
+
+
+def _plan(entry: data.Entry, chosen: dict[str, Any], asked: dict[str, Any]) -> Plan:
+    from .portfolio import check_portfolio
 
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])
-    base = new_settings(graph.entry, {**asked, "family": "identity"})
+    base = new_settings(entry, {**asked, "family": "identity"})
     base = replace(base, seeds=chosen.get("test_seeds", 10))
-    peers = default_peers(without_labels(graph).is_directed)
-    trials = {"trials": 0} if "budget" in chosen else {}
-    terms = read_terms(chosen.pop("terms", ()), graph.num_relations)
-    return Plan(base, **{"peers": peers, **trials, **chosen, "terms": terms})
+    trials = {"trials": 0} if "budget" in chosen and "trials" not in chosen else {}
+    check_portfolio(chosen.get("portfolio", "all"))
+    return Plan(base, **{**trials, **chosen})

@@ -1,158 +1,246 @@
-"""The end of a search: finalists on all seeds, the winner, what its terms bring, the test."""
+"""The end of a search: rungs of halving, the final, what the winner is made of, the test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from statistics import mean
 from typing import Any
 
+import torch
+from scipy.stats import t as student
+
 from ..data import Dataset
-from ..settings import settings_from
-from ..train import contributions
-from ..train.inputs import WholeGraph
-from ..train.results import METRICS
-from .contestants import OURS, Candidate, Contestant
-from .plan import Plan
+from ..settings import Settings, settings_from
+from ..train.results import METRICS, difference_of
+from .plan import FIRST_FINAL_SEED, FIRST_TRIAL_SEED, Plan
+from .portfolio import OURS, Labels
 from .space import stacked, terms_of
 from .studies import Record, Studies
-from .trials import Bench, Diverged, validation
+from .work import Outcome, Task, Workers
 
+THIRD = 3
+FEW = 2  # models of a kind that are not thinned out further
+SEEN = 3  # seeds in whose models the winner is looked at
 Seeds = dict[str, Record]
-"""The numbers of each seed of a candidate."""
+"""The numbers of each seed of a model."""
+Place = tuple[str, int]
+"""A model: the name of its kind, the number of its trial."""
 
 
 @dataclass
 class Finals:
     """The stages after the trials; each seed is kept in the storage when it is done.
 
-    A study has the attributes ``validation`` (by finalist and seed), ``winner`` (a trial's number),
-    ``without`` (by term and seed), ``labels`` and ``tests`` (by seed).
+    The study of a kind has the attribute ``rungs`` (by trial and seed). That of ours also has what
+    is of all kinds: ``final`` (by model and seed), ``winner`` (a kind and the number of a trial),
+    ``without`` (by term and seed), ``seen`` (by seed) and ``tests`` (by seed and kind).
     """
 
     studies: Studies
     plan: Plan
-    bench: Bench
+    workers: Workers
+    labels: Callable[[int], Labels]
     log: Callable[[str], None]
 
     # Validation alone ---------------------------------------------------------------------------
 
-    def choose(self, contestant: Contestant, trials: Sequence[Record]) -> Record:
-        """The trial with the best validation over all seeds, among the best of the search."""
-        finalists = ranked(trials)[: self.plan.finalists]
-        ranks = []
-        for place, trial in enumerate(finalists, 1):
-            known = {str(result["seed"]): result for result in trial["seeds"]}
-            number, candidate = trial["number"], candidate_of(trial)
-            results = self._validated("validation", str(number), contestant, candidate, known)
-            title = f"{contestant.name} trial {number}, finalist {place} of {len(finalists)}"
-            self._say(title, results)
-            loss = mean(one["val_loss"] for one in results.values())
-            ranks.append((-_reached(results), loss, number))
-        (_, _, number) = min(ranks)
-        self.studies.keep(contestant.name, "winner", number)
-        return next(trial for trial in finalists if trial["number"] == number)
+    def halve(self, trials: dict[str, list[Record]]) -> dict[str, list[Place]]:
+        """The best models of each kind: a third of its trials on three times as many seeds, again
+        and again, until few are left; the best first.
+        """
+        alive = {name: ranked(found) for name, found in trials.items()}
+        count, number = self.plan.seeds, max(map(len, alive.values()))
+        while number > FEW:
+            number = math.ceil(number / THIRD)
+            count = min(THIRD * count, FIRST_FINAL_SEED - FIRST_TRIAL_SEED)
+            alive = {name: found[:number] for name, found in alive.items()}
+            results = self._rung(alive, range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + count))
+            for name, found in alive.items():
+                scored = [(_order(results[name, one["number"]], one), one) for one in found]
+                alive[name] = [one for _, one in sorted(scored, key=itemgetter(0))]
+            self.log(f"halving: {number} models of each kind on {count} seeds")
+        return {name: [(name, trial["number"]) for trial in found] for name, found in alive.items()}
 
-    def ablate(self, contestant: Contestant, winner: Record) -> None:
-        """The validation of the winner trained without each of its terms."""
-        settings = candidate_of(winner).settings
-        terms = terms_of(settings.family)
+    def _rung(
+        self, alive: dict[str, list[Record]], seeds: Sequence[int]
+    ) -> dict[Place, list[Record]]:
+        """The validation numbers of models on seeds; those of their trials are not made again."""
+        kept: dict[str, dict[str, Seeds]] = {}
+        wanted = []
+        for name, found in alive.items():
+            kept[name] = self.studies.kept(name, "rungs", {})
+            for trial in found:
+                own = kept[name].setdefault(str(trial["number"]), by_seed(trial))
+                place, settings = (name, trial["number"]), settings_of(trial)
+                new = (seed for seed in seeds if str(seed) not in own)
+                wanted += [self._task(place, settings, seed) for seed in new]
+
+        def done(task: Task, outcome: Outcome) -> None:
+            name, number = task.key
+            kept[name][str(number)][str(task.seed)] = outcome.numbers
+            self.studies.keep(name, "rungs", kept[name])
+
+        self.workers.run(wanted, done)
+        return {
+            (name, trial["number"]): [kept[name][str(trial["number"])][str(seed)] for seed in seeds]
+            for name, found in alive.items()
+            for trial in found
+        }
+
+    def choose(
+        self, best: dict[str, list[Place]], trials: dict[str, list[Record]]
+    ) -> tuple[Place, list[Place]]:
+        """The winner, and all finalists, the best first: the best few of all kinds, on fresh seeds.
+
+        All have the same seeds and splits, so that means differ as their paired differences do.
+        """
+        sent = [place for found in best.values() for place in found[:FEW]]
+        reached = {place: self._reached(place, trials) for place in sent}
+        sent.sort(key=lambda place: -reached[place])
+        finalists = sent[: self.plan.finalists]
+        models = {self.key(place): self.settings(place, trials) for place in finalists}
+        seeds = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + self.plan.final_seeds)
+        found = self._validated("final", models, seeds)
+        trial = {place: trials[place[0]][place[1]] for place in finalists}
+        finalists.sort(
+            key=lambda place: _order(list(found[self.key(place)].values()), trial[place])
+        )
+        self.studies.keep(OURS, "winner", list(finalists[0]))
+        for place in finalists:
+            value = mean(one["val_metric"] for one in found[self.key(place)].values())
+            self.log(f"final: {100 * value:.2f} % on {len(seeds)} seeds, {self.key(place)}")
+        return finalists[0], finalists
+
+    def ablate(self, settings: Settings) -> None:
+        """The validation of the winner trained without each of its terms, on the final's seeds."""
+        terms, models = terms_of(settings.family), {}
         for number, term in enumerate(terms):
             others = terms[:number] + terms[number + 1 :]
-            if term == "identity" and not others:
-                continue  # nothing is left, or the same
-            changed = Candidate(replace(settings, family=stacked(others)))
-            results = self._validated("without", term, contestant, changed, {})
-            self._say(f"{contestant.name} without {term}", results)
+            if others:
+                models[term] = replace(settings, family=stacked(others))
+        seeds = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + self.plan.final_seeds)
+        self._validated("without", models, seeds)
 
-    def weigh_labels(self, contestant: Contestant, winner: Record) -> None:
-        """What each label of each layer of the winner brings, on validation nodes."""
-        if self.studies.kept(contestant.name, "labels", []):
-            return
-        candidate = candidate_of(winner)
-        contender = self.bench.contender(contestant, candidate)
-        inputs, metric = contender.inputs, METRICS[candidate.settings.metric]
-        assert isinstance(inputs, WholeGraph)  # what `ours` makes
-        rows: dict[tuple[str, int, str], list[tuple[float, float, float]]] = {}
-        for seed in range(self.plan.seeds):
-            run = self.bench.train(contender, candidate, seed)
-            run.model.load_state_dict(run.best.parameters)
-            seen = self.bench.labels[seed]
-            y, mask = (t.to(candidate.settings.device) for t in (seen.y, seen.split.validation))
-            for one in contributions(run.model, inputs.x, inputs.structure, y, mask, metric):
-                row = rows.setdefault((one.layer, one.label, one.name), [])
-                row.append((one.norm, one.change, one.loss_change))
-        found = []
-        for (layer, label, name), numbers in rows.items():
-            norm, change, loss = map(mean, zip(*numbers, strict=True))
-            place = {"layer": layer, "label": label, "name": name}
-            found.append({**place, "norm": norm, "change": change, "loss_change": loss})
-        self.studies.keep(contestant.name, "labels", found)
+    def look(self, settings: Settings) -> None:
+        """What is seen in the winner's models of the final."""
+        kept = self.studies.kept(OURS, "seen", {})
+        last = FIRST_FINAL_SEED + min(SEEN, self.plan.final_seeds)
+        wanted = [
+            self._task(("seen",), settings, seed, "seen")
+            for seed in range(FIRST_FINAL_SEED, last)
+            if str(seed) not in kept
+        ]
+
+        def done(task: Task, outcome: Outcome) -> None:
+            if outcome.seen is not None:
+                kept[str(task.seed)] = outcome.seen.as_dict()
+                self.studies.keep(OURS, "seen", kept)
+
+        self.workers.run(wanted, done)
 
     def _validated(
-        self, stage: str, key: str, contestant: Contestant, candidate: Candidate, known: Seeds
-    ) -> Seeds:
-        """The validation numbers of a candidate on every seed; those that are known are kept."""
-        kept = self.studies.kept(contestant.name, stage, {})
-        results: Seeds = kept.setdefault(key, {})
-        contender = None
-        for seed in map(str, range(self.plan.test_seeds)):
-            if seed in results:
-                continue
-            if seed in known:
-                results[seed] = known[seed]
-                continue
-            contender = contender or self.bench.contender(contestant, candidate)
-            try:
-                results[seed] = validation(self.bench.train(contender, candidate, int(seed)))
-            except Diverged as error:
-                worst = {"val_metric": 0.0, "val_loss": float(10**9), "diverged": str(error)}
-                results[seed] = worst
-            self.studies.keep(contestant.name, stage, kept)
-        return results
+        self, stage: str, models: dict[str, Settings], seeds: Iterable[int]
+    ) -> dict[str, Seeds]:
+        """The validation numbers of models on seeds; those that are known are kept."""
+        kept: dict[str, Seeds] = self.studies.kept(OURS, stage, {})
+        wanted = [
+            self._task((key,), settings, seed)
+            for key, settings in models.items()
+            for seed in seeds
+            if str(seed) not in kept.setdefault(key, {})
+        ]
+
+        def done(task: Task, outcome: Outcome) -> None:
+            kept[task.key[0]][str(task.seed)] = outcome.numbers
+            self.studies.keep(OURS, stage, kept)
+
+        self.workers.run(wanted, done)
+        return kept
 
     # The test -----------------------------------------------------------------------------------
 
-    def test(self, contestant: Contestant, winner: Record, dataset: Dataset) -> None:
-        """Read the test labels: the winner of a contestant, trained as before, once a seed."""
-        results: Seeds = self.studies.kept(contestant.name, "tests", {})
-        candidate, contender = candidate_of(winner), None
+    def test(
+        self, models: dict[str, Settings], ensemble: Sequence[str], dataset: Dataset
+    ) -> dict[str, Seeds]:
+        """Read the test labels: of each model, on each seed of the test, once.
+
+        Workers predict, and do not have these labels. Those of ``ensemble`` are tested together.
+        """
+        results: dict[str, Seeds] = self.studies.kept(OURS, "tests", {})
+        metric = METRICS[self.plan.base.metric]
         for seed in range(self.plan.test_seeds):
             if str(seed) in results:
                 continue
-            contender = contender or self.bench.contender(contestant, candidate)
-            run = self.bench.train(contender, candidate, seed)
-            found = run.test(dataset.data.y, self.bench.labels[seed].split.test)
-            results[str(seed)] = {**validation(run), **found}
-            self.studies.keep(contestant.name, "tests", results)
-        reached = mean(result["test_metric"] for result in results.values())
-        self.log(f"{contestant.shown}: test {candidate.settings.metric} {100 * reached:.2f} %")
+            tasks = [self._task((key,), one, seed, "logits") for key, one in models.items()]
+            found = {task.key[0]: outcome for task, outcome in self.workers.run(tasks)}
+            mask = self.labels(seed).split.test
+            wanted = dataset.data.y[mask]
+            numbers = {}
+            for key, outcome in found.items():
+                tested = 0.0 if outcome.logits is None else metric(outcome.logits[mask], wanted)
+                numbers[key] = {**outcome.numbers, "test_metric": tested}
+            members = [found[key].logits for key in ensemble]
+            shares = [one.softmax(-1) for one in members if one is not None]
+            if shares:
+                together = torch.stack(shares).mean(0).log()[mask]
+                numbers[ENSEMBLE] = {"test_metric": metric(together, wanted)}
+            results[str(seed)] = {key: numbers[key] for key in sorted(numbers)}
+            self.studies.keep(OURS, "tests", results)
+            self.log(f"test: seed {seed}")
+        return results
 
-    # What was found -----------------------------------------------------------------------------
+    # Help ---------------------------------------------------------------------------------------
 
-    def found(self, names: Sequence[str]) -> dict[str, Any]:
-        """The tests of each contestant, and the labels and terms of our winner, for a report."""
-        return {
-            "tests": {name: self.studies.kept(name, "tests", {}) for name in names},
-            "labels": self.studies.kept(OURS, "labels", []),
-            "without": self.studies.kept(OURS, "without", {}),
-        }
+    @staticmethod
+    def key(place: Place) -> str:
+        """A model as text."""
+        return f"{place[0]} {place[1]}"
 
-    def _say(self, what: str, results: Seeds) -> None:
-        """A line on a candidate that was validated."""
-        self.log(f"{what}: {100 * _reached(results):.2f} % on {len(results)} seeds")
+    @staticmethod
+    def settings(place: Place, trials: dict[str, list[Record]]) -> Settings:
+        """The settings of a model."""
+        return settings_of(trials[place[0]][place[1]])
+
+    def _reached(self, place: Place, trials: dict[str, list[Record]]) -> float:
+        """The mean of a model over all its seeds so far."""
+        kept = self.studies.kept(place[0], "rungs", {}).get(str(place[1]))
+        results = kept.values() if kept else trials[place[0]][place[1]]["seeds"]
+        return mean(one["val_metric"] for one in results)
+
+    def _task(self, key: Any, settings: Settings, seed: int, wants: str = "") -> Task:
+        return Task(key, settings, seed, self.labels(seed), wants)
+
+
+ENSEMBLE = "ensemble"
 
 
 def ranked(trials: Sequence[Record]) -> list[Record]:
-    """The complete trials, the best first."""
-    complete = [trial for trial in trials if trial["value"] is not None]
-    return sorted(complete, key=lambda trial: (-trial["value"], trial["number"]))
+    """The trials, the best first."""
+    return sorted(trials, key=lambda trial: _order(trial["seeds"], trial))
 
 
-def candidate_of(trial: Record) -> Candidate:
-    """The candidate of a trial."""
-    return Candidate(settings_from(trial["settings"], "a trial"), trial["heads"])
+def settings_of(trial: Record) -> Settings:
+    """The settings of a trial."""
+    return settings_from(trial["settings"], "a trial")
 
 
-def _reached(results: Seeds) -> float:
-    return mean(result["val_metric"] for result in results.values())
+def by_seed(trial: Record) -> Seeds:
+    """The numbers of a trial by seed."""
+    return {str(one["seed"]): one for one in trial["seeds"]}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half the width of its 95 % interval by Student's t; nan of a single value."""
+    found = difference_of(values)
+    error = found["standard_error"]
+    quantile = float(student.ppf(0.975, len(values) - 1)) if error is not None else math.nan
+    return found["mean"], quantile * (error if error is not None else math.nan)
+
+
+def _order(results: Sequence[Record], trial: Record) -> tuple[float, float, int]:
+    """Sorts models of equal seeds: by validation metric, then by loss."""
+    reached = mean(one["val_metric"] for one in results)
+    return -reached, mean(one["val_loss"] for one in results), trial["number"]

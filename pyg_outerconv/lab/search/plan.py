@@ -16,37 +16,61 @@ SHARED = (
 """The settings of training that a search takes, for all its trials."""
 
 
+FIRST_TRIAL_SEED, FIRST_FINAL_SEED = 1000, 2000
+"""Seeds of trials and of finals; those of the test begin at 0."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is searched, and for how long; two searches with equal plans draw equal trials.
+
+    Seeds 0, 1, … are those of the test, on which ``outerconv train`` trains the winner again.
+    Trials have others, and finals have others again.
 
     Attributes:
         base: the settings that all trials share; what a trial draws takes the place of others.
     """
 
     base: Settings
-    peers: str = setting(
-        "none",
-        "PyG's layers that are tuned with the same budget, with commas: mlp, gcn, gat, sage, "
-        "dir-gcn; or none",
-        said="mlp,gcn,gat, and dir-gcn on a directed graph",
+    portfolio: str = setting(
+        "all",
+        "Kinds of model that are tuned beside the basis that is drawn, each with as many trials, "
+        "with commas, such as mlp,gcn,appnp; all (those that fit the graph) or none",
         metavar="NAMES",
         section="Search",
     )
     trials: int = setting(
-        40, "Trials of each contestant, 0 where --budget is given", at_least=0, at_most=100_000
+        12, "Trials of each kind, 0 where --budget is given", at_least=0, at_most=100_000
     )
     budget: float = setting(
         0.0,
-        "Instead of --trials: seconds of training, shared equally by the contestants",
+        "Instead of --trials: seconds of training, of all processes together; each kind gets as "
+        "many trials as begin within them",
         said="",
         metavar="SECONDS",
     )
-    seeds: int = setting(3, "Seeds of a trial, each with its own split", at_least=1)
-    test_seeds: int = setting(
-        10, "Seeds on which finalists are validated and winners tested", at_most=10_000
+    seeds: int = setting(
+        1,
+        "Seeds of a trial, each with its own split; a third of the trials go on to three times "
+        "as many, and so on",
+        at_least=1,
+        at_most=100,
     )
-    finalists: int = setting(5, "Best trials, which are validated on all seeds", at_least=1)
+    finalists: int = setting(
+        6, "Models, of all kinds, that are compared on seeds of their own", at_least=1
+    )
+    final_seeds: int = setting(
+        10, "Seeds on which finalists are compared", at_least=1, at_most=1000
+    )
+    test_seeds: int = setting(
+        10, "Seeds on which the winner, and the best of each kind, are tested", at_most=1000
+    )
+    ensemble: int = setting(
+        0,
+        "Test, beside the winner, the mean of what so many finalists predict",
+        said="none",
+        at_least=0,
+    )
     seed: int = setting(0, "Seed of what is drawn", at_least=0)
     max_depth: int = setting(4, "Most convolutions", at_least=1, at_most=32)
     max_hidden: int = setting(128, "Most channels between them", at_least=1, at_most=4096)
@@ -60,11 +84,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.test_seeds < self.seeds:
+        if self.ensemble == 1 or self.ensemble > self.finalists:
             raise RefusedValue(
-                "finalists are validated on the seeds of the trials and more",
-                f"--test-seeds >= {self.seeds}",
-                self.test_seeds,
+                "an ensemble is of several finalists",
+                f"--ensemble from 2 to {self.finalists}, or 0",
+                self.ensemble,
             )
         if not (self.trials > 0) ^ (self.budget > 0):
             raise RefusedValue(
@@ -82,6 +106,7 @@ def plan_from(values: Any, origin: str) -> Plan:
     """A plan that was written by :meth:`Plan.as_dict`."""
     known = {one.name for one in fields(Plan)}
     if not isinstance(values, dict) or set(values) != known:
-        raise RefusedValue(f"{origin} must hold the plan of a search", sorted(known), values)
+        rule = f"{origin} must hold the plan of a search of this version (begin anew elsewhere)"
+        raise RefusedValue(rule, sorted(known), values)
     base = settings_from(values["base"], origin)
     return Plan(**{**values, "base": base, "terms": tuple(values["terms"])})

@@ -1,20 +1,23 @@
-"""What a search found: rows of tables, figures, and the page of both, in HTML and in Markdown."""
+"""What a search found: rows of tables and sentences, and the page of both, in HTML and Markdown."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from ...errors import RefusedValue
 from ..pages import percent, points, render_page
-from ..pages.figures import COLOURS, INK, drawing
-from ..train.results import difference_of, spread
-from .contestants import OURS
-from .finals import candidate_of, ranked
-from .plan import Plan
+from ..settings import Settings
+from ..train.results import spread
+from . import pictures
+from .finals import ENSEMBLE, Finals, Place, interval, ranked
+from .pictures import Seen
+from .plan import FIRST_FINAL_SEED, Plan
+from .portfolio import OURS, portfolio
 from .space import DIRECTIONS, OWN, choice_of, terms_text
 from .studies import Record
 
@@ -38,14 +41,24 @@ TITLES = tuple(name.replace("_", " ") for name in MODEL)
 
 @dataclass(frozen=True)
 class Report:
-    """The results of a search."""
+    """The results of a search, or what is found so far: then it has no winner.
+
+    Attributes:
+        titles: of the kinds, by name.
+        trials: of each kind.
+        kept: what came after the trials, see :class:`.finals.Finals`.
+        finalists: the best first.
+        chosen: the model of each kind that was tested.
+    """
 
     plan: Plan
-    shown: dict[str, str]
+    titles: dict[str, str]
     trials: dict[str, list[Record]]
-    winners: dict[str, Record]
-    finals: dict[str, Any]
     config: dict[str, Any]
+    kept: dict[str, Any]
+    winner: Place | None = None
+    finalists: Sequence[Place] = ()
+    chosen: dict[str, Place] | None = None
 
     @property
     def metric(self) -> str:
@@ -57,17 +70,16 @@ class Report:
         """A line on the data and the plan."""
         plan, data = self.plan, self.config["data"]
         base = plan.base
-        each = (f"{len(trials)} of {self.shown[name]}" for name, trials in self.trials.items())
-        length = f"{plan.budget:g} s of training in all; trials: {', '.join(each)}"
-        if plan.trials:
-            length = f"{plan.trials} trials each"
+        counts = sorted({len(found) for found in self.trials.values()})
+        number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         own = {"Terms of one's own": plan.terms, "Imported": [base.imports]}
         said = {title: ", ".join(filter(None, parts)) for title, parts in own.items()}
         return (
             f"{base.dataset}: {data['num_nodes']} nodes, {data['num_edges']} edges, "
-            f"{data['num_classes']} classes, split {base.split}. {length}, a trial on "
-            f"{plan.seeds} seeds of at most {base.epochs} epochs (patience {base.patience}); the "
-            f"best {plan.finalists} validated on {plan.test_seeds} seeds; search seed {plan.seed}."
+            f"{data['num_classes']} classes, split {base.split}. {number} trials of each of "
+            f"{len(self.trials)} kinds, of at most {base.epochs} epochs (patience "
+            f"{base.patience}); {plan.finalists} finalists on {plan.final_seeds} seeds, the test "
+            f"on {plan.test_seeds} others; search seed {plan.seed}."
         ) + "".join(f" {title}: {text}." for title, text in said.items() if text)
 
     @property
@@ -77,60 +89,140 @@ class Report:
 
     # The winner ---------------------------------------------------------------------------------
 
+    @property
+    def first(self) -> Place:
+        """The winner of a search that has ended."""
+        if self.winner is None:
+            raise RefusedValue("a search has a winner when it has ended", "--resume", "none yet")
+        return self.winner
+
+    def settings(self, place: Place) -> Settings:
+        """The settings of a model."""
+        return Finals.settings(place, self.trials)
+
     def winner_settings(self) -> dict[str, Any]:
-        """The settings of our winner, for ``outerconv train --config``."""
-        settings = replace(candidate_of(self.winners[OURS]).settings, seeds=self.plan.test_seeds)
+        """The settings of the winner, for ``outerconv train --config``."""
+        settings = self.settings(self.first).with_values(seeds=self.plan.test_seeds)
         return {**settings.as_dict(), "family": terms_text(settings.family)}
 
     def winner_remark(self) -> str:
         """What the winner reached, above its settings."""
         return (
-            f"Found by outerconv search on {self.plan.base.dataset}; validation {self.metric} "
-            f"{_said(self._results(OURS, 'val_metric'))} %, test "
-            f"{_said(self._results(OURS, 'test_metric'))} % over {self.plan.test_seeds} seeds."
+            f"Found by outerconv search on {self.plan.base.dataset}, kind "
+            f"{self.first[0]}; validation {self.metric} {_said(self._final(self.first))} %, test "
+            f"{_said(self.tests(self.first))} % over {self.plan.test_seeds} seeds."
         )
 
-    def _results(self, name: str, key: str) -> list[float]:
-        return self._by_seed(self.finals["tests"][name], key)
+    def verdict(self) -> list[str]:
+        """Sentences on who won, and on who is better in the test."""
+        name = self.titles[self.first[0]]
+        family = terms_text(self.settings(self.first).family)
+        what = "the basis that was drawn" if self.first[0] == OURS else f"{name}, of the portfolio"
+        low, high = _ends(*interval(self._final(self.first)))
+        said = [f"Winner: {what}: {family}. Validation {low} to {high} % (95 %, final seeds)."]
+        better = [row for row in self.differences() if row[1] + row[2] < 0]
+        worse = [title for title, apart, half in self.differences() if apart - half > 0]
+        said += [
+            f"In the test {title} is {-100 * apart:.2f} ± {100 * half:.2f} points better."
+            for title, apart, half in better
+        ]
+        if not better:
+            said.append("In the test no kind is better beyond its 95 % interval.")
+        if worse:
+            said.append(f"The winner is better, beyond the interval, than {', '.join(worse)}.")
+        return said
 
-    def _by_seed(self, results: dict[str, Record], key: str) -> list[float]:
-        return [results[str(seed)][key] for seed in range(self.plan.test_seeds)]
+    def tests(self, place: Place) -> list[float]:
+        """The test metric of a model on each seed of the test."""
+        return self._tested(Finals.key(place))
+
+    def _tested(self, key: str) -> list[float]:
+        seeds = map(str, range(self.plan.test_seeds))
+        return [self.kept["tests"][seed][key]["test_metric"] for seed in seeds]
+
+    def _final(self, place: Place) -> list[float]:
+        return self._by_seed(self.kept["final"][Finals.key(place)])
+
+    def _by_seed(self, results: dict[str, Record]) -> list[float]:
+        last = FIRST_FINAL_SEED + self.plan.final_seeds
+        return [results[str(seed)]["val_metric"] for seed in range(FIRST_FINAL_SEED, last)]
+
+    def differences(self) -> list[tuple[str, float, float]]:
+        """Of each other kind: the winner's test minus its own, paired by seed, and half the width
+        of the 95 % interval.
+        """
+        if self.plan.test_seeds < 2:
+            return []
+        ours, chosen = self.tests(self.first), self.chosen or {}
+        found = []
+        for name, place in chosen.items():
+            if place != self.first:
+                theirs = self.tests(place)
+                pairs = zip(ours, theirs, strict=True)
+                found.append((self.titles[name], *interval([a - b for a, b in pairs])))
+        return found
 
     # Tables -------------------------------------------------------------------------------------
 
     def result_rows(self) -> Rows:
-        """Validation and test of each winner, and our test minus a peer's, paired by seed."""
-        rows: Rows = [("contestant", "validation %", "test %", "ours − it, points", "trials", "s")]
-        ours = self._results(OURS, "test_metric")
-        for name, shown in self.shown.items():
-            trials, tests = self.trials[name], self._results(name, "test_metric")
-            apart = "" if name == OURS else _points(ours, tests)
-            seconds = f"{sum(trial['wall'] for trial in trials):.0f}"
-            reached = _said(self._results(name, "val_metric")), _said(tests)
-            rows.append((shown, *reached, apart, str(len(trials)), seconds))
+        """Of the best model of each kind: validation, test, the winner's test minus its own."""
+        chosen = self.chosen
+        if chosen is None:
+            return self._so_far()
+        rows: Rows = [("kind", "final, validation %", "test %", "winner − it, points", "trials")]
+        apart = {title: (mean, half) for title, mean, half in self.differences()}
+        sums = {name: mean(self.tests(place)) for name, place in chosen.items()}
+        for name in sorted(chosen, key=lambda name: (chosen[name] != self.winner, -sums[name])):
+            place, title = chosen[name], self.titles[name]
+            final = _said(self._final(place)) if place in self.finalists else ""
+            gap = points(*apart[title]) if title in apart else ""
+            title += " (winner)" if place == self.winner else ""
+            tested = _said(self.tests(place))
+            rows.append((title, final, tested, gap, str(len(self.trials[name]))))
+        if self.plan.ensemble:
+            title = f"mean of {self.plan.ensemble} finalists"
+            rows.append((title, "", _said(self._tested(ENSEMBLE)), "", ""))
+        return rows
+
+    def _so_far(self) -> Rows:
+        rows: Rows = [("kind", "best trial, validation %", "trials")]
+        best = {name: max((one["value"] for one in found), default=0.0)
+                for name, found in self.trials.items()}  # fmt: skip
+        for name in sorted(best, key=lambda name: -best[name]):
+            reached = f"{100 * best[name]:.2f}"
+            rows.append((self.titles[name], reached, str(len(self.trials[name]))))
+        return rows
+
+    def final_rows(self) -> Rows:
+        """The finalists: validation, and the winner's minus theirs, paired by seed."""
+        rows: Rows = [("model", "family", "validation %", "winner − it, points")]
+        ours = self._final(self.first)
+        for place in self.finalists:
+            theirs = self._final(place)
+            gap = interval([a - b for a, b in zip(ours, theirs, strict=True)])
+            said = "" if place == self.winner else points(gap[0], _known(gap[1]))
+            key = f"{self.titles[place[0]]}, trial {place[1]}"
+            rows.append((key, terms_text(self.settings(place).family), _said(theirs), said))
         return rows
 
     def model_rows(self) -> Rows:
-        """What each winner drew."""
-        rows: Rows = [("contestant", "family", *TITLES)]
-        for name, shown in self.shown.items():
-            trial = self.winners[name]
-            family = f"{trial['heads']} heads" if name == "gat" else ""
-            if name == OURS:
-                family = terms_text(trial["settings"]["family"])
-            rows.append((shown, family, *_model(trial)))
+        """What the model of each kind is."""
+        rows: Rows = [("kind", "family", *TITLES)]
+        for name, place in (self.chosen or {}).items():
+            trial = self.trials[name][place[1]]
+            rows.append((self.titles[name], _family(trial), *_model(trial)))
         return rows
 
     def best_rows(self) -> Rows:
-        """Our best trials."""
+        """The best trials of the basis that is drawn."""
         rows: Rows = [("family", "trial", "validation %", *TITLES)]
         for trial in ranked(self.trials[OURS])[:BEST_TRIALS]:
-            family, reached = terms_text(trial["settings"]["family"]), f"{100 * trial['value']:.2f}"
-            rows.append((family, str(trial["number"]), reached, *_model(trial)))
+            reached = f"{100 * trial['value']:.2f}"
+            rows.append((_family(trial), str(trial["number"]), reached, *_model(trial)))
         return rows
 
     def marginals(self) -> dict[str, dict[str, list[Record]]]:
-        """Our trials by each choice of the basis: ``{choice: {value: trials}}``."""
+        """Trials by each choice of the basis that is drawn: ``{choice: {value: trials}}``."""
         found: dict[str, dict[str, list[Record]]] = {}
         own = {choice_of(term): term for term in self.plan.terms}
         for choice, title in (CHOICES | own).items():
@@ -142,45 +234,74 @@ class Report:
         return found
 
     def marginal_rows(self) -> Rows:
-        """For each choice of the basis: how often it was drawn, stopped early, and its best."""
-        rows: Rows = [("choice", "trials", "ended early", "median %", "best %")]
+        """For each choice of the basis: how often it was drawn, its median and its best."""
+        rows: Rows = [("choice", "trials", "median %", "best %")]
         for title, groups in self.marginals().items():
             for value, trials in groups.items():
-                values = _values(trials)
-                middle, best = (f"{100 * of(values):.2f}" if values else "" for of in (median, max))
-                counts = str(len(trials)), str(len(trials) - len(values))
-                rows.append((f"{title}: {value}", *counts, middle, best))
+                values = [trial["value"] for trial in trials]
+                middle, best = (f"{100 * of(values):.2f}" for of in (median, max))
+                rows.append((f"{title}: {value}", str(len(trials)), middle, best))
         return rows
 
     def term_rows(self) -> Rows:
         """The winner trained without each of its terms: validation, paired by seed."""
         rows: Rows = [("without", "validation %", "winner − it, points")]
-        whole = self._results(OURS, "val_metric")
-        for term, results in self.finals["without"].items():
-            values = self._by_seed(results, "val_metric")
-            rows.append((term, _said(values), _points(whole, values)))
+        whole = self._final(self.first)
+        for term, results in self.kept["without"].items():
+            values = self._by_seed(results)
+            gap = interval([a - b for a, b in zip(whole, values, strict=True)])
+            rows.append((term, _said(values), points(gap[0], _known(gap[1]))))
         return rows
+
+    def seen(self) -> Seen:
+        """What is seen in the winner's models, as means over seeds."""
+        found = list(self.kept["seen"].values())
+        numbers = ("norm", "change", "loss_change")
+        rows = []
+        for same in zip(*(one["labels"] for one in found), strict=True):
+            means = {number: mean(row[number] for row in same) for number in numbers}
+            rows.append({**same[0], **means})
+        shares = [
+            (same[0][0], mean(share for _, share in same))
+            for same in zip(*(one["homophily"] for one in found), strict=True)
+        ]
+        response = {}
+        for name in found[0]["response"] if found else ():
+            bands = zip(*(one["response"][name] for one in found), strict=True)
+            response[name] = [None if None in band else mean(band) for band in bands]
+        return Seen(rows, shares, response)
 
     def label_rows(self) -> Rows:
         """For each layer and label of the winner: its norm, and what is lost without it."""
         rows: Rows = [("layer and label", "norm", "validation, points", "loss")]
-        for row in self.finals["labels"]:
+        for row in self.seen().labels:
             change, loss = f"{100 * row['change']:+.2f}", f"{row['loss_change']:+.3f}"
             label = f"{row['layer']}, {row['label']}: {row['name']}"
             rows.append((label, f"{row['norm']:.3g}", change, loss))
         return rows
 
+    def homophily_rows(self) -> Rows:
+        """The share of its own class in what a node gets."""
+        rows: Rows = [("from", "of its own class, %")]
+        return rows + [(name, f"{100 * share:.1f}") for name, share in self.seen().homophily]
+
     def findings(self) -> list[str]:
         """Sentences on what the choices of the basis were worth, by the best trial of each."""
         said = []
         for title, groups in self.marginals().items():
-            best = {value: max(_values(trials), default=None) for value, trials in groups.items()}
-            reached = {value: one for value, one in best.items() if one is not None}
-            if len(reached) > 1:
-                order = sorted(reached, key=lambda value: -reached[value])
-                parts = ", ".join(f"{value} {100 * reached[value]:.1f}" for value in order)
-                said.append(f"Best validation % by {title}: {parts}.")
+            best = {value: max(one["value"] for one in found) for value, found in groups.items()}
+            order = sorted(best, key=lambda value: -best[value])
+            parts = ", ".join(f"{value} {100 * best[value]:.1f}" for value in order)
+            said.append(f"Best validation % by {title}: {parts}.")
         return said
+
+    def source_rows(self) -> Rows:
+        """Where the first trials of each kind are from."""
+        rows: Rows = [("kind", "first trials")]
+        for name, title in self.titles.items():
+            if known := portfolio().get(name):
+                rows.append((title, "; ".join(one["source"] for one in known.start)))
+        return rows
 
 
 def _chosen(parameters: dict[str, Any], choice: str) -> str:
@@ -198,9 +319,11 @@ def _chosen(parameters: dict[str, Any], choice: str) -> str:
     return str(drawn)
 
 
-def _values(trials: Sequence[Record]) -> list[float]:
-    """What trials reached that did not end early."""
-    return [trial["value"] for trial in trials if trial["value"] is not None]
+def _family(trial: Record) -> str:
+    """The family of a trial, and what propagates its logits."""
+    propagation = trial["settings"]["propagation"]
+    then = f", then {terms_text(propagation)}" if propagation else ""
+    return terms_text(trial["settings"]["family"]) + then
 
 
 def _model(trial: Record) -> list[str]:
@@ -213,10 +336,13 @@ def _said(values: Sequence[float]) -> str:
     return percent(mean(values), spread(values))
 
 
-def _points(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """A paired difference: mean ± standard error."""
-    found = difference_of([a - b for a, b in zip(ours, theirs, strict=True)])
-    return points(found["mean"], found["standard_error"])
+def _known(half: float) -> float | None:
+    return None if math.isnan(half) else half
+
+
+def _ends(middle: float, half: float) -> tuple[str, str]:
+    half = _known(half) or 0.0
+    return f"{100 * (middle - half):.2f}", f"{100 * (middle + half):.2f}"
 
 
 # The page -----------------------------------------------------------------------------------------
@@ -224,64 +350,15 @@ def _points(ours: Sequence[float], theirs: Sequence[float]) -> str:
 
 def make_page(report: Report, form: str = "html") -> str:
     """The whole page; in Markdown it has no figures."""
-    figures: dict[str, list[str]] = {"trials": [], "marginals": [], "labels": []}
+    names = ("trials", "marginals", "against", "labels", "homophily", "response")
+    figures: dict[str, list[str]] = {name: [] for name in names}
     if form == "html":
-        figures["trials"] = [trials_over_time(report)]
-        figures["marginals"] = [marginals(report)] if report.marginals() else []
-        figures["labels"] = [contributions(report)] if report.finals["labels"] else []
+        figures["trials"] = [pictures.trials_over_time(report)]
+        figures["marginals"] = [pictures.marginals(report)] if report.marginals() else []
+        if report.winner is not None:
+            seen = report.seen()
+            figures["against"] = [pictures.against_winner(report)] if report.differences() else []
+            figures["labels"] = [pictures.labels(seen.labels)] if seen.labels else []
+            figures["homophily"] = [pictures.homophily(seen.homophily)]
+            figures["response"] = [pictures.response(seen.response)] if seen.response else []
     return render_page(Path(__file__).with_suffix(".jinja"), form, report=report, pictures=figures)
-
-
-def trials_over_time(report: Report) -> str:
-    """The validation metric of each trial, and the best so far, a colour for each contestant."""
-    with drawing("trials", 7.4, 3.6) as made:
-        axes = made.figure.add_subplot()
-        lowest = 1.0
-        for number, (name, shown) in enumerate(report.shown.items()):
-            trials = [trial for trial in report.trials[name] if trial["value"] is not None]
-            at, values = [trial["number"] + 1 for trial in trials], _values(trials)
-            colour = COLOURS[number % len(COLOURS)]
-            best = [100 * value for value in accumulate(values, max)]
-            axes.plot(at, [100 * value for value in values], ".", color=colour, ms=5, alpha=0.6)
-            axes.step(at, best, where="post", color=colour, linewidth=1.4, label=shown)
-            lowest = min(lowest, *values)
-        early = [trial["number"] + 1 for trial in report.trials[OURS] if trial["value"] is None]
-        floor = [100 * lowest - 2] * len(early)
-        axes.plot(early, floor, "x", color=COLOURS[0], ms=4, label="ended early")
-        axes.set(xlabel="trial", ylabel=f"validation {report.metric}, %")
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return made.svg
-
-
-def marginals(report: Report) -> str:
-    """The validation metric of our trials by each choice of the basis, a panel for each."""
-    groups = report.marginals()
-    tallest = max(map(len, groups.values()), default=1)
-    with drawing("marginals", 2.6 * max(1, len(groups)), 1.0 + 0.3 * tallest) as made:
-        for place, (title, values) in enumerate(groups.items(), start=1):
-            axes = made.figure.add_subplot(1, len(groups), place)
-            for row, trials in enumerate(values.values()):
-                reached = [100 * value for value in _values(trials)]
-                axes.plot(reached, [row] * len(reached), "|", color=COLOURS[0], ms=9, alpha=0.7)
-                if reached:
-                    axes.plot([max(reached)], [row], "o", color=COLOURS[1], ms=4)
-            axes.set_yticks(range(len(values)), list(values))
-            axes.set_ylim(-0.6, len(values) - 0.4)
-            axes.set_title(title, fontsize=9)
-            axes.set_xlabel(f"validation {report.metric}, %")
-    return made.svg
-
-
-def contributions(report: Report) -> str:
-    """‖A_kᵀ X Θ_k‖ of each layer and label, and the change of the loss without it."""
-    rows = report.finals["labels"][::-1]
-    names, at = [f"{row['layer']}: {row['name']}" for row in rows], range(len(rows))
-    titles = {"norm": "‖A_kᵀ X Θ_k‖", "loss_change": "validation loss without it, change"}
-    with drawing("labels", 9, 0.9 + 0.28 * len(rows)) as made:
-        for place, (key, title) in enumerate(titles.items()):
-            axes = made.figure.add_subplot(1, 2, place + 1)
-            axes.barh(at, [row[key] for row in rows], color=COLOURS[place], height=0.6)
-            axes.axvline(0, color=INK, linewidth=0.6)
-            axes.set_yticks(at, [""] * len(rows) if place else names)
-            axes.set_xlabel(title)
-    return made.svg

@@ -1,33 +1,39 @@
-"""A search in its folder: trials of each contestant in turn, the finals, the test, the page."""
+"""A search in its folder: generations of trials, halving, the final, the test, the page."""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from optuna import TrialPruned
+import torch
+from optuna import Trial
 
 from ...errors import RefusedValue
 from ..data import Dataset, load
 from ..fields import write_toml
 from ..own_code import require_imported
+from ..settings import Settings
 from ..train import Interrupted
 from ..train.experiment import StopOnInterrupt
 from ..train.folder import CONFIG, LOCK, Folder, alone_in
 from ..train.splits import check_classes
-from .contestants import OURS, Contestant, contestants, visible_labels, without_labels
 from .finals import Finals
-from .plan import Plan, plan_from
+from .plan import FIRST_TRIAL_SEED, Plan, plan_from
+from .portfolio import OURS, Kind, Labels, kinds_for, visible_labels, without_labels
 from .report import Report, make_page
-from .space import Bounds, check_terms, neighbours_for, terms_text
+from .space import MODEL, Bounds, as_drawn, check_terms, neighbours_for, terms_text
 from .studies import Record, Studies, writing
-from .trials import Bench, Diverged, Stopped, run_trial
+from .work import Outcome, Stopped, Task, Workers
 
 STORAGE, WINNER, TABLE, PAGE = "study.db", "winner.toml", "search.md", "search.html"
+PAGE_SECONDS = 60.0  # between pages that are written while trials run
+BORROWED = 3  # every so many trials of a kind begin with the best model of the other kinds
 
 
 class SearchFolder(Folder):
@@ -64,6 +70,7 @@ class Search:
         root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
         dataset: a graph that was read; None to read that of the plan.
         log: takes lines of text.
+        jobs: processes that train; 0 for one a core, and one on a GPU.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Search:
         root: str | Path | None = None,
         log: Callable[[str], None] = print,
         dataset: Dataset | None = None,
+        jobs: int = 0,
     ) -> None:
         self.log, self.folder = log, SearchFolder(folder)
         resume = plan is None
@@ -82,9 +90,8 @@ class Search:
         self.plan, base = plan, plan.base
         self.dataset = dataset or load(base.dataset, root, base.split, log, base.undirected)
         self.dataset.require_memory("a search", "a graph in other files, or outerconv train")
-        self.contestants = contestants(plan.peers)
-        self._prepare()
-        names = [contestant.name for contestant in self.contestants]
+        self._prepare(jobs)
+        names = [kind.name for kind in self.kinds]
         begin = (lambda: None) if resume else self.folder.make
         with ExitStack() as held:  # which lets go of the folder if it is refused
             held.enter_context(alone_in(self.folder.path, begin=begin))
@@ -98,16 +105,14 @@ class Search:
             self.folder.sweep()
             self.studies.drop_unfinished()
             self.trials = {name: self.studies.finished(name) for name in names}
-            self.finals = Finals(self.studies, plan, self.bench, log)
+            self.finals = Finals(self.studies, plan, self.workers, self.labels, log)
             self._held = held.pop_all()
 
-    def _prepare(self) -> None:
-        """What trials are trained on, and what they draw from."""
+    def _prepare(self, jobs: int) -> None:
+        """What trials are trained on, what they draw from, and who trains them."""
         plan, graph = self.plan, without_labels(self.dataset)
-        labels = visible_labels(self.dataset, plan.base.split, range(plan.test_seeds))
-        for seen in labels.values():
-            check_classes(self.dataset.data.y, seen.split, plan.base.metric)
-        self.bench = Bench(graph, labels)
+        for seed in range(plan.test_seeds):
+            check_classes(self.dataset.data.y, self.labels(seed).split, plan.base.metric)
         self.bounds = Bounds(
             plan.base.as_dict(),
             neighbours_for(self.dataset),
@@ -118,98 +123,161 @@ class Search:
             plan.max_hidden,
             plan.terms,
         )
+        self.kinds = kinds_for(plan.portfolio, self.bounds)
         check_terms(plan.terms, self.bounds, graph)
+        on_gpu = torch.device(plan.base.device).type != "cpu"
+        self.workers = Workers(graph, jobs or (1 if on_gpu else cores()), plan.base.imports)
+
+    @lru_cache(maxsize=64)  # noqa: B019 - for as long as the search lives
+    def labels(self, seed: int) -> Labels:
+        """The labels that a seed may see."""
+        return visible_labels(self.dataset, self.plan.base.split, [seed])[seed]
 
     def close(self) -> None:
         """Let other processes go on with the search."""
         self._held.close()
 
     def run(self) -> Report:
-        """Search, validate the finalists, test the winners once, and write all files."""
-        with StopOnInterrupt() as stop, writing(self.studies.path):
-            self.bench.stop = stop
+        """Search, choose on validation nodes, test once, and write all files."""
+        with StopOnInterrupt() as stop, writing(self.studies.path), self.workers.working(stop):
             try:
-                while (contestant := self._next()) is not None:
-                    self._trial(contestant)
-                winners = self._finals()
+                self._search()
+                report = self._finish()
             except Stopped:
                 done = sum(map(len, self.trials.values()))
                 number = stop.number or signal.SIGINT
                 raise Interrupted(f"stopped; {done} finished trials are kept", number) from None
-        return self._write(winners)
+        self._write(report)
+        return report
 
     # Trials -------------------------------------------------------------------------------------
 
-    def _next(self) -> Contestant | None:
-        """The contestant that has used the smallest share of its budget; None when all is used."""
-        plan = self.plan
-        if self.studies.kept(OURS, "winner", None) is not None:
-            return None  # the search was over
+    def _search(self) -> None:
+        """Generations of trials, one of each kind, until all have as many as the plan says.
 
-        def used(contestant: Contestant) -> float:
-            trials = self.trials[contestant.name]
-            if plan.trials:
-                return len(trials) / plan.trials
-            share = plan.budget / len(self.contestants)
-            return sum(trial["wall"] for trial in trials) / share
+        What a generation draws depends on those before it alone, so that its trials can be trained
+        at once, in any order.
+        """
+        written, generation = time.monotonic() - PAGE_SECONDS, min(map(len, self.trials.values()))
+        while not self._is_enough(generation):
+            self._generate(generation)
+            generation += 1
+            if time.monotonic() - written > PAGE_SECONDS and not self._is_enough(generation):
+                self._write(self._report())
+                written = time.monotonic()
 
-        least = min(self.contestants, key=used)
-        return least if used(least) < 1 else None
+    def _is_enough(self, generation: int) -> bool:
+        if self.plan.trials or self.studies.kept(OURS, "winner", None) is not None:
+            return generation >= (self.plan.trials or min(map(len, self.trials.values())))
+        past = (trial["wall"] for found in self.trials.values() for trial in found[:generation])
+        return generation > 0 and sum(past) >= self.plan.budget
 
-    def _trial(self, contestant: Contestant) -> None:
-        name = contestant.name
-        trial = self.studies.begin(name, contestant.starts(self.bounds))
-        candidate = contestant.draw(trial, self.bounds)
-        facts: dict[str, Any] = {"settings": candidate.settings.as_dict(), "heads": candidate.heads}
-        results: list[Record] | None = None
-        began = time.perf_counter()
-        try:
-            seeds = range(self.plan.seeds)
-            results = run_trial(trial, self.bench, contestant, candidate, seeds)
-        except TrialPruned:
-            pass
-        except Diverged as error:
-            facts["diverged"] = str(error)
-        self.studies.end(name, trial, results, **facts, wall=time.perf_counter() - began)
-        self.trials[name] = self.studies.finished(name)
-        self._say(contestant)
+    def _generate(self, generation: int) -> None:
+        """Draw and train a trial of each kind that has none in this generation."""
+        begun: dict[str, tuple[Trial, Settings, dict[int, Record]]] = {}
+        tasks = []
+        for kind in self.kinds:
+            if len(self.trials[kind.name]) > generation:
+                continue
+            trial, settings = self._draw(kind, generation)
+            begun[kind.name] = trial, settings, {}
+            for seed in range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + self.plan.seeds):
+                tasks.append(Task((kind.name,), settings, seed, self.labels(seed)))
 
-    def _say(self, contestant: Contestant) -> None:
-        """A line on the latest trial of a contestant."""
-        trials = self.trials[contestant.name]
-        latest = trials[-1]
-        values = [trial["value"] for trial in trials if trial["value"] is not None]
-        said = latest["state"] if latest["value"] is None else f"{100 * latest['value']:.2f} %"
-        best = f"; best {100 * max(values):.2f} %" if values else ""
-        family = terms_text(latest["settings"]["family"]) if contestant.name == OURS else ""
-        self.log(f"{contestant.name} trial {latest['number']}: {said}{best}  {family}".rstrip())
+        def done(task: Task, outcome: Outcome) -> None:
+            (name,) = task.key
+            trial, settings, results = begun[name]
+            results[task.seed] = {**outcome.numbers, "seed": task.seed}
+            if len(results) == self.plan.seeds:
+                found = [results[seed] for seed in sorted(results)]
+                wall = sum(one.get("wall", 0.0) for one in found)
+                self.studies.end(name, trial, found, settings=settings.as_dict(), wall=wall)
+                self.trials[name] = self.studies.finished(name)
+                self._say(name)
+
+        self.workers.run(tasks, done)
+
+    def _draw(self, kind: Kind, generation: int) -> tuple[Trial, Settings]:
+        """What a kind tries in a generation.
+
+        Of every three trials two begin with what is published of this kind, as long as there is
+        something left, and the third with the best model of the other kinds; all others are drawn.
+        """
+        turn, place = divmod(generation, BORROWED)
+        starts, start, told = kind.starts(self.bounds), None, {}
+        if place < BORROWED - 1 and (at := (BORROWED - 1) * turn + place) < len(starts):
+            start = starts[at]
+            told = {**as_drawn(start, self.bounds), **self._choices(start)}
+        elif place == BORROWED - 1:
+            told = self._best_elsewhere(kind, generation)
+        trial = self.studies.begin(kind.name, generation, told)
+        settings = kind.draw(trial, self.bounds)
+        return trial, settings if start is None else kind.given(start, settings, self.bounds)
+
+    @staticmethod
+    def _choices(start: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in start.items() if name not in MODEL}
+
+    def _best_elsewhere(self, kind: Kind, generation: int) -> dict[str, Any]:
+        """The best model that another kind had before this generation, as it is drawn."""
+        others = [
+            (-trial["value"], name, trial["number"])
+            for name, found in self.trials.items()
+            for trial in found[:generation]
+            if name != kind.name
+        ]
+        if not others:
+            return {}
+        _, name, number = min(others)
+        return as_drawn(self.trials[name][number]["settings"], self.bounds)
+
+    def _say(self, name: str) -> None:
+        """A line on the latest trial of a kind."""
+        latest = self.trials[name][-1]
+        best = max(trial["value"] for found in self.trials.values() for trial in found)
+        family = f"  {terms_text(latest['settings']['family'])}" if name == OURS else ""
+        said = f"{name} trial {latest['number']}: {100 * latest['value']:.2f} %"
+        self.log(f"{said}; best of all {100 * best:.2f} %{family}")
 
     # The end ------------------------------------------------------------------------------------
 
-    def _finals(self) -> dict[str, Record]:
-        """The winner of each contestant, its terms and labels, and then the test."""
-        winners = {}
-        for contestant in self.contestants:
-            trials = self.trials[contestant.name]
-            if not any(trial["value"] is not None for trial in trials):
-                raise RefusedValue(
-                    f"a search ends with a finished trial of {contestant.name}",
-                    "more --trials, a larger --budget, or another learning rate",
-                    f"{len(trials)} trials, all stopped early",
-                )
-            winners[contestant.name] = self.finals.choose(contestant, trials)
-        self.finals.ablate(self.contestants[0], winners[OURS])
-        self.finals.weigh_labels(self.contestants[0], winners[OURS])
-        for contestant in self.contestants:
-            self.finals.test(contestant, winners[contestant.name], self.dataset)
-        return winners
+    def _finish(self) -> Report:
+        """Halving, the final, what the winner is made of, and then the test."""
+        finals, trials = self.finals, self.trials
+        counts = {name: len(found) for name, found in trials.items()}
+        if len(set(counts.values())) > 1:
+            raise RefusedValue("kinds are compared after equal numbers of trials", "equal", counts)
+        best = finals.halve(trials)
+        winner, finalists = finals.choose(best, trials)
+        settings = finals.settings(winner, trials)
+        finals.ablate(settings)
+        finals.look(settings)
+        chosen = {
+            name: next((place for place in finalists if place[0] == name), found[0])
+            for name, found in best.items()
+        }
+        members = finalists[: self.plan.ensemble]
+        places = dict.fromkeys([*chosen.values(), *members])
+        models = {finals.key(place): finals.settings(place, trials) for place in places}
+        finals.test(models, [finals.key(place) for place in members], self.dataset)
+        return self._report(winner, finalists, chosen)
 
-    def _write(self, winners: dict[str, Record]) -> Report:
-        shown = {contestant.name: contestant.shown for contestant in self.contestants}
-        found, config = self.finals.found(list(shown)), self.folder.read_config()
-        report = Report(self.plan, shown, self.trials, winners, found, config)
-        winner = write_toml(report.winner_settings(), report.winner_remark())
-        pages = {WINNER: winner, TABLE: make_page(report, "markdown"), PAGE: make_page(report)}
+    def _report(self, *found: Any) -> Report:
+        titles = {kind.name: kind.title for kind in self.kinds}
+        config, kept = self.folder.read_config(), {}
+        for what in ("final", "without", "seen", "tests"):
+            kept[what] = self.studies.kept(OURS, what, {})
+        return Report(self.plan, titles, self.trials, config, kept, *found)
+
+    def _write(self, report: Report) -> None:
+        pages = {TABLE: make_page(report, "markdown"), PAGE: make_page(report)}
+        if report.winner is not None:
+            pages[WINNER] = write_toml(report.winner_settings(), report.winner_remark())
         for name, text in pages.items():
             self.folder.put(name, text.encode())
-        return report
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    found = getattr(os, "sched_getaffinity", None)
+    return len(found(0)) if found is not None else os.cpu_count() or 1

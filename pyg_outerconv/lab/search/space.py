@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, islice, product
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from optuna import Trial
@@ -18,7 +18,7 @@ from ..train import Settings
 from ..train.model import backends_used, ours
 
 if TYPE_CHECKING:
-    from .contestants import Unlabelled
+    from .portfolio import Unlabelled
 
 FORWARD, REVERSE, BOTH = "forward", "reverse", "both"
 DIRECTIONS = (FORWARD, REVERSE, BOTH)
@@ -172,7 +172,18 @@ class Bounds:
     def heads(self) -> tuple[int, ...]:
         """The numbers of attention heads that are tried, which share every width evenly."""
         most = HEADS if self.has_features else HEADS[:1]
-        return tuple(n for n in most if not n or all(width % n == 0 for width in self.widths))
+        return tuple(n for n in most if not n or self.is_shared(n))
+
+    def is_shared(self, heads: int) -> bool:
+        """Whether so many heads share every width evenly."""
+        return all(width % heads == 0 for width in self.widths)
+
+    def cut(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Published settings of a model, with depth and width within the bounds."""
+        depth = min(model.get("depth", 1), self.max_depth)
+        width = max(min(model.get("hidden", START_WIDTH), self.widths[-1]), self.widths[0])
+        cut = {**model, "depth": depth, "hidden": [one for one in self.widths if one <= width][-1]}
+        return cut if depth > 2 or cut.get("skip") != "residual" else {**cut, "skip": "none"}
 
 
 def choice_of(term: str) -> str:
@@ -201,7 +212,7 @@ def draw_mix(trial: Trial, bounds: Bounds) -> Mix:
 
 
 def start_model(bounds: Bounds) -> dict[str, Any]:
-    """The model that every contestant tries first: two layers, with usual settings."""
+    """The model that bases are tried in first: two layers, with usual settings."""
     return {
         "depth": min(2, bounds.max_depth),
         "hidden": [width for width in bounds.widths if width <= START_WIDTH][-1],
@@ -213,28 +224,6 @@ def start_model(bounds: Bounds) -> dict[str, Any]:
         "lr": 0.01,
         "weight_decay": 5e-4,
     }
-
-
-CHANGES: tuple[dict[str, Any], ...] = (
-    {"normalize_features": True},
-    {"dropout": 0.8},
-    {"weight_decay": 5e-3},
-    {"layer_norm": "batch"},
-    {"skip": "concat"},
-    {"lr": 3e-3},
-    {"input_dropout": 0.5},
-)
-"""What first trials of a peer change in the first model: nothing, one of these, then two."""
-
-
-def start_models(bounds: Bounds) -> list[dict[str, Any]]:
-    """The models that a peer tries first: as many as the bases that ours tries first."""
-    subsets = chain.from_iterable(combinations(CHANGES, size) for size in range(len(CHANGES) + 1))
-    first = start_model(bounds)
-    return [
-        dict(chain(first.items(), *(change.items() for change in subset)))
-        for subset in islice(subsets, len(starts(bounds)))
-    ]
 
 
 def starts(bounds: Bounds) -> list[dict[str, Any]]:
@@ -258,9 +247,19 @@ def starts(bounds: Bounds) -> list[dict[str, Any]]:
     return [{**basis, **start_model(bounds)} for basis in found]
 
 
-def draw_model(trial: Trial, bounds: Bounds) -> dict[str, Any]:
-    """Depth, width, skips, norms, dropout, learning rate, decay: as all contestants draw them."""
-    depth = trial.suggest_int("depth", 1, bounds.max_depth)
+LEAST_RATE, MOST_RATE = 1e-3, 0.2
+LEAST_DECAY, MOST_DECAY = 1e-6, 2e-2
+MOST_DROPOUT = 0.8
+
+
+def draw_model(
+    trial: Trial, bounds: Bounds, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Depth, width, skips, norms, dropout, learning rate, decay: as all kinds draw them.
+
+    The depth may be among the ``settings`` that are what a kind is.
+    """
+    depth = (settings or {}).get("depth") or trial.suggest_int("depth", 1, bounds.max_depth)
     values: dict[str, Any] = {"depth": depth}
     if depth > 1:
         values["hidden"] = trial.suggest_categorical("hidden", bounds.widths)
@@ -273,20 +272,36 @@ def draw_model(trial: Trial, bounds: Bounds) -> dict[str, Any]:
         values["skip"] = trial.suggest_categorical("deep_skip", choices)
     values["input_dropout"] = _share(trial, "input_dropout")
     values["normalize_features"] = trial.suggest_categorical("normalize_features", (False, True))
-    values["lr"] = trial.suggest_float("lr", 3e-3, 1e-1, log=True)
-    values["weight_decay"] = trial.suggest_float("weight_decay", 1e-6, 1e-2, log=True)
+    values["lr"] = trial.suggest_float("lr", LEAST_RATE, MOST_RATE, log=True)
+    values["weight_decay"] = trial.suggest_float("weight_decay", LEAST_DECAY, MOST_DECAY, log=True)
     return values
+
+
+def as_drawn(model: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """Settings of a model as a trial draws them: the nearest that can be drawn.
+
+    What a sampler is told of a published model, or of the best model of another kind.
+    """
+    found = {"layer_norm": "none", "skip": "none", "dropout": 0.0, "input_dropout": 0.0, **model}
+    found = bounds.cut({"normalize_features": False, **found})
+    found["deep_skip"] = found["skip"]
+    for name in ("dropout", "input_dropout"):
+        found[name] = round(min(found[name], MOST_DROPOUT), 1)
+    found["lr"] = min(max(found["lr"], LEAST_RATE), MOST_RATE)
+    found["weight_decay"] = min(max(found["weight_decay"], LEAST_DECAY), MOST_DECAY)
+    return {name: found[name] for name in MODEL}
+
+
+MODEL = (
+    *("depth", "hidden", "skip", "deep_skip", "layer_norm", "dropout", "input_dropout"),
+    *("lr", "weight_decay", "normalize_features"),
+)
+"""What a trial draws of its model."""
 
 
 def _share(trial: Trial, name: str) -> float:
     """0, 0.1, …, 0.8, as one writes them."""
-    return round(trial.suggest_float(name, 0.0, 0.8, step=0.1), 1)
-
-
-def draw_ours(trial: Trial, bounds: Bounds) -> Settings:
-    """The settings of a trial of ours, each of which ``outerconv train`` takes."""
-    family = repr(parse_family(draw_mix(trial, bounds).text))
-    return Settings(**{**bounds.fixed, **draw_model(trial, bounds), "family": family})
+    return round(trial.suggest_float(name, 0.0, MOST_DROPOUT, step=0.1), 1)
 
 
 # Terms of one's own -------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""All that a search found, in Optuna's own storage: a study of trials for each contestant.
+"""All that a search found, in Optuna's own storage: a study of trials for each kind of model.
 
-The first trials of a study are given, but for every third one, which is drawn, so that a short
-search draws too. What a trial draws depends on the seed of the search, on how many trials of its
-study are finished, and on these trials. So a search that was stopped, or killed, draws what the
+What a trial draws depends on the seed of the search, on how many trials of its study are finished,
+on these trials, and on what it is told. So a search that was stopped, or killed, draws what the
 unbroken one would have drawn: a trial that was under way is marked as failed, is not looked at, and
 is drawn anew. What comes after the trials is kept in the attributes of the study.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from typing import Any
 import optuna
 from optuna import Study, Trial
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
-from optuna.pruners import MedianPruner
 from optuna.samplers import PartialFixedSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -30,9 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ...errors import RefusedValue
 
 Record = dict[str, Any]
-FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-RANDOM_TRIALS = 10  # before the sampler models what was found
-COMPARED_TRIALS = 5  # before a trial is stopped for being worse than their median
+RANDOM_TRIALS = 5  # before the sampler models what was found
 WHOLE = "the file as a search wrote it (or begin anew in another folder)"
 
 
@@ -41,7 +37,7 @@ class Studies:
 
     Args:
         path: the file of the storage.
-        names: of the contestants.
+        names: of the kinds.
         seed: of what is drawn.
         of: whatever the search is known by, which a storage of another search has not.
         begins: make the studies, in a storage without trials; else they must be there.
@@ -50,12 +46,11 @@ class Studies:
     def __init__(
         self, path: Path, names: Iterable[str], seed: int, of: str = "", begins: bool = True
     ) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # nor what is drawn apart
         self.path, self.seed = path, seed
         if not begins and not path.exists():
             raise RefusedValue(f"{path} must hold the trials of the search", WHOLE, "no such file")
         storage = open_storage(path)
-        pruner = MedianPruner(COMPARED_TRIALS, n_min_trials=COMPARED_TRIALS)
         with writing(path):
             if not begins and (lacking := set(names) - set(optuna.get_all_study_names(storage))):
                 got = f"none of {', '.join(sorted(lacking))}"
@@ -66,7 +61,6 @@ class Studies:
                     study_name=name,
                     direction="maximize",
                     load_if_exists=True,
-                    pruner=pruner,
                 )
                 for name in names
             }
@@ -81,9 +75,10 @@ class Studies:
     # Trials -------------------------------------------------------------------------------------
 
     def finished(self, name: str) -> list[Record]:
-        """The finished trials of a contestant, in the order in which they began; see `record`."""
+        """The finished trials of a kind, in the order in which they began; see `record`."""
         with writing(self.path):
-            found = self._studies[name].get_trials(deepcopy=False, states=FINISHED)
+            states = (TrialState.COMPLETE,)
+            found = self._studies[name].get_trials(deepcopy=False, states=states)
         return [record(ordinal, trial) for ordinal, trial in enumerate(found)]
 
     def drop_unfinished(self) -> None:
@@ -93,35 +88,33 @@ class Studies:
                 for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                     study.tell(trial.number, state=TrialState.FAIL)
 
-    def begin(self, name: str, starts: Sequence[dict[str, Any]] = ()) -> Trial:
-        """A new trial of a contestant."""
+    def begin(self, name: str, ordinal: int, told: Record) -> Trial:
+        """A new trial of a kind, after ``ordinal`` finished ones; what it is told, it draws.
+
+        The sampler draws what belongs together from one model of it (multivariate TPE, a group for
+        each set of parameters that trials have in common).
+        """
         study = self._studies[name]
-        ordinal = len(self.finished(name))
         digest = hashlib.sha256(f"{self.seed} {name} {ordinal}".encode()).digest()
         seed = int.from_bytes(digest[:4], "big")
-        with writing(self.path):
-            study.sampler = TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS)
-            turn, place = divmod(ordinal, 3)
-            if (start := 2 * turn + place) < len(starts) and place < 2:
-                with warnings.catch_warnings():  # its interface may change
-                    warnings.simplefilter("ignore", ExperimentalWarning)
-                    study.sampler = PartialFixedSampler(starts[start], study.sampler)
+        with writing(self.path), warnings.catch_warnings():  # interfaces that may change
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            options: Record = {"multivariate": True, "group": True}
+            sampler = TPESampler(seed=seed, n_startup_trials=RANDOM_TRIALS, **options)
+            study.sampler = PartialFixedSampler(told, sampler)
             return study.ask()
 
-    def end(self, name: str, trial: Trial, results: list[Record] | None, **facts: Any) -> None:
-        """Finish a trial; without results it ended early."""
+    def end(self, name: str, trial: Trial, results: list[Record], **facts: Any) -> None:
+        """Finish a trial, whose value is the mean validation metric of its seeds."""
         with writing(self.path):
-            trial.set_user_attr("found", {"seeds": results or [], **facts})
-            if results is None:
-                self._studies[name].tell(trial, state=TrialState.PRUNED)
-                return
+            trial.set_user_attr("found", {"seeds": results, **facts})
             mean = sum(result["val_metric"] for result in results) / len(results)
             self._studies[name].tell(trial, mean)
 
     # What comes after them ----------------------------------------------------------------------
 
     def kept(self, name: str, what: str, default: Any) -> Any:
-        """What :meth:`keep` kept of a contestant."""
+        """What :meth:`keep` kept of a kind."""
         with writing(self.path):
             return self._studies[name].user_attrs.get(what, default)
 
@@ -133,15 +126,8 @@ class Studies:
 
 def record(ordinal: int, trial: FrozenTrial) -> Record:
     """A finished trial as plain values; ``ordinal`` counts the finished trials of its study."""
-    found = trial.user_attrs["found"]
-    complete = trial.state == TrialState.COMPLETE
-    return {
-        "number": ordinal,
-        "state": "diverged" if "diverged" in found else trial.state.name.lower(),
-        "value": trial.value if complete else None,
-        "parameters": dict(trial.params),
-        **found,
-    }
+    found = {"number": ordinal, "value": trial.value, "parameters": dict(trial.params)}
+    return {**found, **trial.user_attrs["found"]}
 
 
 def open_storage(path: Path) -> RDBStorage:

@@ -7,12 +7,11 @@ pytest.importorskip("optuna")
 
 @pytest.fixture(scope="session", autouse=True)
 def _soon():
-    """The sampler models what was found, and trials are compared, after two of them."""
+    """The sampler models what was found after two trials."""
     from pyg_outerconv.lab.search import studies
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "RANDOM_TRIALS", 2)
-        patch.setattr(studies, "COMPARED_TRIALS", 2)
         yield
 
 

@@ -9,7 +9,6 @@ from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.families import parse_family
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.family_options import make_family
-from pyg_outerconv.lab.search.contestants import contestants
 from pyg_outerconv.lab.search.space import (
     BOTH,
     DIRECTIONS,
@@ -19,16 +18,12 @@ from pyg_outerconv.lab.search.space import (
     NEIGHBOURS,
     NONE,
     REVERSE,
-    Bounds,
     Mix,
     neighbours_for,
     stacked,
-    starts,
     terms_of,
     terms_text,
 )
-from pyg_outerconv.lab.search.studies import Studies
-from pyg_outerconv.lab.train import Settings
 
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 1], [1, 2, 0, 0, 2, 3]])
 N = 4
@@ -107,42 +102,3 @@ def test_relations_stand_where_edges_have_types():
     karate.data.edge_type = torch.arange(karate.data.num_edges) % 3
     assert "relation" in neighbours_for(karate)
     assert make_family(Mix("relation", num_relations=3).text).num_bases == 4
-
-
-@pytest.mark.parametrize("is_directed", [False, True])
-def test_first_trials_take_turns_with_drawn_ones(is_directed, tmp_path):
-    """Every contestant has as many of its own; a trial that was killed is drawn again."""
-    base = Settings("KarateClub", "GCN()", "public").as_dict()
-    bounds = Bounds(base, (NONE, *NEIGHBOURS), is_directed=is_directed, max_hidden=32)
-    studies = Studies(tmp_path / "study.db", ["outerconv", "gat"], 0)
-    for contestant in contestants("gat"):
-        firsts = contestant.starts(bounds)
-        assert len(firsts) == len(starts(bounds)) == (8 if is_directed else 4)
-        given, drawn = [], []
-        for number in range(3 * len(firsts) // 2):
-            killed = studies.begin(contestant.name, firsts)
-            contestant.draw(killed, bounds)
-            studies.drop_unfinished()
-            trial = studies.begin(contestant.name, firsts)
-            candidate = contestant.draw(trial, bounds)
-            if number % 3 < 2:
-                first = firsts[len(given)]
-                assert trial.params == {name: first[name] for name in trial.params}
-            (drawn if number % 3 == 2 else given).append(candidate)
-            studies.end(contestant.name, trial, [{"val_metric": number / 10}], wall=1.0)
-        assert len(set(given)) == len(firsts), "no two first trials are the same"
-        assert not {candidate.settings.lr for candidate in drawn} & {0.01, 3e-3}
-        if contestant.name == "outerconv":
-            texts = [terms_text(candidate.settings.family) for candidate in given]
-            assert texts[:2] == ["identity", "gcn"]
-            assert len(set(texts)) == len(texts)
-            assert {(one.settings.depth, one.settings.lr) for one in given} == {(2, 0.01)}
-
-
-def test_peers_have_as_many_first_trials_as_there_are_terms_to_try():
-    base = Settings("KarateClub", "GCN()", "public").as_dict()
-    for number in range(60):
-        terms = tuple(f"walk({steps})" for steps in range(number))
-        bounds = Bounds(base, (NONE, *NEIGHBOURS), terms=terms)
-        counts = {len(one.starts(bounds)) for one in contestants("mlp,gcn,gat")}
-        assert counts == {number + 4}

@@ -1,28 +1,26 @@
 """A search: what it may see, what it writes, that it goes on as if it had never been stopped."""
 
 import copy
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from short_search import LINE, found_in, numbers, plan, searched, timeless
 
 from pyg_outerconv import files
-from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.search import search as search_module
-from pyg_outerconv.lab.search.contestants import (
-    PEERS,
-    WITHHELD,
-    Candidate,
-    contestants,
-    visible_labels,
-    without_labels,
-)
+from pyg_outerconv.lab.search.portfolio import WITHHELD, visible_labels, without_labels
 from pyg_outerconv.lab.search.search import PAGE, TABLE, WINNER, Search, SearchFolder
-from pyg_outerconv.lab.search.trials import Bench
+from pyg_outerconv.lab.search.work import Workers
 from pyg_outerconv.lab.train import Interrupted, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 
@@ -53,10 +51,12 @@ def test_labels_of_test_nodes_are_withheld():
 
 
 @pytest.mark.slow(cases=1)
-def test_other_test_labels_change_nothing_but_the_test(whole, tmp_path, monkeypatch):
-    """With one split, whose test nodes get labels of each other."""
-    chosen = plan(trials=4, test_seeds=1, peers="none")
-    fixed = make_split(data.load("KarateClub").data, "public", 0)
+@pytest.mark.parametrize("split", ["public", "held-out-50-20-30"])
+def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypatch):
+    """Nor do features whose rows are normalised, or when training stops."""
+    base = replace(plan().base, split=split, patience=2, normalize_features=True)
+    chosen = replace(plan(portfolio="gcn,gat"), base=base)
+    fixed = make_split(data.load("KarateClub").data, split, 0)
     load = search_module.load
 
     def permuted(*args, **kwargs):
@@ -67,35 +67,66 @@ def test_other_test_labels_change_nothing_but_the_test(whole, tmp_path, monkeypa
         assert not torch.equal(changed.y, found.data.y)
         return replace(found, data=changed)
 
-    searched(tmp_path / "true", chosen)
-    monkeypatch.setattr(search_module, "load", permuted)
-    searched(tmp_path / "other", chosen)
-    (trials, finals, _), (other_trials, other_finals, _) = (
-        numbers(tmp_path / name) for name in ("true", "other")
-    )
+    if split == "public":  # whose test nodes are drawn by seeds: all trials have seed 0
+        monkeypatch.setattr(search_module, "FIRST_TRIAL_SEED", 0)
+    found = {}
+    for name in ("true", "other"):
+        if name == "other":
+            monkeypatch.setattr(search_module, "load", permuted)
+        with_labels = Search(chosen, tmp_path / name, log=lambda line: None, jobs=1)
+        try:
+            if split == "public":
+                with_labels._search()
+            else:
+                with_labels.run()
+        finally:
+            with_labels.close()
+        found[name] = found_in(tmp_path / name)
+    (trials, finals), (other_trials, other_finals) = timeless([*map(list, found.values())])
     assert trials == other_trials
     tests, other_tests = finals.pop("tests"), other_finals.pop("tests")
     assert finals == other_finals
-    assert tests != other_tests  # the labels do count there
+    assert split == "public" or tests != other_tests  # the labels do count there
+
+
+def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
+    """What they are given, of every task of a search: no more than a seed may see."""
+    given, run = [], Workers.run
+
+    def watched(workers, tasks, *rest):
+        given.extend(tasks := list(tasks))
+        return run(workers, tasks, *rest)
+
+    monkeypatch.setattr(Workers, "run", watched)
+    searched(tmp_path / "run", plan(ensemble=2))
+    karate = data.load("KarateClub").data
+    assert {task.wants for task in given} == {"", "seen", "logits"}
+    for task in given:
+        split = make_split(karate, "public", task.seed)
+        assert bool((task.labels.y[split.test] == WITHHELD).all())
+    assert {0, 1} < {task.seed for task in given}
+    assert all(task.seed >= 1000 for task in given if task.wants != "logits")
 
 
 @pytest.mark.slow(cases=1)
 def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
-    found = Search(plan(), tmp_path / "run", log=lambda line: None)
-    read = []
-    test = SeedRun.test
+    found = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1)
+    read, run = [], Workers.run
 
-    def watched(run, y, mask):
-        trials, finals = found_in(tmp_path / "run")
-        read.append((run.contender.name, run.seed))
-        assert None not in finals["winner"].values()
-        assert len(trials["mlp"]) == 5
-        return test(run, y, mask)
+    def watched(workers, tasks, *rest):
+        tasks = list(tasks)
+        if tasks and tasks[0].wants == "logits":
+            trials, finals = found_in(tmp_path / "run")
+            assert finals["winner"]
+            assert finals["seen"]
+            assert len(trials["mlp"]) == 4
+            read.extend((task.key, task.seed) for task in tasks)
+        return run(workers, tasks, *rest)
 
-    monkeypatch.setattr(SeedRun, "test", watched)
+    monkeypatch.setattr(Workers, "run", watched)
     try:
         found.run()
-        assert len(read) == len(set(read)) == 4  # two seeds of two winners, each once
+        assert len(read) == len(set(read)) == 4  # two seeds of the best of two kinds, each once
         found.run()
         assert len(read) == 4
     finally:
@@ -108,24 +139,43 @@ def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
 def test_the_folder_of_a_search(whole):
     assert {path.name for path in whole.iterdir()} == set(SearchFolder.names)
     trials, _ = found_in(whole)
-    assert {name: len(found) for name, found in trials.items()} == {"outerconv": 5, "mlp": 5}
+    assert {name: len(found) for name, found in trials.items()} == {"outerconv": 4, "mlp": 4}
     page, table = (whole / PAGE).read_text(), (whole / TABLE).read_text()
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "<script" not in page
-    for shown in ("OuterConv, basis searched", "MLP, no graph", "neighbours: "):
+    for shown in ("basis searched", "MLP, no graph", "neighbours: ", "Homophily: ", "by chance"):
         assert shown in page
         assert shown in table
 
 
-def test_tables_fit_a_page(whole):
-    """In 1,120 px, by 8 px a letter; families break anywhere, other cells between words."""
-    found = Search(None, whole, log=lambda line: None)
+def test_a_page_is_written_while_the_search_goes_on(tmp_path, monkeypatch):
+    """And says that it is no result; no winner is written before there is one."""
+    monkeypatch.setattr(search_module, "PAGE_SECONDS", 0.0)
+    found, pages = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1), []
+    generate = Search._generate
+
+    def looked(search, generation):
+        generate(search, generation)
+        path = tmp_path / "run" / TABLE
+        pages.append(path.read_text() if path.exists() else None)
+        assert not (tmp_path / "run" / WINNER).exists()
+
+    monkeypatch.setattr(Search, "_generate", looked)
     try:
-        report = found.run()
+        found.run()
     finally:
         found.close()
-    assert report.facts.count("5 trials each")
+    assert pages[0] is None
+    assert "The search goes on" in pages[1]
+    assert "| MLP, no graph |" in pages[1]
+    assert "The search goes on" not in (tmp_path / "run" / TABLE).read_text()
+
+
+def test_tables_fit_a_page(whole):
+    """In 1,120 px, by 8 px a letter; families break anywhere, other cells between words."""
+    report = searched(whole).run()
+    assert report.facts.count("4 trials of each of 2 kinds")
     for rows in (report.result_rows(), report.model_rows(), report.best_rows()):
         assert len(rows) > 2
         widest = (
@@ -135,23 +185,23 @@ def test_tables_fit_a_page(whole):
         assert sum(8 * letters + 23 for letters in [*widest][2:]) < 1120 - 2 * 150
 
 
-def test_a_budget_says_how_many_trials_each_contestant_had(tmp_path):
-    found = Search(plan(trials=0, budget=1.5), tmp_path / "run", log=lambda line: None)
-    try:
-        report = found.run()
-    finally:
-        found.close()
-    said = "; trials: {} of OuterConv, basis searched, {} of MLP, no graph, a trial on 1 seeds"
-    counts = (len(report.trials[name]) for name in ("outerconv", "mlp"))
-    assert said.format(*counts) in report.facts
+def test_seconds_end_a_search_after_a_whole_generation(tmp_path):
+    report = searched(tmp_path / "run", plan(trials=0, budget=0.5)).run()
+    counts = {len(trials) for trials in report.trials.values()}
+    assert len(counts) == 1
+    (count,) = counts
+    assert f"{count} trials of each of 2 kinds" in report.facts
+    walls = [[trial["wall"] for trial in trials] for trials in report.trials.values()]
+    assert sum(map(sum, walls)) >= 0.5
+    assert count == 1 or sum(sum(one[:-1]) for one in walls) < 0.5
 
 
 def test_train_takes_the_winner_and_finds_its_numbers(whole, tmp_path):
     run = tmp_path / "run"
     assert main(["train", "--config", str(whole / WINNER), "--out", str(run)]) == 0
-    tests = found_in(whole)[1]["tests"]["outerconv"]
+    finals = found_in(whole)[1]
     for result in files.load_json(run / "metrics.json")["runs"]:
-        found = tests[str(result["seed"])]
+        found = finals["tests"][str(result["seed"])]["{} {}".format(*finals["winner"])]
         assert found["test_metric"] == result["test_metric"]
         assert found["val_loss"] == result["val_loss"]
 
@@ -183,12 +233,10 @@ def test_a_search_that_was_stopped_finds_what_an_unbroken_one_finds(whole, tmp_p
     monkeypatch.setattr(SeedRun, "step", counted)
     chosen = plan()
     while True:
-        found = Search(chosen, folder, log=lambda line: None)
+        found = Search(chosen, folder, log=lambda line: None, jobs=1)
         chosen, allowed = None, epochs + 25
-        found.bench.stop = lambda bound=allowed: epochs >= bound
-        monkeypatch.setattr(
-            search_module, "StopOnInterrupt", lambda found=found: _Asked(found.bench.stop)
-        )
+        asked = _Asked(lambda bound=allowed: epochs >= bound)
+        monkeypatch.setattr(search_module, "StopOnInterrupt", lambda asked=asked: asked)
         try:
             found.run()
             break
@@ -228,39 +276,115 @@ def test_a_finished_search_is_only_written_anew(whole, monkeypatch):
 
 
 @pytest.mark.slow(cases=1)
-def test_seconds_are_shared_by_the_contestants(tmp_path):
-    found = Search(plan(trials=0, budget=1.0), tmp_path / "run", log=lambda line: None)
+def test_several_processes_find_what_one_finds(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr("pyg_outerconv.lab.search.work.ALONE", 0.0)
+    found = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=2)
     try:
-        report = found.run()
+        found.run()
     finally:
         found.close()
-    for trials in report.trials.values():
-        seconds = [trial["wall"] for trial in trials]
-        assert sum(seconds) >= 0.5
-        assert sum(seconds[:-1]) < 0.5
+    assert numbers(tmp_path / "run") == numbers(whole)
 
 
-# Peers --------------------------------------------------------------------------------------------
+KILLED = """
+import sys
+from pyg_outerconv.lab.search import work
+from pyg_outerconv.lab.cli import main
+if __name__ == "__main__":
+    work.ALONE = 0.0
+    sys.exit(main(sys.argv[1:]))
+"""
 
 
-@pytest.mark.parametrize("name", PEERS)
-@pytest.mark.parametrize("depth", [1, 3])
-def test_peers_train(name, depth):
-    karate = data.load("KarateClub")
-    bench = Bench(without_labels(karate), visible_labels(karate, "public", range(1)))
-    base = replace(plan().base, depth=depth, hidden=16, family=name, skip="concat")
-    (peer,) = contestants(name)[1:]
-    candidate = Candidate(base, heads=4)
-    run = bench.train(bench.contender(peer, candidate), candidate, 0)
-    assert run.epoch == 6
-    assert all(parameter.grad is not None for parameter in run.model.parameters())
+@pytest.mark.slow(cases=1)
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
+def test_no_process_outlives_a_search_that_is_killed(tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    line = ["search", *LINE[:-4], "--portfolio", "mlp,gcn", "--trials", "99", "--jobs", "2"]
+    line += ["--out", "run"]
+    running = subprocess.Popen(
+        [sys.executable, "killed.py", *line],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])},
+    )
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    if not children.parent.exists():
+        running.kill()
+        pytest.skip("no /proc here")
+    try:
+        until = time.monotonic() + 120
+        while not (tmp_path / "run" / "study.db").exists() or len(found := _trained(tmp_path)) < 3:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        workers = [int(child) for child in children.read_text().split()]
+        assert len(workers) >= 2
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+    while any(_lives(worker) for worker in workers):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    again = _trained(tmp_path)
+    assert again[: len(found)] == found
 
 
-def test_unknown_peers_are_refused():
-    with pytest.raises(RefusedValue, match="did you mean 'gcn'"):
-        contestants("gcnn")
-    with pytest.raises(RefusedValue, match="named once"):
-        contestants("gcn,gcn")
+def _trained(folder):
+    try:
+        return timeless(found_in(folder / "run")[0])["outerconv"]
+    except ValueError:  # it begins
+        return []
+
+
+def _lives(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+# Several data sets --------------------------------------------------------------------------------
+
+
+def test_several_data_sets_are_searched_and_gone_on_with(tmp_path, monkeypatch, capsys):
+    """The second is begun when the first has ended; a stop between them, and the rest later."""
+    second = replace(data.entry("KarateClub"), name="Other")
+    entry, load = data.entry, data.load
+    monkeypatch.setattr(data, "entry", lambda name: second if name == "Other" else entry(name))
+
+    def read(name, *rest, **more):
+        found = load("KarateClub", *rest, **more)
+        return replace(found, entry=second) if name == "Other" else found
+
+    monkeypatch.setattr(data, "load", read)
+    monkeypatch.setattr(search_module, "load", read)
+    run, stops = Search.run, []
+
+    def stopped(search):
+        if search.plan.base.dataset == "Other" and not stops:
+            stops.append(1)
+            raise Interrupted("stopped")
+        return run(search)
+
+    monkeypatch.setattr(Search, "run", stopped)
+    out = tmp_path / "both"
+    line = [LINE[0], "Other", *LINE[1:]]
+    assert main(["search", *line, "--out", str(out)]) == 130
+    assert f"go on by: outerconv search --resume --out {out}" in capsys.readouterr().err
+    before = numbers(out / "karateclub")
+    assert main(["search", "--resume", "--out", str(out)]) == 0
+    assert numbers(out / "karateclub") == before
+    table = (out / "searches.md").read_text()
+    assert "| KarateClub | basis searched |" in table
+    assert "| Other | basis searched |" in table
+    assert (out / "other" / WINNER).exists()
+
+
+def test_several_data_sets_are_refused_before_the_first_is_searched(tmp_path, refused):
+    line = [*LINE[1:], "--out", tmp_path / "both"]
+    refused(["search", "KarateClub", "KarateClb", *line], "did you mean 'KarateClub'")
+    refused(["search", "KarateClub", "KarateClub", *line], "a data set is searched once")
+    assert not (tmp_path / "both").exists()
 
 
 # The command line ---------------------------------------------------------------------------------
@@ -273,12 +397,15 @@ def test_unknown_peers_are_refused():
         (["KarateClub", "--trials", "0"], "--trials or --budget"),
         (["KarateClub", "--trials", "3", "--budget", "9"], "--trials or --budget"),
         (["KarateClub", "--budget", "-1"], "--trials or --budget"),
-        (["KarateClub", "--seeds", "11"], "--test-seeds >= 11"),
+        (["KarateClub", "--ensemble", "1"], "--ensemble from 2 to 6, or 0"),
+        (["KarateClub", "--ensemble", "9"], "--ensemble from 2 to 6, or 0"),
+        (["KarateClub", "--jobs", "-1"], "jobs has a minimum"),
         (["KarateClub", "--seeds", "0"], "seeds has a minimum"),
         (["KarateClub", "--max-depth", "33"], "max_depth has a maximum: expected <= 32"),
         (["KarateClub", "--max-hidden", "5000"], "max_hidden has a maximum: expected <= 4096"),
         (["KarateClub", "--trials", "100001"], "trials has a maximum: expected <= 100000"),
-        (["KarateClub", "--peers", "mlq"], "did you mean 'mlp'"),
+        (["KarateClub", "--portfolio", "mlq"], "did you mean 'mlp'"),
+        (["KarateClub", "--portfolio", "dir-gcn"], "expected direction, got a graph without"),
         (["KarateClub", "--split", "geom-gcn"], "unknown split"),
         (["KarateClub", "--epochs", "0"], "epochs has a minimum"),
         (["--resume"], "--out DIR"),
@@ -301,9 +428,10 @@ def test_a_graph_of_ones_own(tmp_path):
     assert main(["search", "--resume", "--out", run]) == 0
     winner = str(tmp_path / "run" / WINNER)
     assert main(["train", *own, "--config", winner, "--out", str(tmp_path / "again")]) == 0
-    tests = found_in(tmp_path / "run")[1]["tests"]["outerconv"]
+    finals = found_in(tmp_path / "run")[1]
     again = files.load_json(tmp_path / "again" / "metrics.json")["runs"]
-    assert [tests[str(seed)]["test_metric"] for seed in range(2)] == [
+    key = "{} {}".format(*finals["winner"])
+    assert [finals["tests"][str(seed)][key]["test_metric"] for seed in range(2)] == [
         result["test_metric"] for result in again
     ]
 
@@ -316,7 +444,7 @@ def test_a_folder_with_files_is_refused(tmp_path, capsys):
 
 
 def test_one_process_at_a_time(whole, capsys):
-    held = Search(None, whole, log=lambda line: None)
+    held = Search(None, whole, log=lambda line: None, jobs=1)
     try:
         assert main(["search", "--resume", "--out", str(whole)]) == 2
         assert "one process at a time" in capsys.readouterr().err

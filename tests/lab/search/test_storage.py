@@ -18,7 +18,7 @@ from pyg_outerconv.lab.search.studies import Studies, open_storage
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search") / "whole"
-    searched(folder, plan(trials=2, peers="none", test_seeds=1, finalists=1))
+    searched(folder, plan(trials=2, portfolio="none", test_seeds=1, finalists=1))
     return folder
 
 
@@ -51,13 +51,19 @@ def cut_pages(count):
 
 def take_another(folder):
     other = folder.parent / "other"
-    searched(other, plan(trials=1, peers="none", test_seeds=1, finalists=1, seed=1))
+    searched(other, plan(trials=1, portfolio="none", test_seeds=1, finalists=1, seed=1))
     shutil.copy(other / "study.db", folder)
 
 
 def make_older(folder):
     content = files.load_json(folder / "config.json")
     files.save_json(folder / "config.json", {**content, "format": 2})
+
+
+def change_plan(folder, **changed):
+    content = files.load_json(folder / "config.json")
+    content["plan"].update(changed)
+    files.save_json(folder / "config.json", content)
 
 
 DAMAGE = {
@@ -73,6 +79,10 @@ DAMAGE = {
     ),
     "a configuration that is cut": (cut("config.json", 0.9), "config.json"),
     "of another search": (take_another, "must be of the search of its folder"),
+    "with an earlier plan": (
+        lambda folder: change_plan(folder, peers="mlp"),
+        "must hold the plan of a search of this version (begin anew elsewhere)",
+    ),
     "of an earlier format": (
         make_older,
         "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
@@ -123,7 +133,7 @@ sys.path.insert(0, sys.argv[1])
 from short_search import plan
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.search.search import Search
-chosen = plan(trials=3, peers="none", test_seeds=1, finalists=1)
+chosen = plan(trials=3, portfolio="none", test_seeds=1, finalists=1)
 found = Search(chosen, sys.argv[2], log=lambda line: None)
 size = (found.folder.path / "study.db").stat().st_size // 2
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

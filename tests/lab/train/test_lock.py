@@ -150,8 +150,8 @@ def _search(folder):
     assert set(kept) == {str(seed) for seed in range(plan.test_seeds)}
 
 
-SEARCH = ["search", "KarateClub", "--trials", "2", "--seeds", "1", "--finalists", "1"]
-SEARCH += ["--epochs", "2", "--max-depth", "1", "--max-hidden", "8", "--peers", "none"]
+SEARCH = ["search", "KarateClub", "--trials", "2", "--final-seeds", "1", "--finalists", "1"]
+SEARCH += ["--epochs", "2", "--max-depth", "1", "--max-hidden", "8", "--portfolio", "none"]
 COMMANDS = {
     "train": (["train", "KarateClub", "--epochs", "3", "--patience", "0"], "--seeds", _run),
     "search": (SEARCH, "--test-seeds", _search),

@@ -178,12 +178,13 @@ def of_table(name):
 
 
 def of_search(name):
-    rows = ("result", "model", "marginal", "term", "label", "best")
+    rows = ("result", "model", "marginal", "term", "label", "best", "homophily", "final", "source")
     found = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
     base = SimpleNamespace(dataset=name)
     plan = SimpleNamespace(base=base, seeds=1)
-    report = SimpleNamespace(plan=plan, facts=name, software="", metric="f1", **found)
-    report.findings = lambda: [name]
+    values = {"facts": name, "software": "", "metric": "f1", "winner": ("gcn", 0)}
+    report = SimpleNamespace(plan=plan, **values, **found)
+    report.findings = report.verdict = lambda: [name]
     return page_of_search(report, "markdown")
 
 
