@@ -26,7 +26,7 @@ from ..memo import cached_property, constant
 from ..signatures import typed
 from ..theta import Theta
 from .base import Basis, Leaf
-from .edge_sets import hidden_part, reached, with_edges
+from .edge_sets import averaged, hidden_part, reached, with_edges
 from .edges import EdgeBasis, no_edges
 from .eye import Eye
 from .pattern import Pattern
@@ -85,10 +85,6 @@ class Compound(Basis):
     def plan_key(self) -> tuple[Hashable, ...]:
         return type(self), self.num_bases, *[part.plan_key() for part in self.parts]
 
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        dtype = self.dtype or dtype
-        return self.with_parts(lambda part: part.mean(dtype))
-
     def transpose(self) -> Basis:
         return self.with_parts(lambda part: part.transpose())
 
@@ -106,6 +102,12 @@ def _(basis: Compound, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: boo
     if same_nodes and not basis.shares_nodes:
         return change(basis.edges())
     return basis.with_parts(lambda part: with_edges(part, change, same_nodes))
+
+
+def averaged_parts(basis: Compound, dtype: torch.dtype | None = None) -> Basis:
+    """The same combination of the means of its parts, where each edge is one of a part."""
+    dtype = basis.dtype or dtype
+    return basis.with_parts(lambda part: part.mean(dtype))
 
 
 def is_identity(basis: Basis) -> bool:
@@ -268,9 +270,6 @@ class Transposed(Derived):
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         return self.base.to_dense(dtype).transpose(1, 2)
 
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        return self.edges().mean(dtype)  # a target is a source of the base
-
     def transpose(self) -> Basis:
         return self.base
 
@@ -284,6 +283,11 @@ def transposed(basis: Basis) -> Basis:
     turned = basis.transpose()
     is_lazy = isinstance(turned, Transposed) and turned.base is basis
     return basis.edges().transposed_edges() if is_lazy else turned
+
+
+@averaged.register
+def _(basis: Transposed, dtype: torch.dtype | None = None) -> Basis:
+    return basis.edges().mean(dtype)  # a target is a source of the base
 
 
 @reached.register
@@ -536,10 +540,6 @@ class Mixed(LabelMap):
         sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
         return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
 
-    def mean(self, dtype: torch.dtype | None = None) -> EdgeBasis:
-        self.base.mean(self.dtype)  # raises if edges are hidden
-        return self.edges().mean(dtype)
-
     def picked(self, labels: Sequence[int]) -> Basis:
         return replace(self, matrix=self.matrix[list(labels)])
 
@@ -558,3 +558,8 @@ class Mixed(LabelMap):
 
     def __repr__(self) -> str:
         return f"Mixed({self.num_bases} of {self.base!r})"
+
+
+averaged.register(Stacked, averaged_parts)
+averaged.register(Scaled, averaged_parts)
+averaged.register(Selected, averaged_parts)

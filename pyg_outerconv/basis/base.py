@@ -12,7 +12,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue
+from ..errors import RefusedType
 from ..graph.checks import Labels, Nodes, check_nodes
 from ..theta import Theta
 from .registry import contents, make, register, with_contents
@@ -49,7 +49,7 @@ class Basis(ABC):
     returns ``[(self, theta)]`` where they solve it, for every x that a contraction takes, else
     ``super().absorb(theta, aggr)``. What few ask is a function by edges or parts, with which a kind
     that knows better is registered: ``reached``, ``with_edges``, ``diagonal_block``,
-    ``transposed``, ``item``.
+    ``transposed``, ``averaged``, ``item``.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
@@ -141,13 +141,7 @@ class Basis(ABC):
         Raises:
             ValueError: the basis hides its edges; call ``basis.edges().mean()``.
         """
-        if self.hides_edges:
-            raise RefusedValue(
-                f"a mean within labels counts edges, which a {type(self).__name__} does not store",
-                "an explicit basis: basis.edges()",
-                repr(self),
-            )
-        return self.edges().mean(dtype)
+        return make("mean", self, dtype)
 
     def shares(self) -> MultiHeadEdges | None:
         """The basis as ``MultiHeadEdges``, if it has a value for each edge and head; else None."""

@@ -47,6 +47,18 @@ def hidden_part(basis: Basis) -> Basis | None:
     return next(filter(None, map(hidden_part, _parts(basis))), None)
 
 
+@makes("mean")
+@singledispatch
+def averaged(basis: Basis, dtype: torch.dtype | None = None) -> Basis:
+    """What :meth:`.Basis.mean` returns: by edges, unless some part hides them."""
+    hidden = hidden_part(basis)
+    if hidden is not None:
+        rule = "a mean within labels counts edges, which a"
+        rule = f"{rule} {type(hidden).__name__} does not store"
+        raise RefusedValue(rule, "an explicit basis: basis.edges()", repr(hidden))
+    return basis.edges().mean(dtype)
+
+
 def with_edge_sets(basis: Basis, change: Callable[[list[EdgeBasis]], list[EdgeBasis]]) -> Basis:
     """The basis with its edge sets replaced by ``change``, which returns as many as it gets."""
     leaves, spec = _flatten(basis)

@@ -14,7 +14,7 @@ from ..errors import RefusedValue
 from ..memo import cached_property
 from ..signatures import typed
 from .base import Basis
-from .edge_sets import reached, with_edges
+from .edge_sets import averaged, reached, with_edges
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
@@ -52,9 +52,6 @@ class Eye(Basis):
         """The edges n → n for n < min(M, N), cached."""
         return EdgeBasis(self._pattern)
 
-    def mean(self, dtype: torch.dtype | None = None) -> Eye:
-        return self  # every target has at most one edge
-
     def transpose(self) -> Eye:
         return Eye(self.shape[::-1], self.on)
 
@@ -71,6 +68,11 @@ class Eye(Basis):
 @with_edges.register
 def _(basis: Eye, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False) -> Eye:
     return basis  # it contains no edge sets
+
+
+@averaged.register
+def _(basis: Eye, dtype: torch.dtype | None = None) -> Eye:
+    return basis  # every target has at most one edge
 
 
 @reached.register
@@ -127,8 +129,10 @@ class UnitMatrices(ImplicitEdges):
         )
         return EdgeBasis(pattern)
 
-    def mean(self, dtype: torch.dtype | None = None) -> UnitMatrices:
-        return self  # no target has two edges of one label
-
     def __repr__(self) -> str:
         return f"UnitMatrices(size={self.size}{', transposed' if self.is_transposed else ''})"
+
+
+@averaged.register
+def _(basis: UnitMatrices, dtype: torch.dtype | None = None) -> UnitMatrices:
+    return basis  # no target has two edges of one label

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import RefusedValue, unknown
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .edge_sets import reached
+from .edge_sets import averaged, reached
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
@@ -224,13 +224,15 @@ class GridShift(ImplicitEdges):
             source = source.masked_fill_(is_none, -1).flatten(0, 1)
         return source
 
-    def mean(self, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
-        """The basis itself if every output sees at most one input per label, else by edges."""
-        return self.edges().mean(dtype) if self.is_transposed else self
-
     def __repr__(self) -> str:
         transposed = ", transposed" if self.is_transposed else ""
         return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"
+
+
+@averaged.register
+def _(basis: GridShift, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
+    """The basis itself if every output sees at most one input per label, else by edges."""
+    return basis.edges().mean(dtype) if basis.is_transposed else basis
 
 
 @reached.register

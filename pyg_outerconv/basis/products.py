@@ -15,10 +15,10 @@ from ..errors import RefusedType
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
-from .algebra import Compound, Derived, Stacked
+from .algebra import Compound, Derived, Stacked, averaged_parts
 from .base import Basis
 from .edge_products import check_product, compose_edges, kronecker_edges
-from .edge_sets import reached
+from .edge_sets import averaged, reached
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
@@ -95,9 +95,6 @@ class Composed(BinaryProduct):
         dtype = self.dtype or dtype
         a, b = self.first.to_dense(dtype), self.second.to_dense(dtype)
         return torch.einsum("iml,jln->ijmn", a, b).flatten(0, 1)
-
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        return Basis.mean(self, dtype)  # which is refused
 
     def transpose(self) -> Basis:
         """(A_i B_j)ᵀ = B_jᵀ A_iᵀ: the transposes composed, with their labels exchanged."""
@@ -256,6 +253,10 @@ class Repeated(Derived):
         return f"Repeated({self.before} x {self.base!r} x {self.after})"
 
 
+averaged.register(Kronecker, averaged_parts)
+averaged.register(Repeated, averaged_parts)
+
+
 @reached.register
 def _(basis: Repeated, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
     here, there = basis.base.size[not transposed], basis.base.size[transposed]
@@ -319,10 +320,6 @@ class Restricted(Derived):
         dense = self.base.to_dense(dtype)
         dense = dense if self.sources is None else dense.index_select(1, self.sources)
         return dense if self.targets is None else dense.index_select(2, self.targets)
-
-    def mean(self, dtype: torch.dtype | None = None) -> Basis:
-        self.base.mean(dtype)  # raises if edges are hidden
-        return self.edges().mean(dtype)
 
     def transpose(self) -> Basis:
         return Restricted(self.base.transpose(), self.targets, self.sources)

@@ -418,3 +418,15 @@ def test_edges_times_a_function_of_both_ends(is_sorted, weighted):
     a, b = (torch.randn(count, dtype=torch.float64) for count in size)
     found = edges.times_of_ends(a, b, torch.tanh)
     assert_near(found.to_dense(), edges.to_dense(torch.float64) * torch.tanh(a[:, None] + b))
+
+
+@every_kind
+def test_a_mean_is_that_of_its_edges_and_refused_only_where_they_are_hidden(name):
+    basis = kinds()[name]
+    try:
+        found = basis.mean(torch.float64)
+    except ValueError:
+        assert hidden_part(basis) is not None
+    else:
+        dense = basis.edges().mean(torch.float64).to_dense(torch.float64)
+        assert_near(found.to_dense(torch.float64), dense)
