@@ -68,7 +68,7 @@ class Settings:
     theta: str = setting(
         "full",
         "Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, grouped:4, depthwise, "
-        "shared or identity",
+        "columns, shared or identity",
         section="Model",
     )
     aggr: str = setting(
@@ -255,6 +255,8 @@ class Settings:
         check_settings(self)
         fan_outs_of(self.fan_outs)
         smoothing_of(self.correct_and_smooth)
+        self._check_model()
+        self._check_samples()
         if self.depth * self.hidden**2 > MOST_PARAMETERS:
             raise RefusedValue(
                 "depth and hidden make a model that can be trained",
@@ -262,6 +264,20 @@ class Settings:
                 f"{self.depth} × {self.hidden}²",
             )
         peers = self.seeds if self.peer else 0
+        for rule, fits, expected, got in (
+            ("PyG's layer is trained on seeds that ours is trained on", self.peer_seeds <= peers,
+             f"peer=True and peer_seeds <= {self.seeds}",
+             f"peer={self.peer} and peer_seeds={self.peer_seeds}"),
+            ("gradients are added up over samples", self.batches != "none" or self.accumulate <= 1,
+             "--batches random-nodes", "--batches none"),
+            ("PyG's layer is compared on the whole graph", self.batches == "none" or not self.peer,
+             "--batches none", self.batches),
+        ):  # fmt: skip
+            if not fits:
+                raise RefusedValue(rule, expected, got)
+
+    def _check_model(self) -> None:
+        """Refuse what the architecture does not have."""
         is_layers, model = self.architecture == "layers", f"architecture {self.architecture!r}"
         least = 3 if self.input_layer == "none" else 2
         for rule, fits, expected, got in (
@@ -276,19 +292,15 @@ class Settings:
             ("layers of gcnii have one Θ and no root weight",
              self.architecture != "gcnii" or (self.theta == "full" and not self.root_weight),
              "theta='full', root_weight=False", f"{self.theta!r}, {self.root_weight}"),
-            ("PyG's layer is trained on seeds that ours is trained on", self.peer_seeds <= peers,
-             f"peer=True and peer_seeds <= {self.seeds}",
-             f"peer={self.peer} and peer_seeds={self.peer_seeds}"),
-            ("gradients are added up over samples", self.batches != "none" or self.accumulate <= 1,
-             "--batches random-nodes", "--batches none"),
-            ("PyG's layer is compared on the whole graph", self.batches == "none" or not self.peer,
-             "--batches none", self.batches),
         ):  # fmt: skip
             if not fits:
                 raise RefusedValue(rule, expected, got)
         for name in ("initial_residual", "identity_mapping"):
             if self.architecture != "gcnii" and getattr(self, name) != getattr(Settings, name):
                 raise RefusedValue(f"{name} is of one model", "--architecture gcnii", model)
+
+    def _check_samples(self) -> None:
+        """Refuse what samples do not have, and what needs them where there are none."""
         for name, of_samples in WHOLE.items():
             if self.batches != "none" and getattr(self, name) not in of_samples:
                 value = getattr(self, name)

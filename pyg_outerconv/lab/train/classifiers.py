@@ -287,8 +287,8 @@ class GCNII(Module):
         for beta, mix, linear, norm in zip(
             self.betas, self.mixes, self.linears, self.norms, strict=True
         ):
-            mixed = torch.lerp(mix(self._dropped(out), structure), initial, self.alpha)
-            out = self.activation(norm(torch.lerp(mixed, linear(mixed), beta)))
+            mixed = (1 - self.alpha) * mix(self._dropped(out), structure) + self.alpha * initial
+            out = self.activation(norm((1 - beta) * mixed + beta * linear(mixed)))
         logits: Tensor = self.head(self._dropped(out))
         return logits
 
