@@ -68,7 +68,7 @@ class Settings:
     theta: str = setting(
         "full",
         "Form of Θ: full, basis-decomposed:30, block-diagonal:4, low-rank:8, grouped:4, depthwise, "
-        "columns, shared or identity",
+        "channelwise, columns, shared or identity",
         section="Model",
     )
     aggr: str = setting(

@@ -184,7 +184,7 @@ def test_matrices_of_features_and_peers_are_refused(architecture):
 
 # Filters whose weights learn ----------------------------------------------------------------------
 
-POWERS = "walk(4, norm=sym, add_self_loops=True)"
+POWERS = "monomial(5, add_self_loops=True)"
 
 
 def step_of(dataset):
