@@ -184,7 +184,7 @@ class Pattern:
         """
         compiles, count = torch.compiler.is_compiling(), edge_index.size(1)
         is_small = not compiles and count <= KEEP_UNSORTED
-        dtype = torch.int32
+        dtype = SHORT
         if compiles or max(*size, count) >= INT32_LIMIT // max(1, num_labels):
             dtype = index_type(size, num_labels, count)
         # Copies, because the list may be written to before it is sorted.
@@ -492,6 +492,11 @@ class Pattern:
 register(Pattern)
 
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+SHORT = torch.int32 if TORCH >= (2, 11) else torch.int64
+"""The shortest type of indices: torch.func.vmap of torch 2.6 gathers by no int32."""
+
+
 def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.dtype:
     """The dtype of a pattern's indices: int32 if every product of sizes fits, else int64.
 
@@ -509,7 +514,7 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
             f"size {size}, K = {num_labels}",
         )
     fits = (products[0] < INT32_LIMIT, products[1] < INT32_LIMIT, num_edges < INT32_LIMIT)
-    return torch.int32 if surely(*fits) else torch.int64
+    return SHORT if surely(*fits) else torch.int64
 
 
 def _check(pattern: Pattern) -> None:

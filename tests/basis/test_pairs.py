@@ -157,7 +157,7 @@ def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     if limit is not None:
         monkeypatch.setattr(pattern, "INT32_LIMIT", limit)
     made = PATTERNS[name]()
-    assert made.source.dtype == (torch.int32 if limit is None else torch.int64)
+    assert made.source.dtype == (pattern.SHORT if limit is None else torch.int64)
     for pairs in (made.source_pairs, made.target_pairs):
         tensors = [pairs.node, pairs.ptr, pairs.csr.ptr, pairs.csr.index, *pairs.csr.columns]
         tensors += [] if pairs.order is None else [pairs.order]
@@ -192,7 +192,7 @@ def test_the_largest_keys_of_int32_do_not_overflow():
     assert nodes * labels < pattern.INT32_LIMIT
     ends = torch.tensor([[nodes - 1, 1], [nodes - 1, 1]])
     made = Pattern.build(ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels)
-    assert made.source.dtype == torch.int32
+    assert made.source.dtype == pattern.SHORT
     assert made.source_pairs.node.tolist() == made.target_pairs.node.tolist() == [1, nodes - 1]
     assert made.num_source_pairs == made.num_target_pairs == 2
 

@@ -9,6 +9,7 @@ import gc
 import pytest
 import torch
 from device_calls import CHANNELS, EDGES, LAYERS, NODES, OnDevice, Step
+from versions import marked_for_graphs
 
 from pyg_outerconv import OuterConv, clear_caches, use_backend
 from pyg_outerconv import memo as memo_module
@@ -325,6 +326,7 @@ def test_a_process_without_a_device_asks_none_whether_it_captures(monkeypatch):
     assert asked == [1]
 
 
+@marked_for_graphs
 def test_operators_that_read_numbers_are_marked_for_compilers():
     marked = torch.Tag.cudagraph_unsafe
     ours = torch.ops.pyg_outerconv
@@ -334,6 +336,7 @@ def test_operators_that_read_numbers_are_marked_for_compilers():
         assert marked not in operator.default.tags
 
 
+@marked_for_graphs
 @pytest.mark.parametrize("has_triton", [True, False])
 def test_grouped_products_of_torch_are_marked_where_triton_is_missing(has_triton, monkeypatch):
     monkeypatch.setattr(primitive, "find_spec", lambda name: name if has_triton else None)

@@ -6,6 +6,7 @@ from matrices import backends_on, calls_of, random_inputs
 from probes import Largest, Watched
 
 from pyg_outerconv.basis import Pattern
+from pyg_outerconv.basis.pattern import SHORT
 from pyg_outerconv.kernels import BACKENDS, grouped_matmul, spmm, use_backend
 from pyg_outerconv.kernels.tiles import rows_of, tiles
 from pyg_outerconv.testing import assert_near, primitive_calls
@@ -121,7 +122,7 @@ def test_a_place_beyond_two_to_the_31_of_the_dense_matrix_is_a_place_like_others
     size = 70_000
     index = torch.tensor([[0, size - 1, size - 1, 5], [0, size - 1, size - 1, 2]])
     csr = Pattern.build(index, size=(size, size)).by_target
-    assert csr.index.dtype == torch.int32
+    assert csr.index.dtype == SHORT
     x = torch.randn(size, 2)
     with use_backend(backend):
         out = spmm(csr, None, x)

@@ -7,6 +7,7 @@ from nn.layers import compiled
 from oracle import assert_same
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim, export
+from versions import one_graph_since
 
 from pyg_outerconv import AttentionConv, OuterConv
 from pyg_outerconv.contract import order
@@ -90,6 +91,7 @@ def test_a_compiled_layer_is_never_differentiated_forwards_in_silence():
     assert_near(found, expected)
 
 
+@one_graph_since(2, 11)
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 def test_a_basis_is_an_input_of_what_is_exported(family):
     conv = OuterConv(4, 3, family).double()

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import raw_layouts
-import tomllib
 import torch
 import write_cora
 from torch_geometric import datasets as pyg_datasets
@@ -22,6 +21,7 @@ from pyg_outerconv.lab import data
 from pyg_outerconv.lab.data import dataset, graph
 from pyg_outerconv.lab.data.raw import record_of
 from pyg_outerconv.lab.data.registry import shipped
+from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.train import Settings, make_split
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -325,7 +325,7 @@ def test_a_damaged_copy_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_wheel_carries_every_file_of_datasets():
-    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    built = read_toml(ROOT / "pyproject.toml")["tool"]["hatch"]["build"]
     carried = built["targets"]["wheel"]["force-include"]
     for name in {path.name for path in (ROOT / "datasets").iterdir()} - {"README.md"}:
         assert carried[f"datasets/{name}"] == f"pyg_outerconv/_datasets/{name}"

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 from against_torch import assert_same, drawn, drawn_mask, drawn_padding
+from versions import one_graph_since
 
 from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.attention.blocks import (
@@ -182,6 +183,7 @@ def test_a_converted_transformer_is_copied_and_saved():
     assert_near(other(*inputs), expected)
 
 
+@one_graph_since(2, 13)
 def test_a_converted_transformer_is_one_graph_for_a_compiler():
     ours, theirs, inputs = whole()
     compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
