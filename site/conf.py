@@ -58,6 +58,7 @@ profile = ROOT / "build" / "ipython" / "profile_default"
 profile.mkdir(parents=True, exist_ok=True)
 (profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n")
 os.environ["IPYTHONDIR"] = str(profile.parent)
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, which PyG imports
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

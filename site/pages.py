@@ -137,14 +137,11 @@ def reference() -> Iterator[tuple[str, str]]:
     for room in ROOMS:
         module = import_module(room)
         here = room.removeprefix("pyg_outerconv").removeprefix(".")
+        own = [(name, f"{here}.{name}".strip(".")) for name in module.__all__]
         names = [
             name
-            for name in module.__all__
-            if not name.startswith("__")
-            and firsts.get(id(getattr(module, name)), f"{here}.{name}".strip(".")).rpartition(".")[
-                0
-            ]
-            == here
+            for name, full in own
+            if firsts.get(id(getattr(module, name)), full) == full and not name.startswith("__")
         ]
         lines = [room, "=" * len(room), "", *_intro(module), f".. py:currentmodule:: {room}", ""]
         lines += _summary(module, names)
@@ -163,9 +160,10 @@ def _summary(module: Any, names: list[str]) -> list[str]:
     for name in names:
         thing = getattr(module, name)
         kind = "class" if inspect.isclass(thing) else "func" if inspect.isroutine(thing) else "data"
-        doc = (inspect.getdoc(thing) or "") if kind != "data" else ""
+        below = "\n".join(_said_below(module.__name__, name))
+        doc = (inspect.getdoc(thing) or "") if kind != "data" else below
         first = re.split(r"\n\s*\n|(?<=[.])\s|::", doc.strip(), maxsplit=1)[0].replace("\n", " ")
-        first = re.sub(r"(?<![\w`*])\*|\|(?=\S)", r"\\\g<0>", re.sub(r"\s+", " ", first))
+        first = _without_markup(re.sub(r"\s+", " ", first))
         rows += [f"   * - :py:{kind}:`{name}`", f"     - {first}" if first else "     -"]
     return [*rows, ""]
 
@@ -406,9 +404,13 @@ def escape(app: Sphinx, kind: str, name: str, thing: Any, options: Any, text: li
     for place, line in enumerate(text):
         arguments = re.match(r"\s+[\w, *]+:(?=\s)", line)
         begin = arguments[0].replace("*", r"\*") if arguments else ""
-        parts = line[arguments.end() if arguments else 0 :].split("``")
-        parts[::2] = [_STAR.sub(r"\\\g<0>", part) for part in parts[::2]]
-        text[place] = begin + "``".join(parts)
+        text[place] = begin + _without_markup(line[arguments.end() if arguments else 0 :])
+
+
+def _without_markup(line: str) -> str:
+    parts = line.split("``")
+    parts[::2] = [_STAR.sub(r"\\\g<0>", part) for part in parts[::2]]
+    return "``".join(parts)
 
 
 _STAR = re.compile(r"(?<![\w*\\])\*+(?=[,)]|batch\b|shape\b|index\b)|\|(?=\S)")

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from pyg_outerconv.plot.canvas import new_figure, save
 
 RUN = Path(__file__).resolve().parents[1] / "bench" / "bench.json"
 CASES = {
@@ -30,7 +30,7 @@ PICTURES = {
 def draw(folder: Path) -> None:
     """Draw the picture into a folder."""
     run = json.loads(RUN.read_text(encoding="utf-8"))
-    figure = Figure(figsize=(9.0, 6.0), layout="constrained")
+    figure = new_figure(9.0, 6.0)
     for axes, (case, title) in zip(figure.subplots(2, 2).flat, CASES.items(), strict=True):
         records = [one for one in run["records"] if one["case"] == case]
         for way, colour in zip(WAYS, ("tab:blue", "tab:orange"), strict=True):
@@ -43,7 +43,7 @@ def draw(folder: Path) -> None:
         axes.set_xlabel("share of pairs that have an edge")
         axes.set_ylabel("ms, forward and backward")
         axes.legend(fontsize=8)
-    figure.savefig(folder / "crossover.svg")
+    save(figure, folder / "crossover.svg")
 
 
 if __name__ == "__main__":

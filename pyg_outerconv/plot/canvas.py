@@ -53,6 +53,10 @@ class _PlainFigure(Figure):
             text.set_parse_math(text in powers)
         super().draw(renderer)
 
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows of a figure that is the last value of a cell."""
+        return rendered(self)
+
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of the given size in inches, independent of pyplot's state."""
