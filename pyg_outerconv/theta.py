@@ -351,6 +351,47 @@ class ThetaParts(Theta):
             first = last
 
 
+class ThetaOfChannels(Theta):
+    """Θ_{kQ+q} = c_kq W e_q e_qᵀ: each label makes one channel of X W, times a number.
+
+    So channel q of Y is Σ_k c_kq A_{kQ+q}ᵀ (X W)_q, a filter of matrices of its own.
+
+    Args:
+        weight: W (P, Q).
+        filters: c (K, Q), for K·Q labels.
+    """
+
+    is_tensor = False
+
+    def __init__(self, weight: Tensor, filters: Tensor) -> None:
+        self.weight, self.filters = weight, filters
+        count = filters.numel()
+        self.shape = torch.Size((count, 1, *weight.shape))
+        self.form = "channels", self.shape
+        self.dtype, self.device = weight.dtype, weight.device
+        self.requires_grad = weight.requires_grad or filters.requires_grad
+
+    def full(self) -> Tensor:
+        alone = torch.diag_embed(self.filters).flatten(0, 1)  # (K·Q, Q), of which one is not 0
+        return (alone.unsqueeze(1) * self.weight).unsqueeze(1)
+
+    def labels(self, start: int, end: int) -> Theta:
+        """Θ_k for k from ``start`` to ``end``: full matrices, unless they are all."""
+        if (start, end) == (0, self.shape[0]):
+            return self
+        channels = self.weight.size(1)
+        alone = torch.nn.functional.one_hot(
+            torch.arange(start, end, device=self.device) % channels, channels
+        )
+        numbers = self.filters.flatten()[start:end, None] * alone.to(self.dtype)
+        return Theta((numbers.unsqueeze(1) * self.weight).unsqueeze(1))
+
+    def scaled(self, factor: Tensor | float) -> ThetaOfChannels:
+        if isinstance(factor, Tensor):
+            factor = factor.to(self.dtype).view(self.filters.shape)
+        return ThetaOfChannels(self.weight, self.filters * factor)
+
+
 def _without_blocks(tensor: Tensor) -> Tensor:
     """Block-diagonal matrices (K, G, P/G, Q/G) as full ones (K, 1, P, Q)."""
     if tensor.size(1) == 1:

@@ -193,6 +193,7 @@ ALL_CASES = CASES + CELL_CASES + CLUSTER_CASES
 
 # Families whose values are of what nodes hold: their tests are in tests/attention.
 OF_CONTENT = {"attention", "linearattention", "gat", "gatv2", "transformer", "multihead"}
+OF_CONTENT |= {"favard", "optbasis"}
 
 assert {type(case).__name__.lower() for case in ALL_CASES} | ELSEWHERE == (
     set(FAMILIES) - OF_CONTENT

@@ -36,7 +36,8 @@ OF_UNITS = ("fully_connected",)
 OF_PRODUCTS = ("chain_transform", "chain_propagate", "per_copy")
 OF_HEADS = tuple(n for n in ORDERS if n.startswith(("attend_", "heads_", "dense_attention_")))
 OF_FACTORS = ("latent_transform_first", "latent", "scan")
-OWN = (*OF_SEMIRING, *OF_GRIDS, *OF_UNITS, *OF_PRODUCTS, *OF_HEADS, *OF_FACTORS)
+OF_CHANNELS = ("channel_recurrence",)
+OWN = (*OF_CHANNELS, *OF_SEMIRING, *OF_GRIDS, *OF_UNITS, *OF_PRODUCTS, *OF_HEADS, *OF_FACTORS)
 GENERAL = [name for name in ORDERS if name not in OWN]
 OF_EDGES = [name for name in GENERAL if name != "per_node" and not name.startswith("recurrence")]
 

@@ -285,6 +285,27 @@ def jacobi_conv(adjacency, h, c, a, b):
     return torch.einsum("kq,kmn,mq->nq", c, torch.stack(terms), h)
 
 
+def favard_gnn(matrix, h, c, center, root):
+    """FavardGNN: Σ_k c_kq h_kq, √β_k h_k = S h_{k−1} − η_{k−1} h_{k−1} − √β_{k−1} h_{k−2}."""
+    terms = [h / root[0]]
+    for k in range(1, len(c)):
+        ahead = matrix @ terms[-1] - center[k - 1] * terms[-1]
+        if k > 1:
+            ahead = ahead - root[k - 1] * terms[-2]
+        terms.append(ahead / root[k])
+    return sum(number * term for number, term in zip(c, terms, strict=True))
+
+
+def opt_basis_gnn(matrix, h, c):
+    """OptBasisGNN: Σ_k c_kq h_kq, the h_kq being h_q, S h_q, S² h_q, … made orthonormal."""
+    columns = []
+    for q in range(h.size(1)):
+        krylov = torch.stack([torch.matrix_power(matrix, k) @ h[:, q] for k in range(len(c))], 1)
+        basis, triangle = torch.linalg.qr(krylov)
+        columns.append(basis @ (triangle.diagonal().sign() * c[:, q]))
+    return torch.stack(columns, 1)
+
+
 def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loops=False, **options):
     """p_0(S), p_1(S), … of S = Â, or of L − I = −Â; powers are those of L = I − Â."""
     s = _step(graph, norm, add_self_loops)

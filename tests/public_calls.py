@@ -209,6 +209,13 @@ CALLS: dict[str, Callable[[], Call]] = {
     "attention.sinusoidal": _of(attention.sinusoidal, position=torch.arange(4), channels=4),
     # basis
     "basis.Band": _of(basis.Band, num_sources=4, num_targets=5, left=1, right=1, on=CPU),
+    "basis.ChannelPolynomial": _made(
+        basis.ChannelPolynomial,
+        lambda: {
+            "operator": edge_basis(),
+            **{name: torch.ones(3, 2) for name in ("alpha", "beta", "gamma")},
+        },
+    ),
     "basis.Composed": _made(basis.Composed, _two),
     "basis.Eye": _of(basis.Eye, shape=(4, 4), on=CPU),
     "basis.Kronecker": _made(basis.Kronecker, _two),
@@ -265,6 +272,7 @@ CALLS: dict[str, Callable[[], Call]] = {
             families.Compose: {},
             families.Diffusion: {},
             families.Directed: {},
+            families.Favard: {},
             families.Explicit: {"family": families.GCN()},
             families.Full: {"size": (3, 3)},
             families.GATv2: {},
@@ -281,6 +289,7 @@ CALLS: dict[str, Callable[[], Call]] = {
             families.Monomial: {},
             families.MultiHead: {},
             families.Nearest: {"k": 2},
+            families.OptBasis: {},
             families.Part: {},
             families.RandomLinks: {"count": 2},
             families.Relation: {},

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from pyg_outerconv.attention import Softmax
-from pyg_outerconv.basis import Composed, Pattern, Repeated
+from pyg_outerconv.basis import ChannelPolynomial, Composed, Pattern, Repeated
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.basis.band import Band
@@ -32,11 +32,12 @@ from pyg_outerconv.contract import ORDERS, Order, Problem, contract
 from pyg_outerconv.errors import Refused
 from pyg_outerconv.kernels import BACKENDS, REDUCTIONS, Request, use_backend
 from pyg_outerconv.testing import assert_near, dense_contraction, primitive_calls
-from pyg_outerconv.theta import Theta
+from pyg_outerconv.theta import Theta, ThetaOfChannels
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DERIVATIVES = ("forward", "first", "second", "vmap", "jacrev", "forward-mode")
 SOURCES, TARGETS, LABELS, IN, OUT = 5, 5, 2, 3, 2
+TERMS = 3
 
 # (source, target, label): parallel edges, a loop, a target without edges, labels that are empty.
 EDGES = [(0, 1, 0), (0, 1, 0), (2, 1, 0), (3, 1, 1), (4, 0, 1), (1, 2, 0), (2, 2, 1), (0, 2, 0)]
@@ -91,6 +92,14 @@ def homes(device: str) -> dict[str, tuple[Function, tuple[tuple[int, ...], ...]]
                 Theta(v, c),
             ),
             (x, (LABELS, 2), (2, 1, IN, OUT), values),
+        ),
+        "polynomials of channels": (
+            lambda x, w, c, values, *numbers: (
+                ChannelPolynomial(square.with_values(values), *numbers),
+                x,
+                ThetaOfChannels(w, c),
+            ),
+            (x, (IN, OUT), (TERMS, OUT), values, *((TERMS, OUT),) * 3),
         ),
         "identity": (of_basis(lambda: Eye((SOURCES, TARGETS), here)), (x, (1, 1, IN, OUT))),
         "grid": (of_basis(lambda: grid), (x, theta)),

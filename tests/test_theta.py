@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Theta, ThetaParts, add_product, as_heads, by_column
+from pyg_outerconv.theta import Theta, ThetaOfChannels, ThetaParts, add_product, as_heads, by_column
 
 K, P, Q, V = 4, 6, 8, 2
 
@@ -27,6 +27,12 @@ def made(kind):
     if kind == "filters":
         inner, c = normal(2, 1, P, Q), normal(K, 2, Q)
         return Theta(inner, c), torch.einsum("kbq,bpq->kpq", c, inner[:, 0]), None
+    if kind == "channels":
+        weight, c = normal(P, Q), normal(3, Q)
+        matrices = torch.zeros(3, Q, P, Q, dtype=torch.float64)
+        for q in range(Q):
+            matrices[:, q, :, q] = c[:, q, None] * weight[:, q]
+        return ThetaOfChannels(weight, c), matrices.flatten(0, 1), None
     if kind == "identity":
         theta = Theta.identity(K, P, normal(1)).scaled(3.0)
         return theta, 3.0 * torch.eye(P).double().expand(K, P, P), None
@@ -55,7 +61,7 @@ def made(kind):
     return theta, 0.5 * inner[:, 0] @ outer, biases if beside else None
 
 
-KINDS = ["matrices", "blocks", "mixture", "filters", "identity", "parts"]
+KINDS = ["matrices", "blocks", "mixture", "filters", "channels", "identity", "parts"]
 KINDS += [kind + bias for kind in ("sum", "concat", "outer") for bias in ("", "+bias")]
 
 

@@ -8,6 +8,7 @@ from ..registry import import_files
 from .algebra import Mixed, Scaled, Selected, Stacked, Transposed
 from .band import Band
 from .base import Basis
+from .channel_polynomial import ChannelPolynomial
 from .edge_sets import drop_edges
 from .edges import EdgeBasis
 from .export import to_edge_index, to_networkx, to_scipy, to_torch_sparse
@@ -23,6 +24,7 @@ __all__ = [
     "MONOMIAL",
     "Band",
     "Basis",
+    "ChannelPolynomial",
     "Composed",
     "EdgeBasis",
     "Eye",

@@ -97,6 +97,21 @@ def combined(ahead: Tensor, here: Tensor, last: Tensor | None, beta: float, gamm
     return ahead
 
 
+def step_of(operator: EdgeBasis, dtype: torch.dtype, few: int | None = None) -> Step:
+    """The function (x, c) → c Aᵀ x; values that are ones get the given dtype.
+
+    ``few``: see :meth:`EdgeBasis.propagate_rows`.
+    """
+    last = [(1.0, operator)]  # many terms may have a factor each, which are not kept
+
+    def step(x: Tensor, factor: float) -> Tensor:
+        if factor != last[0][0]:  # scaling the E values is cheaper than scaling x
+            last[0] = factor, operator if factor == 1.0 else operator.times(factor, dtype)
+        return last[0][1].propagate_rows(x, few=few)
+
+    return step
+
+
 @partial(typed, but=("recurrence",))
 @dataclass(frozen=True, eq=False, repr=False)
 class Polynomial(Basis):
@@ -193,19 +208,8 @@ class Polynomial(Basis):
         return torch.stack([*self.terms(one, lambda x, factor: factor * (x @ operator))])
 
     def step(self, dtype: torch.dtype, few: int | None = None) -> Step:
-        """The function (x, c) → c Aᵀ x; values that are ones get the given dtype.
-
-        ``few``: see :meth:`EdgeBasis.propagate_rows`.
-        """
-        operator = self.operator
-        last = [(1.0, operator)]  # many terms may have a factor each, which are not kept
-
-        def step(x: Tensor, factor: float) -> Tensor:
-            if factor != last[0][0]:  # scaling the E values is cheaper than scaling x
-                last[0] = factor, operator if factor == 1.0 else operator.times(factor, dtype)
-            return last[0][1].propagate_rows(x, few=few)
-
-        return step
+        """The function (x, c) → c Aᵀ x; see :func:`step_of`."""
+        return step_of(self.operator, dtype, few)
 
     def terms(self, x: Tensor, step: Step) -> Iterator[Tensor]:
         """Yield h_k = p_k(A)ᵀ X for each label, term by term, by ``step``."""

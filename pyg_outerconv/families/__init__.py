@@ -7,6 +7,7 @@ from ..basis.edges import edge_basis
 from ..registry import import_files
 from . import support
 from .attention import Attention
+from .channel_polynomials import Favard, OptBasis
 from .chebyshev import Chebyshev
 from .cluster import Cluster
 from .combinators import Compose, Stack, Union
@@ -68,6 +69,7 @@ __all__ = [
     "EdgeFunction",
     "Explicit",
     "Family",
+    "Favard",
     "Full",
     "GATv2",
     "Gegenbauer",
@@ -84,6 +86,7 @@ __all__ = [
     "Monomial",
     "MultiHead",
     "Nearest",
+    "OptBasis",
     "Part",
     "Pool",
     "RandomLinks",

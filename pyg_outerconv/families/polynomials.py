@@ -70,22 +70,27 @@ class GraphPolynomials(Family):
     def labels(self) -> tuple[str, ...]:
         return tuple(f"{self.symbol.format(k)} of the {self.of}" for k in range(self.num_terms))
 
+    def operator(self, edges: Graph, dtype: torch.dtype | None) -> EdgeBasis:
+        """Â."""
+        edges.require_one_set("a polynomial of a matrix", "Walk(1) or Relation(1)")
+        found = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
+        return found if found.dtype is not None else found.with_values(found.values(dtype))
+
+
+@dataclass(frozen=True)
+class OneRecurrence(GraphPolynomials):
+    """Polynomials of one recurrence of three terms, whose numbers are known."""
+
     @abstractmethod
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         """α, β and γ of p_k(s) = (α s + β) p_{k−1}(s) − γ p_{k−2}(s), for k ≥ 1 and p_{−1} = 0."""
 
     @cached_property
     def recurrence(self) -> Recurrence:
         """The recurrence of p_k(S) in Â."""
         name = type(self).__name__.lower()
-        whole = Recurrence.of(name, self.factors, self.num_terms)
+        whole = Recurrence.of(name, self.step, self.num_terms)
         return whole.at(-1.0, 0.0, self.num_terms) if self.of == "laplacian" else whole
-
-    def operator(self, edges: Graph, dtype: torch.dtype | None) -> EdgeBasis:
-        """Â."""
-        edges.require_one_set("a polynomial of a matrix", "Walk(1) or Relation(1)")
-        found = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
-        return found if found.dtype is not None else found.with_values(found.values(dtype))
 
     def basis_on(self, edges: Graph, dtype: torch.dtype | None = None) -> Basis:
         """p_0(S), …, p_{K−1}(S), as a rule."""
@@ -94,7 +99,7 @@ class GraphPolynomials(Family):
 
 @row(_TABLE, "Â^k, or (I − Â)^k", "Chien et al., *GPR-GNN* (2006.07988), section 3")
 @dataclass(frozen=True)
-class Monomial(GraphPolynomials):
+class Monomial(OneRecurrence):
     r"""Powers of the adjacency matrix or of the Laplacian.
 
     .. math:: A_k = \hat A^k \quad\text{or}\quad A_k = (I - \hat A)^k
@@ -122,7 +127,7 @@ class Monomial(GraphPolynomials):
         weights = [0.1 * 0.9**k for k in range(self.num_terms)]
         return (*weights[:-1], 0.9 ** (self.num_terms - 1))
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         return 1.0, 0.0, 0.0
 
     @cached_property
@@ -136,7 +141,7 @@ class Monomial(GraphPolynomials):
     "Defferrard et al., *ChebNet* (1606.09375), section 2.1, on Â; `Chebyshev` has λ_max",
 )
 @dataclass(frozen=True)
-class ChebyshevFirst(GraphPolynomials):
+class ChebyshevFirst(OneRecurrence):
     r"""Chebyshev polynomials of the first kind, T_k(cos t) = cos(k t).
 
     .. math:: T_k(s) = 2 s \, T_{k-1}(s) - T_{k-2}(s), \qquad T_0 = 1, \; T_1 = s
@@ -154,13 +159,13 @@ class ChebyshevFirst(GraphPolynomials):
     equation = "A_k = T_k(S), k = 0..K-1"
     symbol = "T_{}"
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         return CHEBYSHEV.factors(k)
 
 
 @row(_TABLE, "U_k(Â)", "Szegő, *Orthogonal Polynomials*, section 1.12")
 @dataclass(frozen=True)
-class ChebyshevSecond(GraphPolynomials):
+class ChebyshevSecond(OneRecurrence):
     r"""Chebyshev polynomials of the second kind, U_k(cos t) = sin((k + 1) t) / sin(t).
 
     .. math:: U_k(s) = 2 s \, U_{k-1}(s) - U_{k-2}(s), \qquad U_0 = 1, \; U_1 = 2 s
@@ -178,13 +183,13 @@ class ChebyshevSecond(GraphPolynomials):
     equation = "A_k = U_k(S), k = 0..K-1"
     symbol = "U_{}"
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         return 2.0, 0.0, float(k > 1)
 
 
 @row(_TABLE, "P_k(Â)", "Szegő, *Orthogonal Polynomials*, section 4.5, a = b = 0")
 @dataclass(frozen=True)
-class Legendre(GraphPolynomials):
+class Legendre(OneRecurrence):
     r"""Legendre polynomials, which are orthogonal on [−1, 1] with the weight 1.
 
     .. math:: k P_k(s) = (2 k - 1) \, s \, P_{k-1}(s) - (k - 1) \, P_{k-2}(s)
@@ -203,13 +208,13 @@ class Legendre(GraphPolynomials):
     equation = "A_k = P_k(S), k = 0..K-1"
     symbol = "P_{}"
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         return (2 * k - 1) / k, 0.0, (k - 1) / k
 
 
 @row(_TABLE, "C_k^(λ)(Â)", "Szegő, *Orthogonal Polynomials*, equation 4.7.17")
 @dataclass(frozen=True)
-class Gegenbauer(GraphPolynomials):
+class Gegenbauer(OneRecurrence):
     r"""Gegenbauer polynomials, which are orthogonal with the weight (1 − s²)^(λ − 1/2).
 
     .. math:: k C_k(s) = 2 (k + \lambda - 1) \, s \, C_{k-1}(s) - (k + 2 \lambda - 2) \, C_{k-2}(s)
@@ -237,7 +242,7 @@ class Gegenbauer(GraphPolynomials):
             rule = "lam is the exponent of a weight, plus 1/2"
             raise RefusedValue(rule, "lam > -1/2, finite and not 0", self.lam)
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         lam = self.lam
         return 2 * (k + lam - 1) / k, 0.0, (k + 2 * lam - 2) / k if k > 1 else 0.0
 
@@ -248,7 +253,7 @@ class Gegenbauer(GraphPolynomials):
     "Wang & Zhang, *JacobiConv* (2205.11172); Szegő, equation 4.5.1",
 )
 @dataclass(frozen=True)
-class Jacobi(GraphPolynomials):
+class Jacobi(OneRecurrence):
     r"""Jacobi polynomials, which are orthogonal with the weight (1 − s)^a (1 + s)^b.
 
     .. math:: P_0 = 1, \quad P_1(s) = \tfrac{a - b}{2} + \tfrac{a + b + 2}{2} s, \quad
@@ -292,7 +297,7 @@ class Jacobi(GraphPolynomials):
                 rule = f"{name} of Jacobi is the exponent of a weight"
                 raise RefusedValue(rule, f"{name} > -1, finite", value)
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         a, b = self.a, self.b
         if k == 1:
             return (a + b + 2) / 2, (a - b) / 2, 0.0
@@ -306,7 +311,7 @@ class Jacobi(GraphPolynomials):
 
 
 @dataclass(frozen=True)
-class InterpolatedPolynomials(GraphPolynomials):
+class InterpolatedPolynomials(OneRecurrence):
     r"""Polynomials of one degree that are known by their values at the Chebyshev nodes.
 
     .. math:: A_j = \sum_k C_{jk} T_k(S), \quad
@@ -336,7 +341,7 @@ class InterpolatedPolynomials(GraphPolynomials):
     def values(self, nodes: list[float]) -> list[list[float]]:
         """p_j(t_i) of each label j, at the nodes t_0, t_1, …"""
 
-    def factors(self, k: int) -> Factors:
+    def step(self, k: int) -> Factors:
         return CHEBYSHEV.factors(k)
 
     @property

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.conv import MessagePassing
 
-from ..basis import Basis, EdgeBasis, Eye, Polynomial
+from ..basis import Basis, ChannelPolynomial, EdgeBasis, Eye, Polynomial
 from ..basis.multi_head_edges import item
 from ..contract import Problem
 from ..contract.order import needs_features
 from ..contract.orders.dense import PerNode
-from ..contract.orders.polynomials import sum_clenshaw, sum_forward
+from ..contract.orders.polynomials import sum_channels, sum_clenshaw, sum_forward
 from ..contract.problem import LINEAR, check_inputs, check_shapes, problems
 from ..errors import RefusedValue
 from ..graph import Features
@@ -59,7 +59,7 @@ def _from_leaf(conv: OuterConv, problem: Problem) -> Tensor:
     if problem.basis.batch:
         return _from_items(conv, problem)
     basis, messages = problem.basis, Messages(conv, problem)
-    if isinstance(basis, Polynomial):
+    if isinstance(basis, Polynomial | ChannelPolynomial):
         return messages.step_by_step(basis)
     return messages.to_itself(basis) if isinstance(basis, Eye) else messages.along(basis.edges())
 
@@ -79,7 +79,7 @@ class Messages:
             return _from_leaves(self.conv, problems(whole))
         return _over_labels(_from_edges(self.conv, edges, one), one)
 
-    def step_by_step(self, polynomial: Polynomial) -> Tensor:
+    def step_by_step(self, polynomial: Polynomial | ChannelPolynomial) -> Tensor:
         """One message for each edge of the operator and each power ≥ 1."""
         operator = polynomial.operator
 
@@ -87,6 +87,8 @@ class Messages:
             return factor * _send(self.conv, operator, operator.index, h)
 
         sums = sum_forward if self.problem.has_features else sum_clenshaw
+        if isinstance(polynomial, ChannelPolynomial):
+            sums = sum_channels
         return sums(self.problem, step)
 
     def to_itself(self, eye: Eye) -> Tensor:

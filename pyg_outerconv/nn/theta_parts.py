@@ -12,8 +12,8 @@ from torch.nn.init import uniform_
 
 from ..errors import RefusedValue
 from ..families import Family
-from ..theta import Theta, ThetaParts, ThetaValue, as_theta
-from .theta import ColumnsTheta, FullTheta, ThetaModule, make_theta
+from ..theta import Theta, ThetaOfChannels, ThetaParts, ThetaValue, as_theta
+from .theta import ChannelwiseTheta, ColumnsTheta, FullTheta, ThetaModule, make_theta, view_of
 
 
 def glorot_of_heads(weight: Tensor, maps: int = 1) -> None:
@@ -49,6 +49,26 @@ def theta_of_heads(combine: str, heads: int, in_channels: int, out_channels: int
     if in_channels >= 0:
         theta.materialize(in_channels)
     return theta
+
+
+class FilterTheta(ChannelwiseTheta, by_name=False):
+    """W, and a number for each term and output channel, whose label makes that channel alone.
+
+    Args:
+        num_labels: K·Q, of K terms of Q channels.
+    """
+
+    name = "filters"
+
+    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
+        """weight (P, Q), comp (K, Q)."""
+        terms = self.num_labels // max(self.out_channels, 1)
+        return {**super().shapes(in_channels), "comp": (terms, self.out_channels)}
+
+    def parameter(self, like: Tensor | None = None) -> ThetaValue:
+        """One matrix and filters of its channels."""
+        self.require_shape()
+        return ThetaOfChannels(self.weight, view_of(self.comp))
 
 
 class PartsTheta(ThetaModule, by_name=False):
@@ -120,15 +140,22 @@ def theta_of(
         if start is not None:
             made.start_with(start)
         return made
-    if form != "full" and all(combine != "sum" for combine, _ in runs):
+    others = ("full", "channelwise") if runs == [("channels", family.num_bases)] else ("full",)
+    if form not in others and all(combine != "sum" for combine, _ in runs):
         rule = "heads that are put together have values of their own, and no other theta"
         raise RefusedValue(rule, "theta='full', or heads with combine='sum'", form)
     parts: list[ThetaModule] = []
+    first = 0
     for combine, count in runs:
         if combine == "sum":
             parts.append(make_theta(form, count, in_channels, out_channels, max_parameters))
+        elif combine == "channels":
+            parts.append(FilterTheta(count * out_channels, in_channels, out_channels))
         else:
             parts.append(theta_of_heads(combine, count, in_channels, out_channels))
+        if start is not None:
+            parts[-1].start_with(start[first : first + count])
+        first += count
     return parts[0] if len(parts) == 1 else PartsTheta(parts)
 
 

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from pyg_outerconv.basis import (
     Band,
     Basis,
+    ChannelPolynomial,
     EdgeBasis,
     Eye,
     Pattern,
@@ -108,6 +109,9 @@ def kinds():
         "new": Ring(5),
         "edges": relation,
         "polynomial": chebyshev,
+        "polynomials of channels": ChannelPolynomial(
+            chebyshev.operator, *torch.randn(3, 3, 2, dtype=torch.float64)
+        ),
         "identity": Eye((5, 5), CPU),
         "wide identity": Eye((3, 5), CPU),
         "grid": grid,

@@ -17,7 +17,20 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pyg_outerconv import AttentionConv, OuterConv, compose, pyg
 from pyg_outerconv.attention import NORMALISERS, SCORES
-from pyg_outerconv.families import GCN, Chebyshev, Directed, Identity, Kernel, Relation, Stack, Walk
+from pyg_outerconv.families import (
+    GCN,
+    Bernstein,
+    Chebyshev,
+    Directed,
+    Favard,
+    Identity,
+    Jacobi,
+    Kernel,
+    OptBasis,
+    Relation,
+    Stack,
+    Walk,
+)
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,
@@ -54,6 +67,13 @@ def graph(
     given |= {"edge_weight": torch.rand(count).double() + 0.1} if weighted else {}
     given |= {"edge_type": torch.arange(count) % 3} if typed else {}
     return given | ({"edge_attr": torch.randn(count, attr).double()} if attr else {})
+
+
+def undirected(nodes: int = NODES, count: int = COUNT) -> dict[str, Tensor]:
+    """The same, of edges that run both ways."""
+    given = graph(nodes, count)
+    index = given["edge_index"]
+    return {**given, "edge_index": torch.cat([index, index.flip(0)], 1)}
 
 
 def nodes_alone(nodes: int = NODES, count: int = 0) -> dict[str, Tensor]:
@@ -133,6 +153,14 @@ LAYERS = {
     "gcn": conv(GCN()),
     "walk": conv(Walk(2)),
     "chebyshev": conv(Chebyshev(3)),
+    "jacobi": conv(Jacobi(3, 1.0, -0.5), theta="channelwise"),
+    "bernstein": conv(Bernstein(3), theta="basis-decomposed(num_bases=1)"),
+    "favard": conv(Favard(3), but="used"),
+    "opt_basis": Layer(
+        lambda p, **more: OuterConv(p, Q, OptBasis(3), **more),
+        undirected,
+        frozenset({"basis", "masks", "trace"}),
+    ),
     "relation": conv(Relation(3), typed=True),
     "directed": conv(Directed(GCN(add_self_loops=False)), but="export compile"),
     "stack": conv(Stack(Walk(1, direction="both"), Identity()), but="export compile"),

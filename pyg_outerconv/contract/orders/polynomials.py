@@ -11,12 +11,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...basis.polynomial import Polynomial, Step, combined
-from ...theta import Theta
+from ...basis.channel_polynomial import ChannelPolynomial
+from ...basis.polynomial import Polynomial, Step, combined, step_of
+from ...theta import Theta, ThetaOfChannels
 from ..cost import Cost, Steps, dense_product, moving, sparse_product, transform
+from ..heads import needs_batch
 from ..order import Order, Pair, needs_features, needs_matrices, needs_mixture
 from ..problem import Problem
 from ..rule import has_few, transforms
+
+
+def _needs_channels(problem: Problem) -> list[str]:
+    """A reason if Θ is not of channels."""
+    if isinstance(problem.parameter, ThetaOfChannels):
+        return []
+    return ["needs Θ of channels, one matrix and filters of its channels"]
 
 
 def _step(problem: Problem) -> Step:
@@ -82,7 +91,9 @@ class RecurrenceOrder(Order):
     mixed: ClassVar[bool] = False
 
     def rank(self, problem: Problem) -> int:
-        """0 if the plain rule chooses it, else 1."""
+        """0 if the plain rule chooses it, else 1; filters of channels follow one matrix."""
+        if problem.parameter.has_filters:
+            return int(not (self.theta_first and self.mixed))
         plain = (
             bool(transforms(problem)),
             bool(has_few(problem)),
@@ -132,6 +143,63 @@ class RecurrenceOrder(Order):
         if self.theta_first:  # X Θ_k may have another type under autocast, so each step asks
             return sum_clenshaw(problem, _step(problem))
         return sum_forward(problem, problem.of(Polynomial).step(problem.dtype, problem.few))
+
+
+class ChannelRecurrence(Order):
+    """Filters of channels, each of a recurrence of its own: K − 1 sparse products at width Q.
+
+    Where the terms of X W are known, as those of a basis that was made of X W, they are added up.
+    """
+
+    name = "channel_recurrence"
+    theta_first = True
+    solves = (ChannelPolynomial,)
+    needs = (_needs_channels, needs_batch)
+    knows_shapes = True
+
+    def steps(self, problem: Problem) -> Steps:
+        """N·P·Q dense, (K − 1)·E·Q sparse, some sums of N·Q."""
+        basis, line = problem.of(ChannelPolynomial), _line(problem, problem.out_channels)
+        nodes, terms = basis.size[0], basis.num_terms
+        of_x, of_theta, of_basis = problem.gradients
+        wanted = of_x or of_theta or of_basis
+        steps = Steps(problem)
+        steps.add("X W", transform(_of_weight(problem), float(nodes * problem.num_columns)))
+        size = nodes, nodes
+        entries = float(basis.operator.num_edges)
+        step = sparse_product(problem, problem.out_channels, size, wanted, entries).forward
+        each = step + moving(*[line] * 6)
+        held = line * (terms + 2 if wanted else 4)
+        steps.add(
+            f"{terms - 1} times Aᵀ", Cost(each * (terms - 1), each * (terms - 1) * wanted, held)
+        )
+        return steps
+
+    def run(self, problem: Problem) -> Tensor:
+        theta = problem.parameter
+        assert isinstance(theta, ThetaOfChannels)
+        basis = problem.of(ChannelPolynomial)
+        known = basis.terms_known(problem.x, theta.weight)
+        if known is not None:
+            out = known[0] * theta.filters[0].to(known[0].dtype)
+            for term, c in zip(known[1:], theta.filters[1:], strict=True):
+                out = torch.addcmul(out, term, c.to(term.dtype))
+            return out
+        return sum_channels(problem, step_of(basis.operator, problem.dtype))
+
+
+def _of_weight(problem: Problem) -> Problem:
+    """The problem with W as Θ."""
+    assert isinstance(problem.parameter, ThetaOfChannels)
+    return Problem(problem.basis, problem.x, Theta(problem.parameter.weight.unsqueeze(0)))
+
+
+def sum_channels(problem: Problem, step: Step) -> Tensor:
+    """Σ_k c_kq p_{k,q}(A)ᵀ (X W)_q for each channel q."""
+    theta = problem.parameter
+    assert isinstance(theta, ThetaOfChannels)
+    z = _of_weight(problem).transform().squeeze(1)
+    return problem.of(ChannelPolynomial).filtered(z, theta.filters, step)
 
 
 def _line(problem: Problem, width: int) -> float:
