@@ -19,10 +19,11 @@ from ...families import parse_family
 from ..data import Dataset
 from ..fields import read_toml
 from ..train import Settings, Split, make_split
-from .space import Bounds, draw_mix, draw_model, start_model, starts
+from .space import Bounds, as_drawn, draw_mix, draw_model, start_model, starts
 
 OURS = "outerconv"
 ALL, NONE = "all", "none"
+DEEPER = 4  # times as deep as what is drawn may be what a kind has as a choice
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,12 @@ class Kind:
     Attributes:
         name: of its study.
         title: how tables call it.
+        choices: what models of this kind leave open beside the model around the basis.
     """
 
     name: str = OURS
     title: str = "basis searched"
+    choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def fits(self, bounds: Bounds) -> bool:
         """Whether the graph has what models of this kind need."""
@@ -50,6 +53,11 @@ class Kind:
         """What its first trials are to draw."""
         return starts(bounds)
 
+    def told(self, start: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
+        """What a sampler is told of a first trial, or of a model of another kind."""
+        model = as_drawn(start, bounds)
+        return {**start, **model, **{name: start[name] for name in self.choices if name in start}}
+
     def given(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
         """The settings of a first trial: those that were drawn, with what its start says."""
         return settings
@@ -61,7 +69,6 @@ class Known(Kind):
 
     family: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    choices: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     start: tuple[dict[str, Any], ...] = ()
 
@@ -74,7 +81,7 @@ class Known(Kind):
             name: trial.suggest_categorical(name, self._values(name, bounds))
             for name in self.choices
         }
-        return self._made(chosen, draw_model(trial, bounds, self.settings), bounds)
+        return self._made(chosen, draw_model(trial, bounds, {**self.settings, **chosen}), bounds)
 
     def starts(self, bounds: Bounds) -> list[dict[str, Any]]:
         found = []
@@ -92,9 +99,13 @@ class Known(Kind):
         return self._made(chosen, bounds.cut(model), bounds)
 
     def _values(self, name: str, bounds: Bounds) -> tuple[Any, ...]:
-        """The values of a choice; heads share every width evenly."""
-        shared = (one for one in self.choices[name] if name != "heads" or bounds.is_shared(one))
-        return tuple(shared)
+        """The values of a choice; heads share every width evenly, and depths are bounded."""
+        values = self.choices[name]
+        if name == "heads":
+            return tuple(one for one in values if bounds.is_shared(one))
+        if name == "depth":
+            return tuple(dict.fromkeys(min(one, DEEPER * bounds.max_depth) for one in values))
+        return values
 
     def _made(self, chosen: dict[str, Any], model: dict[str, Any], bounds: Bounds) -> Settings:
         texts = {"family": self.family, **self.settings}
@@ -103,7 +114,8 @@ class Known(Kind):
             for name, text in texts.items()
         }
         said["family"] = repr(parse_family(said["family"]))
-        return Settings(**{**bounds.fixed, **model, **said})
+        own = {name: value for name, value in chosen.items() if name in bounds.fixed}
+        return Settings(**{**bounds.fixed, **model, **own, **said})
 
 
 @cache

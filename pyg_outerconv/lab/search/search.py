@@ -27,7 +27,7 @@ from .finals import Finals
 from .plan import FIRST_TRIAL_SEED, Plan, plan_from
 from .portfolio import OURS, Kind, Labels, kinds_for, visible_labels, without_labels
 from .report import Report, make_page
-from .space import MODEL, Bounds, as_drawn, check_terms, neighbours_for, terms_text
+from .space import Bounds, as_drawn, check_terms, neighbours_for, terms_text
 from .studies import Record, Studies, writing
 from .work import Outcome, Stopped, Task, Workers
 
@@ -207,16 +207,12 @@ class Search:
         starts, start, told = kind.starts(self.bounds), None, {}
         if place < BORROWED - 1 and (at := (BORROWED - 1) * turn + place) < len(starts):
             start = starts[at]
-            told = {**as_drawn(start, self.bounds), **self._choices(start)}
+            told = kind.told(start, self.bounds)
         elif place == BORROWED - 1:
             told = self._best_elsewhere(kind, generation)
         trial = self.studies.begin(kind.name, generation, told)
         settings = kind.draw(trial, self.bounds)
         return trial, settings if start is None else kind.given(start, settings, self.bounds)
-
-    @staticmethod
-    def _choices(start: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in start.items() if name not in MODEL}
 
     def _best_elsewhere(self, kind: Kind, generation: int) -> dict[str, Any]:
         """The best model that another kind had before this generation, as it is drawn."""
@@ -229,7 +225,8 @@ class Search:
         if not others:
             return {}
         _, name, number = min(others)
-        return as_drawn(self.trials[name][number]["settings"], self.bounds)
+        model = as_drawn(self.trials[name][number]["settings"], self.bounds)
+        return {key: value for key, value in model.items() if key not in kind.choices}
 
     def _say(self, name: str) -> None:
         """A line on the latest trial of a kind."""

@@ -257,19 +257,18 @@ def draw_model(
 ) -> dict[str, Any]:
     """Depth, width, skips, norms, dropout, learning rate, decay: as all kinds draw them.
 
-    The depth may be among the ``settings`` that are what a kind is.
+    The depth may be among the ``settings`` that are what a kind is, and other linear layers.
     """
-    depth = (settings or {}).get("depth") or trial.suggest_int("depth", 1, bounds.max_depth)
+    known = settings or {}
+    depth = known.get("depth") or trial.suggest_int("depth", 1, bounds.max_depth)
     values: dict[str, Any] = {"depth": depth}
-    if depth > 1:
+    if depth > 1 or "input_layer" in known or "architecture" in known:
         values["hidden"] = trial.suggest_categorical("hidden", bounds.widths)
         values["layer_norm"] = trial.suggest_categorical("layer_norm", ("none", "batch", "layer"))
         values["dropout"] = _share(trial, "dropout")
-    if depth == 2:
-        values["skip"] = trial.suggest_categorical("skip", ("none", "concat"))
-    elif depth > 2:
-        choices = ("none", "residual", "concat")
-        values["skip"] = trial.suggest_categorical("deep_skip", choices)
+    if depth > 1 and "skip" not in known:
+        name, deep = ("deep_skip", ("residual",)) if depth > 2 else ("skip", ())
+        values["skip"] = trial.suggest_categorical(name, ("none", "concat", "last", "max", *deep))
     values["input_dropout"] = _share(trial, "input_dropout")
     values["normalize_features"] = trial.suggest_categorical("normalize_features", (False, True))
     values["lr"] = trial.suggest_float("lr", LEAST_RATE, MOST_RATE, log=True)

@@ -35,14 +35,14 @@ def test_every_kind_trains_from_its_published_settings(name, tmp_path):
     assert kind.start
     for number, (start, told) in enumerate(zip(kind.start, kind.starts(bounds), strict=True)):
         assert start["source"]
-        known = {one: value for one, value in told.items() if one not in MODEL}
-        trial = studies.begin(name, number, {**as_drawn(told, bounds), **known})
+        trial = studies.begin(name, number, kind.told(told, bounds))
         settings = kind.given(told, kind.draw(trial, bounds), bounds)
         for key, value in start["settings"].items():
             if key in kind.choices or key in ("depth", "hidden", "skip"):
                 continue
             assert getattr(settings, key) == value
-        assert settings.depth == min(start["settings"].get("depth", 1), 4)
+        most = 16 if "depth" in kind.choices else 4
+        assert settings.depth == min(told.get("depth", 1), most) or "depth" in kind.settings
         assert settings.hidden == 16
         found = bench.train(Task((name,), settings, 0, labels))
         assert 0 < found.numbers["val_metric"] <= 1
