@@ -107,18 +107,18 @@ def find_table(name: str) -> Path:
     """The file of a table: a path, or the name of one that comes with the package."""
     if Path(name).suffix == ".toml":
         return Path(name)
-    known = {path.stem: path for path in shipped_tables()}
+    known = {path.stem: path for path in (*shipped_tables(), *shipped_tables("search"))}
     if name not in known:
         raise RefusedValue(unknown("table", name, known))
     return known[name]
 
 
-def shipped_tables() -> list[Path]:
-    """The tables that come with the package."""
+def shipped_tables(of: str = "row") -> list[Path]:
+    """The tables that come with the package: of rows, or of searches (``'search'``)."""
     package = Path(__file__).resolve().parents[2]
     for folder in (package / "_tables", package.parent / "examples" / "tables"):
         if folder.is_dir():
-            return sorted(folder.glob("*.toml"))
+            return [path for path in sorted(folder.glob("*.toml")) if of in read_toml(path)]
     return []
 
 
