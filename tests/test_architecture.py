@@ -59,7 +59,7 @@ ALLOWED = {
     "lab.train": {"pyg", *LAB, *TOOLS, *CORE},
     "lab.bench": {"pyg", *TOOLS, *LAB, *CORE},
     "lab.search": {*TOOLS, *LAB, *CORE},
-    "lab.reproduce": {*TOOLS, *LAB, *CORE},
+    "lab.reproduce": {"lab.search", *TOOLS, *LAB, *CORE},
     "lab.report": {*TOOLS, *LAB, *CORE},
     "lab.show": {*TOOLS, *LAB, *CORE},
     "lab.gpu": {"testing", *CORE},

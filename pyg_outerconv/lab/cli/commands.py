@@ -141,6 +141,16 @@ class Reproduction:
         None, "Number of seeds; needs a folder of its own", said="that of the table"
     )
     out: str | None = setting(None, "Folder of the runs and results", said="runs/tables/<table>")
+    jobs: int = setting(
+        0,
+        "Processes that train, of a table of searches",
+        at_least=0,
+        at_most=1024,
+        said="one a core, or one on a GPU",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @command(Reproduction, Some(Settings, ("device",)), Place, Imports, work="reproduce.run:reproduce")

@@ -13,11 +13,13 @@ import torch
 
 from ...errors import RefusedValue, unknown
 from ...files import STOPPED, as_path, load_json
+from ..fields import read_toml
 from ..pages import render_page, text_table
 from ..settings import Settings, settings_from
 from ..train.experiment import Experiment, Interrupted
 from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
 from ..train.model import OURS, PEER, check_device
+from .searches import read_search_table, reproduce_searches
 from .table import Cell, Table, find_table, read_table, shipped_tables
 
 if TYPE_CHECKING:
@@ -143,7 +145,10 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
     if asked.table is None:
         _list()
         return 0
-    found, device = read_table(find_table(asked.table)), settings.get("device")
+    path = find_table(asked.table)
+    if "search" in read_toml(path):
+        return reproduce_searches(path, asked, settings, place)
+    found, device = read_table(path), settings.get("device")
     cells = list(found.cells(check_device(device or "auto")))
     cells = _chosen(cells, asked.data, asked.rows)
     folder = Path("runs") / "tables" / found.name
@@ -172,6 +177,9 @@ def _list() -> None:
     tables = [read_table(path) for path in shipped_tables()]
     rows = [("table", "rows", "data sets", "is")]
     rows += [(one.name, str(len(one.rows)), ", ".join(one.data), one.title) for one in tables]
+    for searched in map(read_search_table, shipped_tables("search")):
+        names = dict.fromkeys(one.data for one in searched.searches)
+        rows.append((searched.name, "kinds", ", ".join(names), searched.title))
     print(text_table(rows))
 
 

@@ -33,6 +33,16 @@ EXTRAS = ("optuna", "sqlalchemy", "filelock", "jinja2", "matplotlib")
 CONSOLE = Console("search")
 
 
+def require_extras() -> None:
+    """Refuse to search without what searches need."""
+    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RefusedValue(
+            f"outerconv search needs {' and '.join(missing)}, not installed here: "
+            "pip install 'pyg_outerconv[search]'"
+        )
+
+
 def search(
     own: dict[str, Any],
     both_ways: dict[str, Any],
@@ -42,12 +52,7 @@ def search(
     place: Place,
 ) -> int:
     """Run ``outerconv search``, by a plan as it was chosen, and return its exit code."""
-    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RefusedValue(
-            f"outerconv search needs {' and '.join(missing)}, not installed here: "
-            "pip install 'pyg_outerconv[search]'"
-        )
+    require_extras()
     from .search import Search, SearchFolder
 
     source = data.source_of(own, both_ways if own else {})
@@ -189,15 +194,16 @@ def _new_plan(graph: data.Dataset, chosen: dict[str, Any], asked: dict[str, Any]
     from .space import read_terms
 
     terms = read_terms(chosen.pop("terms", ()), graph.num_relations)
-    return _plan(graph.entry, {**chosen, "terms": terms}, asked)
+    return plan_of(graph.entry, {**chosen, "terms": terms}, asked)
 
 
 def _entry_plan(name: str, begun: dict[str, Any]) -> Plan:
     """The plan for a data set whose graph was not read."""
-    return _plan(data.entry(name), {**begun["plan"], "terms": ()}, begun["settings"])
+    return plan_of(data.entry(name), {**begun["plan"], "terms": ()}, begun["settings"])
 
 
-def _plan(entry: data.Entry, chosen: dict[str, Any], asked: dict[str, Any]) -> Plan:
+def plan_of(entry: data.Entry, chosen: dict[str, Any], asked: dict[str, Any]) -> Plan:
+    """A plan for a data set: what was chosen of it, and settings that all trials share."""
     from .portfolio import check_portfolio
 
     if asked.get("backend", "auto") != "auto":

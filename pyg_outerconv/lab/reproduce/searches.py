@@ -1,0 +1,245 @@
+"""A table of searches: ``outerconv reproduce basis_search``, set by set, beside papers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RefusedValue
+from ...files import STOPPED, as_path, load_json
+from ..data import DataUnavailable, entry, load
+from ..fields import check_settings, read_toml, read_values, setting
+from ..pages import render_page
+from ..search.plan import SHARED, Plan
+from ..settings import Settings
+from ..train.experiment import Interrupted
+from ..train.folder import CONFIG, alone_in, write_files
+from ..train.splits import check_protocol
+
+if TYPE_CHECKING:
+    from ..cli.commands import Reproduction
+    from ..cli.options import Place
+    from ..search.report import Report
+    from ..search.search import Search
+
+KIND, FORMAT = "pyg_outerconv.searches", 1
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A data set on a split, searched and tested on so many seeds."""
+
+    data: str = setting()
+    split: str = setting()
+    test_seeds: int = setting(10, at_least=2, at_most=1000)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        check_protocol(entry(self.data), self.split)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return f"{self.data}-{self.split}".lower()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a paper, in percent, and its protocol in words."""
+
+    data: str = setting()
+    model: str = setting()
+    value: float = setting(at_least=0, at_most=100)
+    source: str = setting()
+    protocol: str = setting()
+    std: float | None = setting(None, at_least=0, at_most=100)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class SearchTable:
+    """A table of searches, as a TOML file describes it.
+
+    Attributes:
+        path: the file.
+        title, about: the head of the page; ``about`` has the protocol.
+        plan: what :class:`Plan` has besides the base; ``settings`` those that all trials share.
+        searches: the sets.
+        published: figures of papers.
+    """
+
+    path: Path
+    title: str
+    about: str
+    plan: dict[str, Any]
+    settings: dict[str, Any]
+    searches: tuple[Searched, ...]
+    published: tuple[Figure, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without its extension."""
+        return self.path.stem
+
+
+def read_search_table(path: Path) -> SearchTable:
+    """The table of searches in a TOML file."""
+    content = read_toml(path)
+    known = {"title", "about", "plan", "search", "published"}
+    if odd := sorted(set(content) - known):
+        raise RefusedValue(f"{path} is a table of searches", sorted(known), odd)
+    of_plan = {one.name: one for one in fields(Plan) if one.name not in ("base", "terms")}
+    of_settings = {one.name: one for one in fields(Settings) if one.name in SHARED}
+    asked = read_values({**of_plan, **of_settings}, content.get("plan", {}), f"{path}, plan")
+    lists: dict[str, list[Any]] = {}
+    for name, kind in (("search", Searched), ("published", Figure)):
+        own = {one.name: one for one in fields(kind)}
+        needed = [one.name for one in fields(kind)][:2]
+        lists[name] = [
+            kind(**read_values(own, one, f"{path}, {name} {number}", needed))
+            for number, one in enumerate(content.get(name, ()), 1)
+        ]
+    return SearchTable(
+        path,
+        content.get("title", path.stem),
+        " ".join(content.get("about", "").split()),
+        {name: value for name, value in asked.items() if name in of_plan},
+        {name: value for name, value in asked.items() if name in of_settings},
+        tuple(lists["search"]),
+        tuple(lists["published"]),
+    )
+
+
+def reproduce_searches(
+    path: Path, asked: Reproduction, settings: dict[str, Any], place: Place
+) -> int:
+    """Run ``outerconv reproduce`` on a table of searches, and return the exit code.
+
+    Each set is the folder of a search. Finished ones are read, others go on, and those whose files
+    are absent are skipped, by name; JSON and page are written after each.
+    """
+    table = read_search_table(path)
+    if asked.rows or asked.seeds:
+        rule = "a table of searches has the rows and seeds of its protocol"
+        raise RefusedValue(rule, "--data alone", "--row" if asked.rows else "--seeds")
+    known = {one.data.lower() for one in table.searches}
+    for name in asked.data:
+        if name.lower() not in known:
+            raise RefusedValue("a data set of the table", sorted(known), name)
+    wanted = {name.lower() for name in asked.data} or known
+    folder = as_path(asked.out, "--out") if asked.out else Path("runs") / "tables" / table.name
+    command = shlex.join(["outerconv", "reproduce", str(asked.table)])
+    with alone_in(folder, begin=lambda: write_files(folder, {})):
+        records = _kept(folder, table)
+        for one in (one for one in table.searches if one.data.lower() in wanted):
+            print(f"\n{one.data}, split {one.split}", flush=True)
+            try:
+                with closing(
+                    _search(one, table, folder / one.folder, settings, place, asked)
+                ) as made:
+                    records[one.folder] = record(one, made.run())
+            except DataUnavailable as error:
+                print(f"  skipped: {error}", file=sys.stderr)
+                records.setdefault(one.folder, {"skipped": " ".join(str(error).split())})
+            except Interrupted as stopped:
+                print(f"outerconv reproduce: {stopped}; go on by: {command}", file=sys.stderr)
+                return STOPPED + stopped.number
+            _write(folder, table, records, command)
+    print(f"\n{folder / table.name}.md")
+    return 0
+
+
+def _search(
+    one: Searched,
+    table: SearchTable,
+    home: Path,
+    settings: dict[str, Any],
+    place: Place,
+    asked: Reproduction,
+) -> Search:
+    """The search of a set, new or begun."""
+    from ..search.command import plan_of, require_extras
+    from ..search.search import Search
+
+    require_extras()
+    of_set = {**table.settings, "split": one.split, **settings}
+    plan = plan_of(entry(one.data), {**table.plan, "test_seeds": one.test_seeds}, of_set)
+    if not (home / CONFIG).exists():
+        graph = load(plan.base.dataset, place.root, one.split)
+        return Search(plan, home, place.root, dataset=graph, jobs=asked.jobs)
+    found = Search(None, home, place.root, jobs=asked.jobs)
+    if found.plan != plan:
+        found.close()
+        rule = f"{home} holds this set with another plan (give another --out, or remove it)"
+        raise RefusedValue(rule, plan.as_dict(), found.plan.as_dict())
+    return found
+
+
+def record(one: Searched, report: Report) -> dict[str, Any]:
+    """What the table says of a set, as plain values; differences in points."""
+    differences = [
+        {"kind": title, "winner_minus_it": 100 * apart, "half_interval": 100 * half}
+        for title, apart, half in report.differences()
+    ]
+    return {
+        **vars(one),
+        "winner": report.titles[report.first[0]],
+        "settings": report.winner_settings(),
+        "facts": report.facts,
+        "verdict": report.verdict(),
+        "rows": [list(row) for row in report.result_rows()],
+        "differences": differences,
+    }
+
+
+def _kept(folder: Path, table: SearchTable) -> dict[str, Any]:
+    path = folder / f"{table.name}.json"
+    if not path.is_file():
+        return {}
+    content = load_json(path)
+    if (content.get("kind"), content.get("format")) != (KIND, FORMAT):
+        raise RefusedValue(
+            f"{path} must hold a table of searches", (KIND, FORMAT), content.get("kind")
+        )
+    records: dict[str, Any] = content["records"]
+    return records
+
+
+def _write(folder: Path, table: SearchTable, records: dict[str, Any], command: str) -> None:
+    content = {"kind": KIND, "format": FORMAT, "title": table.title, "records": records}
+    text = page(table, records, command)
+    write_files(folder, {f"{table.name}.json": content, f"{table.name}.md": text.encode()})
+
+
+def page(table: SearchTable, records: dict[str, Any], command: str) -> str:
+    """The table as Markdown: who won where, and for each set all kinds, beside papers' figures."""
+    heads = [("data", "split", "winner", "family", "test %", "kinds that are better")]
+    parts, skipped = [], []
+    for one in table.searches:
+        found = records.get(one.folder)
+        if found is None or "skipped" in found:
+            skipped.append(
+                f"{one.data}, {one.split}: {found['skipped'] if found else 'not run yet'}"
+            )
+            continue
+        better = [
+            row["kind"]
+            for row in found["differences"]
+            if row["winner_minus_it"] + row["half_interval"] < 0
+        ]
+        row = (one.data, one.split, found["winner"], found["settings"]["family"])
+        heads.append((*row, found["rows"][1][2], ", ".join(better) or "none"))
+        parts.append((f"{one.data}, {one.split}", found))
+    papers = [("data", "model", "test %", "protocol", "source")]
+    for figure in table.published:
+        said = f"{figure.value:.1f}" + ("" if figure.std is None else f" ± {figure.std:.1f}")
+        papers.append((figure.data, figure.model, said, figure.protocol, figure.source))
+    values: dict[str, Any] = {"heads": heads, "parts": parts, "skipped": skipped, "papers": papers}
+    template = Path(__file__).with_suffix(".jinja")
+    return render_page(template, of=table, command=command, **values)
