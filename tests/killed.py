@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import psutil
+from fresh import Fresh
 
 # Imports once, then forks for each command line: a kill hits the work, not the imports.
 PARENT = """
@@ -89,17 +89,16 @@ class Strikes:
 class Runner:
     """Runs command lines in processes of their own; what the last one printed is in ``said``."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, asked: TextIO, told: TextIO) -> None:
+        self.asked, self.told = asked, told
 
     def __call__(self, line: list[str], number: int = 0, after: float = 0.0, whom: int = 0) -> int:
         """Run one, and return how it ended; kill it after so many seconds, or one that it started.
 
         Whatever still runs a minute later hangs, and is killed with all that it started.
         """
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
+        self.asked.write(json.dumps(line) + "\n")
+        self.asked.flush()
         child = self._told()
         killers = [threading.Timer(MINUTE, _end, (child,))]
         if number:
@@ -114,8 +113,7 @@ class Runner:
 
     def _told(self) -> int:
         """The next number: of the process that begins, or how it ended."""
-        assert self.process.stdout is not None
-        return int(self.process.stdout.readline())
+        return int(self.told.readline())
 
 
 MINUTE = 60.0
@@ -138,23 +136,26 @@ def forking(prelude: str, each: str = "pass") -> str:
     return PARENT.format(prelude=prelude, each=each)
 
 
+# What comes before a program: its lines come through a pipe of this name, and go through another.
+PIPES = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+os.chdir(sys.argv[1])
+os.dup2(os.open("told", os.O_WRONLY), 1)
+sys.stdin = open("asked")
+"""
+
+
 @contextmanager
-def running(program: str) -> Iterator[Runner]:
+def running(fresh: Fresh, program: str) -> Iterator[Runner]:
     """A runner in the current folder, of a program such as :func:`forking` gives."""
-    root = str(Path(__file__).resolve().parents[1])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield Runner(process)
-        process.stdin.close()
+    for name in ("asked", "told"):
+        os.mkfifo(name)
+    begun = fresh.begin(PIPES + program, str(Path.cwd()))
+    with open("told") as told, open("asked", "w") as asked:
+        assert told.readline() == "ready\n", begun.err.read_text()
+        yield Runner(asked, told)
+    assert fresh.end(begun).returncode == 0
 
 
 HOW = (signal.SIGKILL, signal.SIGTERM)

@@ -148,8 +148,8 @@ def test_every_folder_is_in_the_picture():
     assert rooms(PACKAGE) - {"lab"} | in_lab == set(ALLOWED)
 
 
-def test_the_core_is_imported_without_the_lab():
-    done = run(
+def test_the_core_is_imported_without_the_lab(fresh):
+    done = fresh(
         "import sys\n"
         "sys.modules['pyg_outerconv.lab'] = None  # the import system refuses it\n"
         "import pyg_outerconv, pyg_outerconv.testing, pyg_outerconv.pyg, pyg_outerconv.plot\n"

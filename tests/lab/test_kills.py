@@ -125,7 +125,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property):
+def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property, fresh):
     ((command, *new), program, read, assert_same_end, most, chance) = KINDS[kind]
     strikes, together = Strikes(pytestconfig.getoption("--kills")), kind == "two processes"
     if command == "search":
@@ -140,7 +140,7 @@ def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property)
         begun = (folder / "config.json").exists()
         return [command, *(["--resume"] if begun else new), "--out", str(folder)]
 
-    with running(program) as runner:
+    with running(fresh, program) as runner:
         assert runner([command, *new, "--out", "whole"]) == 0, Path("said").read_text()
         began = time.monotonic()
         assert runner([command, *new, "--out", "again"]) == 0

@@ -1,9 +1,6 @@
 """Processes that train together get the numbers of one process, and none waits for ever."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,24 +20,38 @@ pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available(), reason="torch without distributed"
 )
 
-WORKER = """
-import json, sys
+# What torchrun starts: an agent, and two workers, which it forks. If they hang, all are killed.
+TWO = """
+import json, os, signal, sys
 import torch
-from pyg_outerconv.scale.processes import processes
-sys.path[:0] = json.loads(sys.argv[1])
-from test_processes import seed_run
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-together = processes("cpu")
-assert together.size == 2
-found = []
-for changes, seed, epochs in json.loads(sys.argv[2]):
-    run = seed_run(changes, seed, together)
-    for _ in range(epochs):
-        run.step()
-    found.append([run.model.state_dict(), run.history["val_loss"]])
-if together.leads:
-    torch.save(found, sys.argv[3])
-together.end()
+def work(jobs, found_in):
+    from pyg_outerconv.scale.processes import processes
+    from test_processes import seed_run
+
+    together = processes("cpu")
+    assert together.size == 2
+    found = []
+    for changes, seed, epochs in jobs:
+        run = seed_run(changes, seed, together)
+        for _ in range(epochs):
+            run.step()
+        found.append([run.model.state_dict(), run.history["val_loss"]])
+    if together.leads:
+        torch.save(found, found_in)
+    together.end()
+
+paths, jobs, found_in, seconds = map(json.loads, sys.argv[1:])
+sys.path[:0] = paths
+os.setsid()
+signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
+signal.alarm(seconds)
+config = LaunchConfig(
+    min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d", max_restarts=0,
+    rdzv_endpoint="localhost:0", start_method="fork", monitor_interval=0.1, run_id="two",
+)
+elastic_launch(config, work)(jobs, found_in)
 """
 
 Job = tuple[dict[str, Any], int, int]
@@ -52,19 +63,13 @@ def seed_run(changes, seed=0, processes=None):
     return begun(settings, seed, **({} if processes is None else {"processes": processes}))
 
 
-def together(jobs, folder, seconds):
+def together(fresh, jobs, folder, seconds):
     """What two processes get of some jobs."""
-    root, here = Path(__file__).resolve().parents[3], Path(__file__).resolve().parent
-    (folder / "worker.py").write_text(WORKER)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    paths = json.dumps([str(here), str(root / "tests")])
-    command += ["worker.py", paths, json.dumps(jobs), "found.pt"]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    done = subprocess.run(
-        command, cwd=folder, env=env, timeout=seconds, capture_output=True, text=True, check=False
-    )
+    here, found = Path(__file__).resolve().parent, folder / "found.pt"
+    paths = [str(here), str(here.parents[1])]
+    done = fresh(TWO, *map(json.dumps, (paths, jobs, str(found), seconds)))
     assert done.returncode == 0, done.stderr[-3000:]
-    return torch.load(folder / "found.pt", weights_only=True)
+    return torch.load(found, weights_only=True)
 
 
 def assert_as_alone(jobs, found):
@@ -103,22 +108,22 @@ OPTIONS = [
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("which", ["options", "families"])
-def test_two_processes_are_one(which, tmp_path):
+def test_two_processes_are_one(which, tmp_path, fresh):
     if which == "options":
         jobs = [(options, 1, 3) for options in OPTIONS]
     else:
         families = carried_by_text()
         assert len(families) > 25
         jobs = [({"family": text, "dropout": 0.5}, 0, 2) for text in families]
-    assert_as_alone(jobs, together(jobs, tmp_path, seconds=500))
+    assert_as_alone(jobs, together(fresh, jobs, tmp_path, seconds=500))
 
 
 @pytest.mark.slow(cases=0)
 @pytest.mark.parametrize("family", ["walk(2)", "walk(3, direction=both)"])
-def test_many_tries_and_none_waits(family, tmp_path):
+def test_many_tries_and_none_waits(family, tmp_path, fresh):
     """Four labelled nodes in five parts: some parts have none, more of them in some epochs."""
     jobs = [({"family": family}, seed, 3) for seed in range(40)]
-    found = together(jobs, tmp_path, seconds=500)
+    found = together(fresh, jobs, tmp_path, seconds=500)
     assert_as_alone(jobs[:4], found[:4])
 
 
