@@ -6,10 +6,15 @@ import torch
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
+def since(*version: int, why: str) -> pytest.MarkDecorator:
+    """It passes from that version of torch on."""
+    before = f"before torch {'.'.join(map(str, version))}"
+    return pytest.mark.skipif(version > TORCH, reason=f"{why} {before}")
+
+
 def one_graph_since(*version: int) -> pytest.MarkDecorator:
     """Its compiler records the call without a break."""
-    since = ".".join(map(str, version))
-    return pytest.mark.skipif(version > TORCH, reason=f"compilers break it before torch {since}")
+    return since(*version, why="compilers break it")
 
 
 marked_for_graphs = pytest.mark.skipif(
