@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,8 +49,8 @@ def a_model_is_accelerated_and_stays_equal() -> None:
 
 def outerconv(*arguments: str, fails: bool = False) -> str:
     """What the command prints."""
-    command = shutil.which("outerconv", path=str(Path(sys.executable).parent))
-    assert command, "the command outerconv is not installed beside Python"
+    command = shutil.which("outerconv", path=sysconfig.get_path("scripts"))
+    assert command, "the command outerconv is not installed with the package"
     done = subprocess.run([command, *arguments], capture_output=True, text=True)
     printed = done.stdout + done.stderr
     assert (done.returncode != 0) is fails, printed

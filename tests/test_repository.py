@@ -88,6 +88,9 @@ def test_files_that_workflows_name_are_there():
     named = set(re.findall(r"(?:-c |python (?:-I )?(?:\.\./)?)([\w/-]+\.(?:txt|py))", text))
     assert named == {"constraints.txt", "constraints-oldest.txt", "tests/smoke.py"}
     assert all((ROOT / one).is_file() for one in named)
+    rooms = set(re.findall(r" (tests/\w+)\b(?!/|\.)", text))
+    assert rooms
+    assert all((ROOT / one).is_dir() for one in rooms)
     extras = set(re.findall(r"'\.\[([\w,]+)\]'", text))
     assert {one for asked in extras for one in asked.split(",")} <= set(
         PROJECT["optional-dependencies"]
