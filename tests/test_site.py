@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+CLAIMS = sorted((ROOT / "examples" / "claims").glob("*.py"))
 
 
 def load(path):
@@ -77,6 +78,20 @@ def test_a_script_of_the_gallery_draws_each_picture(path, tmp_path):
         assert (tmp_path / name).stat().st_size > 5_000
         assert len(text) > 50
         assert text.endswith(".")
+
+
+@pytest.mark.parametrize("path", CLAIMS, ids=lambda path: path.stem)
+def test_a_claim_of_the_paper_holds(path, capsys):
+    load(path).main()
+    assert capsys.readouterr().out
+
+
+def test_claims_are_listed():
+    page = (ROOT / "examples" / "claims" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| .* \[`\w+\.py`\]\(([\w./]+)\) \|", page, re.MULTILINE)
+    assert sorted(one for one in listed if "/" not in one) == [path.name for path in CLAIMS]
+    for path in CLAIMS:
+        assert f"python examples/claims/{path.name}" in path.read_text(encoding="utf-8")
 
 
 def test_the_gallery_shows_every_script(pages):
