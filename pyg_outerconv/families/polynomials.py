@@ -41,8 +41,9 @@ class GraphPolynomials(Family):
         num_terms (int): K, one more than the highest degree; at most 10,000.
         of (str, optional): ``'adjacency'`` or ``'laplacian'``. (default: ``'adjacency'``)
         norm (str, optional): Â is W divided by the roots of the degrees at both ends for ``'sym'``
-            or ``'both'``, by those of sources or targets for ``'source'`` and ``'target'`` (random
-            walks), and W for ``None``, as in :class:`GCN`. (default: ``'sym'``)
+            and ``'both'``, by the degrees of sources or of targets for ``'source'`` and
+            ``'target'`` (random walks), and W for ``None``, as in :class:`GCN`.
+            (default: ``'sym'``)
         add_self_loops (bool, optional): Whether Â has self-loops, added before the norm.
             (default: ``False``)
 
@@ -223,9 +224,8 @@ class Gegenbauer(OneRecurrence):
     :class:`ChebyshevSecond`.
 
     Args:
-        num_terms (int): see :class:`GraphPolynomials`.
         lam (float, optional): λ, greater than −1/2 and not 0. (default: ``1.0``)
-        of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
 
     Raises:
         ValueError: λ is out of range; or see :class:`GraphPolynomials`.
@@ -271,9 +271,9 @@ class Jacobi(OneRecurrence):
     no other filters.
 
     Args:
-        num_terms (int): see :class:`GraphPolynomials`.
-        a, b (float, optional): exponents of the weight, greater than −1. (default: ``1.0``)
-        of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
+        a (float, optional): the exponent of 1 − s, greater than −1. (default: ``1.0``)
+        b (float, optional): the exponent of 1 + s, greater than −1. (default: ``1.0``)
+        num_terms, of, norm, add_self_loops (optional): see :class:`GraphPolynomials`.
 
     Raises:
         ValueError: a or b is out of range; or see :class:`GraphPolynomials`.

@@ -146,8 +146,8 @@ def describe_family(name: str) -> str:
     """The equation of a family, its options with types, defaults and meaning, and an example."""
     family = FAMILIES.named(name)
     hints = get_type_hints(family)
-    text = inspect.getdoc(family) or ""
-    lines = [f"{family.__name__}: {_plain(text.split(chr(10), 1)[0])}", "", family.equation, ""]
+    texts = [inspect.getdoc(kind) or "" for kind in family.__mro__ if issubclass(kind, Family)]
+    lines = [f"{family.__name__}: {_plain(texts[0].split(chr(10), 1)[0])}", "", family.equation, ""]
     for option in _fields(family):
         hint, default = hints[option.name], _default(option)
         kind = describe(hint) if _is_written(hint) else "a Python object"
@@ -155,7 +155,7 @@ def describe_family(name: str) -> str:
             kind = "families with commas" if get_args(hint) else "a family"
         told = "required" if default is MISSING else f"default {short_value(default)}"
         lines.append(f"  {option.name}: {kind}, {told}")
-        if meaning := _meaning(text, option.name):
+        if meaning := next(filter(None, (_meaning(one, option.name) for one in texts)), ""):
             lines += textwrap.wrap(meaning, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if not _fields(family):
         lines.append("  no options")

@@ -261,7 +261,7 @@ def test_what_a_well_known_layer_is_exists(layer):
             assert hasattr(module, meant.split()[-3]), meant
             break
     else:
-        assert meant.split("(")[0].split(",")[0] in FAMILIES
+        assert FAMILIES.find(meant.split("(")[0].split(",")[0]) is not None
 
 
 def test_old_names_are_refused_in_pickles():
