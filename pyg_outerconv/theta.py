@@ -376,20 +376,30 @@ class ThetaOfChannels(Theta):
         return (alone.unsqueeze(1) * self.weight).unsqueeze(1)
 
     def labels(self, start: int, end: int) -> Theta:
-        """Θ_k for k from ``start`` to ``end``: full matrices, unless they are all."""
+        """Θ_k for k from ``start`` to ``end``: a mixture of W, unless they are all."""
         if (start, end) == (0, self.shape[0]):
             return self
-        channels = self.weight.size(1)
-        alone = torch.nn.functional.one_hot(
-            torch.arange(start, end, device=self.device) % channels, channels
-        )
-        numbers = self.filters.flatten()[start:end, None] * alone.to(self.dtype)
-        return Theta((numbers.unsqueeze(1) * self.weight).unsqueeze(1))
+        alone = torch.diag_embed(self.filters).flatten(0, 1)[start:end]
+        return self._mixture(alone)
 
     def scaled(self, factor: Tensor | float) -> ThetaOfChannels:
         if isinstance(factor, Tensor):
             factor = factor.to(self.dtype).view(self.filters.shape)
         return ThetaOfChannels(self.weight, self.filters * factor)
+
+    def mixed(self, matrix: Tensor) -> Theta:
+        """Σ_j C[j, k] Θ_j for each k, for ``matrix`` C (K·Q, J): a mixture of W with filters."""
+        each = matrix.to(self.dtype).unflatten(0, self.filters.shape)
+        return self._mixture(torch.einsum("kq,kqj->jq", self.filters, each))
+
+    def gathered(self, label: Tensor, num_labels: int) -> Theta:
+        """For each k, the sum of the Θ_i with ``label[i] == k``: a mixture of W with filters."""
+        alone = torch.diag_embed(self.filters).flatten(0, 1)
+        return self._mixture(add_rows(alone, label, num_labels))
+
+    def _mixture(self, filters: Tensor) -> Theta:
+        """W diag(f_k) for filters f (K, Q)."""
+        return Theta(self.weight.unsqueeze(0).unsqueeze(0), filters.unsqueeze(1))
 
 
 def _without_blocks(tensor: Tensor) -> Tensor:

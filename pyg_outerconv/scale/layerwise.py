@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..basis import Basis
+from ..basis import Basis, ChannelPolynomial
 from ..basis.edge_sets import hidden_part
 from ..basis.polynomial import Polynomial
 from ..contract import contract
@@ -104,7 +104,8 @@ def _staged(conv: OuterConv, x: Tensor | None, basis: Basis, stages: Stages) -> 
         )
     basis = basis.mean(_dtype(conv)) if conv.folds_mean else basis
     theta = as_theta(_parameter(conv, x))
-    out = stages.scratch.empty(basis.size[1], conv.out_channels, like=theta.full())
+    like = torch.empty(0, dtype=theta.dtype, device=theta.device)
+    out = stages.scratch.empty(basis.size[1], conv.out_channels, like=like)
     out.zero_()
     x = _dense(x, _dtype(conv), basis, stages)
     for leaf, of_leaf in basis.absorb(theta, conv.reduce):
@@ -122,6 +123,9 @@ def _add_leaf(
             part, sources = reaching(leaf, targets)
             y = contract(part, x.index_select(0, sources), theta, aggr=conv.reduce)
             out.index_add_(0, targets, y)
+    elif isinstance(leaf, ChannelPolynomial):
+        for part, of_part in leaf.simpler().absorb(theta, conv.reduce):
+            _add_leaf(out, part, of_part, x, conv, stages)
     elif isinstance(leaf, Polynomial):  # three terms are held, not K
         for k, h in enumerate(stages.terms(leaf, x)):
             for targets in chunks(leaf, stages.most_edges):

@@ -11,6 +11,7 @@ from pyg_outerconv.families import (
     Chebyshev,
     Compose,
     Directed,
+    Favard,
     Hops,
     Identity,
     Relation,
@@ -62,6 +63,7 @@ OTHERS = {
     "basis-decomposed": (Relation(3), {"theta": "basis-decomposed:2"}),
     "low rank": (Stack(GCN(), Identity()), {"theta": "low-rank:2"}),
     "depthwise": (Walk(2), {"theta": "depthwise", "out": 5}),
+    "channelwise": (Walk(2), {"theta": "channelwise"}),
     "mixed powers": (Walk(2), {"theta": "shared"}),
     "mean of labels": (Stack(Identity(), Chebyshev(3)), {"label_aggr": "mean"}),
     "greatest label": (Stack(Identity(), GCN()), {"label_aggr": "max"}),
@@ -77,6 +79,14 @@ def test_forms_of_parameters_and_reductions(name):
     family, options = OTHERS[name]
     basis, x = graph(family)
     conv = OuterConv(5, options.pop("out", 4), family, **options).double()
+    close(convolve(conv, x, basis, most_edges=17), conv(x, basis))
+
+
+@torch.no_grad()
+def test_polynomials_of_channels():
+    conv = OuterConv(5, 4, Favard(3)).double()
+    torch.nn.init.normal_(conv.theta.comp)
+    basis, x = graph(conv.family)
     close(convolve(conv, x, basis, most_edges=17), conv(x, basis))
 
 
