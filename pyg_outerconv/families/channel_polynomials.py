@@ -174,7 +174,7 @@ class Favard(ChannelPolynomials):
         shared = self.shared or not shares
         count = 1 if shared else out_channels
         check_positive(f"{type(self).__name__} of a layer", out_channels=count)
-        if self.coefficients is not None and self._count == count:
+        if self.coefficients is not None and (self._count == count or not shares):
             return self
         return replace(self, shared=shared, coefficients=FavardCoefficients(self.num_terms, count))
 

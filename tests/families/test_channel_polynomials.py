@@ -7,7 +7,7 @@ import pytest
 import torch
 from families.test_polynomials import N, normalised, undirected
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, compose
 from pyg_outerconv.basis import ChannelPolynomial, EdgeBasis
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Compose, Favard, Identity, OptBasis, Stack
@@ -170,6 +170,13 @@ def test_one_recurrence_for_all_channels_is_of_any_theta():
     assert inside.family.first.shared
     assert inside.theta.num_labels == K
     assert inside.theta.weight.shape == (K, P, Q)
+
+
+def test_a_learned_recurrence_is_composed_with_another_layer():
+    edge_index, _ = undirected()
+    x = torch.randn(N, P, dtype=torch.float64)
+    first, second = layer("favard"), OuterConv(Q, 2, GCN()).double()
+    assert_near(compose(first, second)(x, edge_index), second(first(x, edge_index), edge_index))
 
 
 def test_directed_edges_have_learned_polynomials_but_no_signal_basis():
