@@ -25,6 +25,8 @@ from pyg_outerconv.testing import (
     legal_orders,
 )
 
+pytestmark = pytest.mark.pages
+
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, KIND, ORDER, BACKEND, LAWS = range(9)
