@@ -298,15 +298,11 @@ def benchmarks() -> Iterator[str]:
         machine, settings = run["machine"], run["settings"]
         versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
         groups = dict.fromkeys(record["group"] for record in run["records"])
-        command = " ".join(
-            ["outerconv bench", *(f"--only {group}" for group in groups)]
-            if len(groups) < 6
-            else ["outerconv bench"]
-        )
+        words = ["outerconv bench", *(f"--only {group}" for group in groups if len(groups) < 6)]
+        told = {"processes": 1, **settings}
+        words += [f"--{option} {told[option]}" for option in ("repeats", "processes", "threads")]
         yield f"## {path.stem}\n\n"
-        yield f"- **Command**: `{command} --repeats {settings['repeats']}`"
-        yield f" with {settings['threads']} threads, {settings['dtype']}, "
-        yield f"{settings.get('processes', 1)} processes; "
+        yield f"- **Command**, from its settings: `{' '.join(words)}`, in {settings['dtype']}; "
         yield f"it took {run['seconds'] / 60:.0f} minutes.\n"
         yield f"- **Machine**: {machine['processor']}, {machine['cores']} cores, "
         yield f"{machine['memory_gib']:.0f} GiB, {machine['system']}, {machine['device']}; "
