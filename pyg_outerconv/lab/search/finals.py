@@ -95,11 +95,15 @@ class Finals:
     ) -> tuple[Place, list[Place]]:
         """The winner, and all finalists, the best first: the best few of all kinds, on fresh seeds.
 
-        All have the same seeds and splits, so that means differ as their paired differences do.
+        All have the same seeds and splits, so that means differ as their paired differences do. No
+        model is sent twice.
         """
         sent = [place for found in best.values() for place in found[:FEW]]
         reached = {place: self._reached(place, trials) for place in sent}
-        sent.sort(key=lambda place: -reached[place])
+        # Of equal models the one of the portfolio goes on, under its own name.
+        sent.sort(key=lambda place: (-reached[place], place[0] == OURS))
+        different = {self.settings(place, trials): place for place in reversed(sent)}
+        sent = [place for place in sent if place in different.values()]
         finalists = sent[: self.plan.finalists]
         models = {self.key(place): self.settings(place, trials) for place in finalists}
         seeds = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + self.plan.final_seeds)

@@ -147,6 +147,16 @@ def test_the_final_has_the_best_of_all_kinds_on_seeds_of_their_own(tmp_path):
     assert all(len(kinds) == 3 for kinds in tested.values())
 
 
+def test_no_model_is_sent_to_the_final_twice(tmp_path, monkeypatch):
+    """All kinds begin with one model here, and it goes on as that of the portfolio."""
+    one = searched(tmp_path / "first", plan(trials=1)).trials["mlp"][0]["settings"]
+    settings, draw = Settings(**one), Kind.draw
+    monkeypatch.setattr(Kind, "draw", lambda *given: (draw(*given), settings)[1])
+    report = searched(tmp_path / "run", plan(trials=1)).run()
+    assert report.trials[OURS][0]["settings"] == report.trials["mlp"][0]["settings"]
+    assert list(report.finalists) == [("mlp", 0)]
+
+
 def test_an_ensemble_has_a_row_and_wins_nothing(tmp_path):
     report = searched(tmp_path / "run", plan(trials=2, ensemble=2)).run()
     assert report.result_rows()[-1][0] == "mean of 2 finalists"
