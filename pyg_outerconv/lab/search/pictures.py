@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST_NODES = 3000  # of a graph whose Laplacian is decomposed, which takes seconds then
 BANDS = 24  # of frequencies
 COLUMNS = 256  # of eigenvectors that are propagated at once
+MOST_BARS = 24  # of a figure; tables have all
 
 
 # What is seen in a trained model ------------------------------------------------------------------
@@ -185,8 +186,11 @@ def against_winner(report: Report) -> str:
 
 
 def labels(rows: Sequence[dict[str, Any]]) -> str:
-    """‖A_kᵀ X Θ_k‖ of each layer and label, and the change of the loss without it."""
-    rows = rows[::-1]
+    """‖A_kᵀ X Θ_k‖ of each layer and label, and the change of the loss without it; of many labels
+    those with the largest norms.
+    """
+    least = sorted((row["norm"] for row in rows), reverse=True)[:MOST_BARS][-1]
+    rows = [row for row in rows if row["norm"] >= least][::-1]
     names, at = [f"{row['layer']}: {row['name']}" for row in rows], range(len(rows))
     titles = {"norm": "‖A_kᵀ X Θ_k‖", "loss_change": "validation loss without it, change"}
     with drawing("labels", 9, 0.9 + 0.28 * len(rows)) as made:
@@ -201,7 +205,8 @@ def labels(rows: Sequence[dict[str, Any]]) -> str:
 
 def homophily(rows: Sequence[tuple[str, float]]) -> str:
     """The share of its own class in what a node gets, by edges, by chance, and by each matrix."""
-    rows, at = rows[::-1], range(len(rows))
+    rows = rows[:MOST_BARS][::-1]
+    at = range(len(rows))
     with drawing("homophily", 7.4, 0.9 + 0.28 * len(rows)) as made:
         axes = made.figure.add_subplot()
         colours = [COLOURS[0]] * (len(rows) - 2) + [COLOURS[5]] * 2

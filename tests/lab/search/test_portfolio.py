@@ -44,8 +44,12 @@ def test_every_kind_trains_from_its_published_settings(name, tmp_path):
         most = 16 if "depth" in kind.choices else 4
         assert settings.depth == min(told.get("depth", 1), most) or "depth" in kind.settings
         assert settings.hidden == 16
-        found = bench.train(Task((name,), settings, 0, labels))
+        found = bench.train(Task((name,), settings, 0, labels, "seen"))
         assert 0 < found.numbers["val_metric"] <= 1
+        assert found.seen is not None
+        assert all(0 <= share <= 1 for _, share in found.seen.homophily)
+        for gains in found.seen.response.values():
+            assert max(one for one in gains if one is not None) == 1.0
         studies.end(name, trial, [found.numbers], settings=settings.as_dict(), wall=1.0)
 
 
