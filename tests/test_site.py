@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.pages
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))

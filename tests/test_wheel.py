@@ -33,6 +33,7 @@ def test_it_says_its_version_licence_and_command(wheel):
     assert [one.value for one in said.entry_points] == ["pyg_outerconv.lab.cli:main"]
 
 
+@pytest.mark.pages
 def test_it_works_in_an_environment_that_has_only_what_it_asks_for(wheel, tmp_path):
     python = environment(tmp_path / "environment", wheel, "")
     install(python, wheel, "")
