@@ -126,7 +126,9 @@ class Report:
             f"In the test {title} is {-100 * apart:.2f} ± {100 * half:.2f} points better."
             for title, apart, half in better
         ]
-        if not better:
+        if self.plan.test_seeds < 2:
+            said.append("A test on one seed has no intervals.")
+        elif not better:
             said.append("In the test no kind is better beyond its 95 % interval.")
         if worse:
             said.append(f"The winner is better, beyond the interval, than {', '.join(worse)}.")

@@ -161,6 +161,11 @@ def test_no_model_is_sent_to_the_final_twice(tmp_path, monkeypatch):
     assert list(report.finalists) == [("mlp", 0)]
 
 
+def test_one_seed_of_the_test_says_nothing_of_who_is_better(tmp_path):
+    report = searched(tmp_path / "run", plan(trials=1, test_seeds=1)).run()
+    assert report.verdict()[1:] == ["A test on one seed has no intervals."]
+
+
 def test_an_ensemble_has_a_row_and_wins_nothing(tmp_path):
     report = searched(tmp_path / "run", plan(trials=2, ensemble=2)).run()
     assert report.result_rows()[-1][0] == "mean of 2 finalists"
