@@ -20,7 +20,7 @@ def wheel(tmp_path_factory):
 def test_it_holds_the_package_and_its_data_and_nothing_else(wheel):
     files = (ROOT / "pyg_outerconv").rglob("*.*")
     own = {str(one.relative_to(ROOT)) for one in files if one.parent.name != "__pycache__"}
-    assert {Path(one).suffix for one in own} == {".py", ".jinja", ".css", ".typed"}
+    assert {Path(one).suffix for one in own} == {".py", ".jinja", ".css", ".toml", ".typed"}
     shipped = read_toml(ROOT / "pyproject.toml")["tool"]["hatch"]["build"]
     assert contents(wheel) == own | set(shipped["targets"]["wheel"]["force-include"].values())
     assert {"pyg_outerconv/py.typed", "pyg_outerconv/_datasets/cora.npz"} <= contents(wheel)

@@ -77,7 +77,11 @@ class HeadCopies:
                 self._by_row = ptr, self.col
             else:
                 self.row, self.col = row, csr.index
-                self._by_row = _diagonal(csr.ptr, csr.index, self._together, csr.shape[1])
+                self._by_row = csr.ptr, csr.index
+                if self._together > 1:
+                    self._by_row = _diagonal(csr.ptr, csr.index, heads, csr.shape[1])
+            firsts = range(0, heads, self._together)
+            self._groups = [slice(first, first + self._together) for first in firsts]
         self._transposed: _View | None = None
 
     @property
@@ -98,9 +102,9 @@ class HeadCopies:
         values = value.view(self.heads, -1)
         values = values if order is None else values.index_select(1, order)
         out = x.new_empty((self._shape[transposed], self.heads, width))
-        for heads in self._groups():
+        for heads in self._groups:
             matrix = torch_csr(ptr, index, values[heads].view(-1), cols)
-            part = times(matrix, _by_head(x, heads))
+            part = times(matrix, x[:, heads].transpose(0, 1).reshape(-1, width))
             out[:, heads] = part.view(self._together, -1, width).transpose(0, 1)
         return out
 
@@ -109,8 +113,7 @@ class HeadCopies:
         if self._is_one:
             return sampled(*self._by_row, a.flatten(0, 1), b.flatten(0, 1))
         parts = [
-            sampled(*self._by_row, _by_head(a, heads), _by_head(b, heads))
-            for heads in self._groups()
+            sampled(*self._by_row, _by_head(a, heads), _by_head(b, heads)) for heads in self._groups
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -158,11 +161,6 @@ class HeadCopies:
         total = self.sums(score.exp_()).clamp_(min=torch.finfo(score.dtype).tiny)
         return score.mul_(self.at(total.reciprocal_(), self.row))
 
-    def _groups(self) -> list[slice]:
-        """The heads of each product."""
-        firsts = range(0, self.heads, self._together)
-        return [slice(first, first + self._together) for first in firsts]
-
     def _by_column(self) -> _View:
         """The transposed matrix: pointers, indices, and where the value of each entry is."""
         if self._transposed is not None:
@@ -180,8 +178,8 @@ class HeadCopies:
                 of_values = np.empty(self.num_values, _INTEGERS[row.dtype])
                 of_values[place] = before.take(order.numpy(), 1)
                 order = torch.from_numpy(of_values)
-            else:
-                ptr, row = _diagonal(ptr, row, self._together, self._shape[0])
+            elif self._together > 1:
+                ptr, row = _diagonal(ptr, row, self.heads, self._shape[0])
         self._transposed = ptr, row, order
         return self._transposed
 
@@ -210,8 +208,6 @@ def _by_head(x: Tensor, heads: slice) -> Tensor:
 
 def _diagonal(ptr: Tensor, index: Tensor, count: int, cols: int) -> tuple[Tensor, Tensor]:
     """Pointers and columns of a matrix with this one in each of so many blocks of its diagonal."""
-    if count == 1:
-        return ptr, index
     block = torch.arange(count, dtype=ptr.dtype).unsqueeze(-1)
     starts = (ptr[1:] + block * index.numel()).view(-1)
     return torch.cat((ptr[:1], starts)), (index + block * cols).view(-1)
