@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RefusedType, RefusedValue
+from ..graph.sparse_matrix import SparseMatrix
 from ..signatures import typed
 from ..theta import Theta, ThetaOfChannels
 from .algebra import Mixed, transposed
@@ -49,7 +50,7 @@ class ChannelPolynomial(Basis):
     beta: Tensor
     gamma: Tensor
 
-    terms_of = None  # what they are the terms of: X, W, and p_{k,c}(A)ᵀ X W (K, N, *batch, C)
+    terms_of = None  # X, W, their versions, and p_{k,c}(A)ᵀ X W (K, N, *batch, C)
 
     def __post_init__(self) -> None:
         size, shape = self.operator.size, self.alpha.shape
@@ -98,20 +99,25 @@ class ChannelPolynomial(Basis):
     def knows_terms(self, x: Any, weight: Tensor, terms: Sequence[Tensor]) -> ChannelPolynomial:
         """The basis, where its terms of X W are known already, which none that is made of it has.
 
+        They serve as long as neither X nor W is changed in place.
+
         Args:
             x: X.
             weight: W.
             terms: p_{k,c}(A)ᵀ X W for each k, (N, *batch, C) each.
         """
-        vars(self)["terms_of"] = x, weight, tuple(terms)
+        vars(self)["terms_of"] = x, weight, _versions(x, weight), tuple(terms)
         return self
 
     def terms_known(self, x: Any, weight: Tensor) -> Sequence[Tensor] | None:
-        """Its terms of X W, if it was made of them; None for others."""
+        """Its terms of X W, if it was made of them as they are; None for others."""
         known: Any = self.terms_of
         if known is None or known[1] is not weight or not _is_same(x, known[0]):
             return None
-        terms: Sequence[Tensor] = known[2]
+        versions = _versions(x, weight)
+        if versions is None or versions != known[2]:
+            return None
+        terms: Sequence[Tensor] = known[3]
         return terms
 
     def filtered(self, z: Tensor, filters: Tensor, step: Step) -> Tensor:
@@ -187,6 +193,17 @@ def _times_argument(rows: Tensor) -> Tensor:
     pad, half = torch.nn.functional.pad, rows / 2
     above, below = pad(half[..., :-1], (1, 0)), pad(half[..., 1:], (0, 1))
     return above + below + pad(half[..., :1], (1, rows.size(-1) - 2))
+
+
+def _versions(x: Any, weight: Tensor) -> tuple[int, ...] | None:
+    """How often X and W were changed in place; None if either does not count that."""
+    if torch.compiler.is_compiling():  # the basis is of the call that is compiled
+        return ()
+    numbers = x.value if isinstance(x, SparseMatrix) else x
+    tensors = [one for one in (numbers, weight) if isinstance(one, Tensor)]
+    if any(one.is_inference() for one in tensors):
+        return None
+    return tuple(one._version for one in tensors)
 
 
 def _is_same(x: Any, other: Any) -> bool:

@@ -109,6 +109,20 @@ def test_the_signal_takes_as_few_sparse_products_as_terms(monkeypatch):
         products.clear()
 
 
+@pytest.mark.parametrize("changed", ["x", "weight"])
+@torch.no_grad()
+def test_a_basis_of_a_signal_keeps_no_terms_of_what_was_changed_since(changed):
+    x, edge_index = (
+        torch.randn(4, 5, dtype=torch.float64),
+        torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
+    )
+    conv = OuterConv(5, 3, "opt_basis(3)").double()
+    basis = conv.basis(x, edge_index)
+    (x if changed == "x" else conv.theta.weight).mul_(2.0)
+    other = ChannelPolynomial(basis.operator, basis.alpha, basis.beta, basis.gamma)
+    assert_near(conv(x, basis), conv(x, other))
+
+
 @of_both
 def test_other_ways_give_the_same(name):
     """By messages, for other Θ, from sparse features, in a batch, and copied."""
