@@ -80,7 +80,8 @@ class Backend(Named, registry=BACKENDS):
         dtypes: the dtypes in which it computes; sums of 16-bit dtypes are accumulated in float32.
         primitives: the names of the primitives it implements.
         reductions: the reductions of its ``spmm``, on each of its devices.
-        deterministic: whether equal input gives bitwise equal output.
+        deterministic: those of its devices on which equal input gives bitwise equal output, where
+            torch is asked for its deterministic operators.
         tolerance: the largest difference from the reference in float32, relative to the largest
             entry of the result.
     """
@@ -91,7 +92,7 @@ class Backend(Named, registry=BACKENDS):
     dtypes: ClassVar[frozenset[torch.dtype]]
     primitives: ClassVar[frozenset[str]]
     reductions: ClassVar[frozenset[str]] = frozenset(REDUCTIONS)
-    deterministic: ClassVar[bool]
+    deterministic: ClassVar[frozenset[str]]
     tolerance: ClassVar[float]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -196,7 +196,7 @@ def backends() -> str:
                 sorted(str(dtype).removeprefix("torch.") for dtype in backend.dtypes),
                 sorted(backend.primitives),
                 sorted(backend.reductions),
-                ["yes" if backend.deterministic else "no"],
+                sorted(backend.deterministic),
                 [f"{backend.tolerance:g}"],
             )
         )

@@ -146,6 +146,8 @@ def _compare(
 ) -> Iterator[str]:
     """Compare a call of every backend, in every type, with the reference; yield what fails."""
     is_layer = call.primitive not in BACKENDS["reference"].primitives
+    kind = torch.device(device).type
+    uneven = {name for name, one in here.items() if kind not in one.deterministic}
     for dtype, allowed in ALLOWED.items():
         truth: dict[str, Tensor] = {}
         names = (
@@ -166,7 +168,7 @@ def _compare(
             for what, error in errors.items():
                 if not error <= allowed:  # NaN too
                     yield f"{where}, {what}: {error:.3g} ε, at most {allowed} are rounding"
-                if not torch.equal(actual[what], again[what]):
+                if name not in uneven and not torch.equal(actual[what], again[what]):
                     yield f"{where}, {what}: other bits the second time"
 
 

@@ -260,8 +260,8 @@ def test_results_may_be_changed_in_place(backend, heads):
 
 @pytest.mark.parametrize(("backend", "device"), PLACES)
 def test_two_runs_give_the_same_bits(backend, device):
-    if not BACKENDS[backend].deterministic:
-        pytest.skip(f"{backend} declares that it is not deterministic")
+    if device not in BACKENDS[backend].deterministic:
+        pytest.skip(f"{backend} declares that it is not deterministic on {device}")
     index = torch.randint(50, (2, 3000))
     csr = Pattern.build(index.to(device), size=(50, 50)).by_target
     for _, function, shapes in calls_of(backend, csr, 16, 2):

@@ -172,12 +172,12 @@ class Report:
         if chosen is None:
             return self._so_far()
         rows: Rows = [("kind", "final, validation %", "test %", "winner − it, points", "trials")]
-        apart = {title: (mean, half) for title, mean, half in self.differences()}
+        apart = {title: points(*gap) for title, *gap in self.differences()}
         sums = {name: mean(self.tests(place)) for name, place in chosen.items()}
         for name in sorted(chosen, key=lambda name: (chosen[name] != self.winner, -sums[name])):
             place, title = chosen[name], self.titles[name]
             final = _said(self._final(place)) if place in self.finalists else ""
-            gap = points(*apart[title]) if title in apart else ""
+            gap = apart.get(title, "")
             title += " (winner)" if place == self.winner else ""
             tested = _said(self.tests(place))
             rows.append((title, final, tested, gap, str(len(self.trials[name]))))
