@@ -24,6 +24,8 @@ def main():
     print(f"{both.family.labels}: up to {gap:.0e}")
     assert gap < 1e-5
     assert torch.allclose(basis, products, atol=1e-6)
+    theta = torch.matmul(first.theta()[0], second.theta()[:, 0])  # Θ_0 Θ'_j
+    assert torch.allclose(both.theta()[:, 0], theta, atol=1e-6)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ python examples/claims/grids.py
 import torch
 from torch import nn
 
-from pyg_outerconv import Grid, Pool
+from pyg_outerconv import Grid, Pool, flatten_grid
 from pyg_outerconv.nn.convert import from_torch
 
 LAYERS = {
@@ -19,18 +19,36 @@ LAYERS = {
 }
 
 
+def cells(*shape, first=0):
+    """The coordinates of all cells of a grid, (cells, axes)."""
+    return torch.cartesian_prod(*(torch.arange(first, first + count) for count in shape))
+
+
 @torch.no_grad()
 def main():
-    """Compare torch's layers with the same weights over bases of shifts."""
+    """Sum over dense matrices with torch's weights, and compare their entries with the paper's."""
     for name, (theirs, shape) in LAYERS.items():
-        ours = from_torch(theirs)
+        ours = from_torch(theirs)  # on whole grids it calls torch's kernel; so the sum is by hand
         images = torch.randn(2, 3, *shape)
-        gap = float((ours(images) - theirs(images)).abs().max())
-        print(f"{name:<16} {len(ours.family.labels):>2} matrices, up to {gap:.0e}")
+        a, x = ours.family.basis(shape).to_dense(), flatten_grid(images)
+        seen = torch.einsum("kmn,bmp->kbnp", a, x)
+        if name == "MaxPool2d":  # each label has one input, as no cell is missing
+            y = seen.amax(0)
+        elif name == "AvgPool2d":
+            y = seen.mean(0)
+        else:
+            y = torch.einsum("kbnp,kpq->bnq", seen, ours.theta()[:, 0]) + ours.bias
+        gap = float((y - flatten_grid(theirs(images))).abs().max())
+        print(f"{name:<16} {len(a):>2} matrices, up to {gap:.0e}")
         assert gap < 1e-5
-    shift = Grid(offsets=((2, 4),)).basis((8, 10)).to_dense()[0]
-    assert torch.equal(shift.nonzero()[0], torch.tensor([0, 2 * 10 + 4]))  # m = n - d
-    assert Pool((2, 2)).basis((6, 8)).num_bases == 4
+
+    m, shift = cells(8, 10), Grid(offsets=((2, 4),)).basis((8, 10)).to_dense()[0]
+    assert torch.equal(shift, (m[:, None] == m - torch.tensor([2, 4])).all(-1).float())
+    print("a shift by d: 1 where m = n - d, else 0")
+    m, n = cells(6, 8, first=1), cells(3, 4, first=1)
+    for k, place in zip(cells(2, 2), Pool((2, 2)).basis((6, 8)).to_dense(), strict=True):
+        assert torch.equal(place, (m[:, None] == 2 * n - k).all(-1).float())
+    print("pooling, equation 5: 1 where m = s n - k, cells counted from 1")
 
 
 if __name__ == "__main__":

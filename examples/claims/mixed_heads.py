@@ -20,6 +20,8 @@ def main():
     y = conv(data.x, data.edge_index)
     dense = torch.einsum("kmn,mp,kpq->nq", basis, data.x, conv.theta()[:, 0])
     assert torch.allclose(y, dense, atol=1e-5)
+    assert torch.allclose(basis[:2].sum(1), torch.ones(2, 34))  # shares of a softmax
+    assert torch.equal(basis[2], GCN().basis(data.edge_index).to_dense()[0])
     assert torch.equal(basis[3], torch.eye(34))
 
 

@@ -15,7 +15,11 @@ def main():
     data = KarateClub()[0]
     conv = OuterConv(34, 8, "walk(2)", bias=False)
     y = conv(data.x, data.edge_index)
-    phi = nn.quadri_tensor(conv, data.edge_index)  # Σ_k A_k ⊗ Θ_k, (M, N, P, Q)
+    phi = nn.quadri_tensor(conv, data.edge_index)  # (M, N, P, Q)
+    a = conv.basis(data.x, data.edge_index).to_dense()
+    terms = zip(a, conv.theta.weight, strict=True)  # Σ_k A_k ⊗ Θ_k
+    total = sum(torch.tensordot(a_k, theta_k, dims=0) for a_k, theta_k in terms)
+    assert torch.allclose(phi, total, atol=1e-6)
     hat, check = nn.phi_hat(conv, data.edge_index), nn.phi_check(conv, data.edge_index)
     others = {
         "Φ": torch.einsum("mnpq,mp->nq", phi, data.x),
