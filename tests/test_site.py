@@ -7,8 +7,10 @@ import importlib.util
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.pages
@@ -19,6 +21,7 @@ GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 CLAIMS = sorted((ROOT / "examples" / "claims").glob("*.py"))
 
 
+@cache
 def load(path):
     spec = importlib.util.spec_from_file_location(f"of_site_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
@@ -79,6 +82,17 @@ def test_a_script_of_the_gallery_draws_each_picture(path, tmp_path):
         assert (tmp_path / name).stat().st_size > 5_000
         assert len(text) > 50
         assert text.endswith(".")
+
+
+def test_the_search_of_the_gallery_finds_the_filters_that_made_the_classes():
+    script = load(ROOT / "examples" / "gallery" / "search.py")
+    (low, shared), (high, apart) = script.QUESTIONS.items()
+    for question, own, other in ((low, shared, apart), (high, apart, shared)):
+        for seen in script.found(question).values():
+            frequency, gains = script.response(seen)
+            alike = np.corrcoef([gains, own(frequency), other(frequency)])[0]
+            assert alike[1] > 0.75 > 0 > alike[2]
+            assert all(one["loss_change"] > 0 for one in seen["labels"])
 
 
 @pytest.mark.parametrize("path", CLAIMS, ids=lambda path: path.stem)
