@@ -198,7 +198,9 @@ class Favard(ChannelPolynomials):
 class OptBasis(ChannelPolynomials):
     r"""The orthonormal polynomials of each channel of a signal on an undirected graph.
 
-    .. math:: \langle p_{jq}(S) z_q, \, p_{kq}(S) z_q \rangle = \delta_{jk}, \qquad Z = X W
+    .. math::
+        \langle p_{jq}(S) z_q, \, p_{kq}(S) z_q \rangle = \delta_{jk}, \qquad Z = X W, \qquad
+        \langle u, v \rangle = \tfrac{1}{N} \textstyle\sum_n u_n v_n
 
     From the `"Graph Neural Networks with Learnable and Optimal Polynomial Bases"
     <https://arxiv.org/abs/2302.12432>`_ paper (OptBasisGNN, section 4): the polynomials for which
@@ -206,6 +208,10 @@ class OptBasis(ChannelPolynomials):
     whose numbers Lanczos's iteration finds on the way, with K − 1 sparse products and no
     eigenvectors; a layer adds its terms up, Y_q = Σ_k c_kq p_kq(S)ᵀ z_q. As in the paper's code c
     begins as (1, 0, …, 0). Gradients pass through the numbers.
+
+    The scale of W has no effect on Y. The paper has sums in the place of means, and a matrix after
+    the terms; here a unit vector of N nodes, with numbers of about N^(−1/2), would leave it to c
+    to make Y as large as it must be, in as many steps of a training.
 
     A term for which no new direction is left, as of a channel of zeros or on a graph of fewer
     nodes than terms, is zero, and so are all that follow.
@@ -284,19 +290,19 @@ def orthonormal_terms(z: Tensor, step: Step, num_terms: int, sign: float = 1.0) 
     ``step`` multiplies with Aᵀ, of which S is ``sign`` times A.
     """
     zero = z.new_zeros(z.shape[1:])
-    inverse = _inverse(_norm(z), zero)
+    inverse = _inverse(_root_mean_square(z), zero)
     terms, alpha, beta, gamma = [z * inverse], [inverse], [zero], [zero]
     while len(terms) < num_terms:
         here = terms[-1]
         ahead = step(here, 1.0) * sign
-        most = _norm(ahead)
-        center = (ahead * here).sum(0)
+        most = _root_mean_square(ahead)
+        center = _mean(ahead * here)
         ahead = ahead - center * here
         before = zero
         if len(terms) > 1:
-            before = (ahead * terms[-2]).sum(0)
+            before = _mean(ahead * terms[-2])
             ahead = ahead - before * terms[-2]
-        inverse = _inverse(_norm(ahead), most)
+        inverse = _inverse(_root_mean_square(ahead), most)
         terms.append(ahead * inverse)
         alpha.append(inverse * sign)
         beta.append(-center * inverse)
@@ -304,14 +310,18 @@ def orthonormal_terms(z: Tensor, step: Step, num_terms: int, sign: float = 1.0) 
     return [alpha, beta, gamma, terms]
 
 
-def _norm(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=0)
+def _mean(x: Tensor) -> Tensor:
+    return x.sum(0) / max(x.size(0), 1)  # a graph without nodes has no numbers to divide
 
 
-def _inverse(norm: Tensor, most: Tensor) -> Tensor:
-    """1 / ``norm``; 0 where nothing but rounding is left of what was ``most``."""
-    none = norm.detach() <= 64 * torch.finfo(norm.dtype).eps * most.detach()
-    return (1.0 / norm.masked_fill(none, 1.0)).masked_fill(none, 0.0)
+def _root_mean_square(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=0) / max(x.size(0), 1) ** 0.5
+
+
+def _inverse(size: Tensor, most: Tensor) -> Tensor:
+    """1 / ``size``; 0 where nothing but rounding is left of what was ``most``."""
+    none = size.detach() <= 64 * torch.finfo(size.dtype).eps * most.detach()
+    return (1.0 / size.masked_fill(none, 1.0)).masked_fill(none, 0.0)
 
 
 _symmetric: WeakKeyDictionary[EdgeBasis, bool] = WeakKeyDictionary()

@@ -191,7 +191,7 @@ def record(one: Searched, report: Report) -> dict[str, Any]:
         **vars(one),
         "winner": report.titles[report.first[0]],
         "settings": report.winner_settings(),
-        "facts": report.facts,
+        "facts": f"{report.facts} {report.software}.",
         "verdict": report.verdict(),
         "rows": [list(row) for row in report.result_rows()],
         "differences": differences,

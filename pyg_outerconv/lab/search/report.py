@@ -84,8 +84,9 @@ class Report:
 
     @property
     def software(self) -> str:
-        """The versions that the search began with."""
-        return ", ".join(f"{name} {one}" for name, one in self.config["versions"].items())
+        """The versions that the search began with, and its device."""
+        found = [f"{name} {one}" for name, one in self.config["versions"].items()]
+        return ", ".join([*found, f"device {self.plan.base.device}"])
 
     # The winner ---------------------------------------------------------------------------------
 
