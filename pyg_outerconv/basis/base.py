@@ -267,7 +267,7 @@ class Basis(ABC):
         return make("compose", self, other)
 
     def kron(self, other: Basis) -> Kronecker:
-        """A_i ⊗ B_j under label i·K₂ + j, the nodes of ``other`` running fastest.
+        """Kronecker products A_i ⊠ B_j, under label i·K₂ + j, nodes of ``other`` running fastest.
 
         Raises:
             TypeError: the dtypes differ.

@@ -115,7 +115,7 @@ def combine(terms: list[tuple[float, EdgeBasis]]) -> EdgeBasis:
 
 
 def kronecker_edges(first: EdgeBasis, second: EdgeBasis) -> EdgeBasis:
-    """The edges of A_i ⊗ B_j: (a, b) → (c, d) for edges a → c of A_i and b → d of B_j."""
+    """The edges of A_i ⊠ B_j: (a, b) → (c, d) for edges a → c of A_i and b → d of B_j."""
     a, b = first.pattern, second.pattern
 
     def both(outer: Tensor, inner: Tensor, count: int) -> Tensor:

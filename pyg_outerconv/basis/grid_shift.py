@@ -111,7 +111,7 @@ class Axis:
 class GridShift(ImplicitEdges):
     r"""One shift of a grid for each label, with values 1.
 
-    .. math:: A_k = A^{(1)}_{t_1(k)} \otimes \dots \otimes A^{(D)}_{t_D(k)}
+    .. math:: A_k = A^{(1)}_{t_1(k)} \boxtimes \dots \boxtimes A^{(D)}_{t_D(k)}
 
     Cells are numbered with the last axis running fastest (:math:`\omega` of the paper, section
     3.2, and the order in which torch stores an image's pixels).

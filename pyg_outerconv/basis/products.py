@@ -170,9 +170,9 @@ def _balanced(factors: list[Basis]) -> Composed:
 @makes("kron")
 @dataclass(frozen=True, eq=False, repr=False)
 class Kronecker(BinaryProduct):
-    r"""The Kronecker products A_i ⊗ B_j, such as those of the two axes of a grid.
+    r"""The Kronecker products A_i ⊠ B_j, such as those of the two axes of a grid.
 
-    .. math:: C_{i K_2 + j} = A_i \otimes B_j, \qquad \text{size } (M_1 M_2, N_1 N_2)
+    .. math:: C_{i K_2 + j} = A_i \boxtimes B_j, \qquad \text{size } (M_1 M_2, N_1 N_2)
 
     Node (a, b) has the number a·M₂ + b: the second factor runs fastest.
 
@@ -192,7 +192,7 @@ class Kronecker(BinaryProduct):
         return a[0] * b[0], a[1] * b[1]
 
     def simpler(self) -> Composed:
-        """The composition (A ⊗ I)(I ⊗ B): along one axis, then along the other."""
+        """The composition (A ⊠ I)(I ⊠ B): along one axis, then along the other."""
         return Composed(
             Repeated(self.first, after=self.second.size[0]),
             Repeated(self.second, before=self.first.size[1]),
@@ -211,7 +211,7 @@ class Kronecker(BinaryProduct):
 @typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Repeated(Derived):
-    """I ⊗ A_k ⊗ I: ``before``·``after`` disjoint copies of a basis.
+    """I ⊠ A_k ⊠ I: ``before``·``after`` disjoint copies of a basis.
 
     Node m of copy (b, a) has the number (b·M + m)·``after`` + a.
     """

@@ -39,7 +39,7 @@ def contract(
 ) -> Tensor:
     """Y = Σ_k A_kᵀ X Θ_k, each leaf of the basis by the order chosen for it.
 
-    ``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k + bias``: the reduction over inputs
+    ``Y[n] = label_reduce_k ((reduce_m A[k, m, n] X[m]) Θ_k) + bias``: the reduction over inputs
     comes before Θ_k. Where labels are compared (max, min), labels without an edge at n are left
     out, and the lowest of equal labels takes the gradient. The row of a target without edges is the
     bias, or zero without one.

@@ -1,4 +1,4 @@
-"""HighPass: each node minus its neighbours, I − Â for a norm of the adjacency matrix."""
+"""HighPass: each node minus its neighbours, ε I − Â for a norm of the adjacency matrix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .family import Family
 @row("Filters", "ε I − Â", "2101.00797, equation 1; 2210.07606", option="`HighPass`")
 @dataclass(frozen=True)
 class HighPass(Family):
-    r"""The difference between a node and the mean of its neighbours, as one matrix.
+    r"""A node minus its neighbours, weighted by a norm, as one matrix.
 
     .. math:: A_0 = \epsilon I - \hat A
 

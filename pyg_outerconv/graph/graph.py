@@ -51,7 +51,7 @@ class Graph(Structure):
         pos: positions (M, D) of sources and (N, D) of targets, or None; not checked.
         bipartite: whether sources and targets are different nodes. M ≠ N implies it, M = N does
             not exclude it.
-        source_batch: (M,) the graph of each source in a bipartite edge list, or None.
+        source_batch: (M,) the graph of each source in a bipartite graph, or None.
         only_sums: whether values are only summed, so that edges of weight 0 may be added. Under
             torch.compile this makes the number of edges independent of the data; where edges are
             counted or compared, the number of missing self-loops breaks the graph.
@@ -141,7 +141,7 @@ class Graph(Structure):
 
     @classmethod
     def recognises(cls, given: Any) -> bool:
-        """Whether the argument is a non-boolean tensor, a sparse matrix or an ``Graph``."""
+        """Whether the argument is a non-boolean tensor, a sparse matrix or a ``Graph``."""
         if isinstance(given, Tensor) and given.layout == torch.strided:
             return given.dtype != torch.bool
         return isinstance(given, Graph) or is_matrix(given)
@@ -167,7 +167,7 @@ class Graph(Structure):
             edge_index: (2, E) integers, an ``EdgeIndex``, or a sparse matrix of size N × M, torch's
                 or the ``SparseTensor`` of torch_sparse (rows are targets, as in PyG, whose layers
                 take adjacency matrices transposed); the values of the matrix are the weights where
-                ``edge_weight`` is None. Or an ``Graph``, which has its own weights and attributes.
+                ``edge_weight`` is None. Or a ``Graph``, which has its own weights and attributes.
             edge_weight: (E,) or (E, 1) floating point or integers.
             edge_type: (E,) integers, not negative.
             size: (M, N); an entry that is None is inferred as the largest index plus one (over both
@@ -189,7 +189,7 @@ class Graph(Structure):
         Raises:
             TypeError: an argument has the wrong type.
             ValueError: shapes do not fit, sizes disagree, an index is out of range, a weight is NaN
-                or infinite; or weights, types, attributes or positions come beside an ``Graph``.
+                or infinite; or weights, types, attributes or positions come beside a ``Graph``.
         """
         if isinstance(edge_index, Graph):
             beside = {"edge_weight": edge_weight, "edge_type": edge_type, "edge_attr": edge_attr}
@@ -236,7 +236,7 @@ class Graph(Structure):
 
     @classmethod
     def of_data(cls, data: Data) -> Graph:
-        """The edge list of a ``Data`` object; see :func:`.interop.edge_list_of`."""
+        """The graph of a ``Data`` object; see :func:`.interop.edge_list_of`."""
         return Graph.read(**edges_of(data))
 
     @property
@@ -294,7 +294,7 @@ class Graph(Structure):
         return self
 
     def reversed(self) -> Graph:
-        """The edge list with sources and targets exchanged: from N sources to M targets."""
+        """The graph with sources and targets exchanged: from N sources to M targets."""
         pos, known = None if self.pos is None else self.pos[::-1], self.summary
         flipped = self.but(edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
         if known is not None:
@@ -403,7 +403,7 @@ def completed(
     batch: Tensor | tuple[Tensor, Tensor] | None,
     bipartite: bool | None,
 ) -> Graph:
-    """The edge list with ``batch`` and ``bipartite``, if no argument contradicts it."""
+    """The graph with ``batch`` and ``bipartite``, if no argument contradicts it."""
     agreed("the Graph", known.size, size)
     if bipartite is False and known.bipartite:
         raise RefusedValue("one set of nodes has as many sources as targets", "M = N", known.size)

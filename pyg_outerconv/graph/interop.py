@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # networkx is slow to import, and a user who passes a graph h
 
 
 def edge_list_of(data: Data) -> Graph:
-    """The edge list of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
+    """The graph of a PyG ``Data`` or ``Batch``: edge_index (or adj_t), edge_weight, edge_type.
 
     Raises:
         TypeError, ValueError: ``data`` is not a homogeneous graph, or lacks edges or nodes.
@@ -30,9 +30,9 @@ def edge_list_of(data: Data) -> Graph:
 
 @typed
 def from_scipy(matrices: Any, bipartite: bool | None = None) -> Graph:
-    """The edge list of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
+    """The graph of a scipy sparse matrix (M × N, entry ``[m, n]`` is the edge m → n).
 
-    A sequence of matrices of one size gives an edge list with edge types. Stored zeros are edges.
+    A sequence of matrices of one size gives a graph with edge types. Stored zeros are edges.
 
     Args:
         matrices: a scipy sparse matrix or array, or a sequence of them.
@@ -76,7 +76,7 @@ def from_scipy(matrices: Any, bipartite: bool | None = None) -> Graph:
 
 @typed
 def from_networkx(graph: nx.Graph, weight: str | None = "weight") -> tuple[Graph, list[Hashable]]:
-    """The edge list of a networkx graph, and the networkx node of each index.
+    """The ``Graph`` of a networkx graph, and the networkx node of each index.
 
     An undirected edge becomes two directed edges (a self-loop stays one);
     parallel edges of a multigraph are kept.
@@ -86,7 +86,7 @@ def from_networkx(graph: nx.Graph, weight: str | None = "weight") -> tuple[Graph
         weight: the edge attribute that holds weights. If no edge has it, the edges are unweighted.
 
     Returns:
-        The edge list, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
+        The graph, and ``nodes`` with ``nodes[i]`` the networkx node of index i.
 
     Raises:
         TypeError: it is no graph of networkx, or a weight is not a real number.
@@ -124,7 +124,7 @@ def from_networkx(graph: nx.Graph, weight: str | None = "weight") -> tuple[Graph
 def from_hetero(
     data: HeteroData, edge_type: tuple[str, str, str] | None = None
 ) -> tuple[Graph, list[tuple[str, str, str]]]:
-    """The edge list of a heterogeneous graph, and the relation of each edge type number.
+    """The ``Graph`` of a heterogeneous graph, and the relation of each edge type number.
 
     Without ``edge_type`` the nodes of all types are concatenated in the order of
     ``data.node_types``, and relation number r of ``data.edge_types`` has edge type r. With it,

@@ -73,8 +73,9 @@ def quadri_tensor(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -
 
 @typed
 def phi_hat(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Σ_k A_k ⊗ Θ_k as a Kronecker product, (M·P, N·Q): nodes outside, channels inside.
+    """Φ̂ = Σ_k A_k ⊠ Θ_k, Kronecker products, (M·P, N·Q): nodes outside, channels inside.
 
+    Entry [m·P + p, n·Q + q] is Φ_mnpq; Φ̂ᵀ takes the rows of X, one after another, to those of Y.
     Section 2 of the paper; arguments and errors as of :func:`quadri_tensor`.
     """
     phi = quadri_tensor(conv, edge_index, *args, **kwargs)
@@ -83,8 +84,9 @@ def phi_hat(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tens
 
 @typed
 def phi_check(conv: OuterConv, edge_index: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Σ_k Θ_k ⊗ A_k as a Kronecker product, (P·M, Q·N): channels outside, nodes inside.
+    """Φ̌ = Σ_k Θ_k ⊠ A_k, Kronecker products, (P·M, Q·N): channels outside, nodes inside.
 
+    Entry [p·M + m, q·N + n] is Φ_mnpq; Φ̌ᵀ takes the columns of X, one after another, to those of Y.
     Section 2 of the paper; arguments and errors as of :func:`quadri_tensor`.
     """
     phi = quadri_tensor(conv, edge_index, *args, **kwargs)

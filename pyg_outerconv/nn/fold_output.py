@@ -35,8 +35,8 @@ def fold_output(conv: AttentionConv, fold_bias: bool = False) -> AttentionConv:
             it too, so set it only if there are none.
 
     Raises:
-        ValueError: the layer has no values, its scores read them, or ``fold_bias`` is set and rows
-            of the basis do not sum to one.
+        ValueError: the layer has no values, its scores read them, or ``fold_bias`` is set and the
+            columns A_h[:, n] do not sum to one.
     """
     theta, bias = _full(conv)
     bias = None if bias is None else bias.view(theta.size(0), -1)
@@ -119,7 +119,7 @@ def _check_rows(conv: AttentionConv) -> None:
         (normalise.dropout == 0, f"dropout={normalise.dropout} in training"),
     ):
         if not holds:
-            rule = "a value bias is an output bias only where rows of the basis sum to one"
+            rule = "a value bias is an output bias only where columns of the basis sum to one"
             expected = "a stochastic normaliser without dropout, or fold_bias=False"
             raise RefusedValue(rule, expected, got)
 

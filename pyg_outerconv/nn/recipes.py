@@ -29,6 +29,9 @@ def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any
         out_channels: Q.
         length: L, PyG's ``K``.
         **options: options of :class:`OuterConv`.
+
+    Raises:
+        ValueError: the length is negative.
     """
     family = Walk(length, norm="sym", powers=(length,), add_self_loops=True)
     return OuterConv(in_channels, out_channels, family, **options)
@@ -38,7 +41,7 @@ def sg_conv(in_channels: int, out_channels: int, length: int = 1, **options: Any
 def ssg_conv(
     in_channels: int, out_channels: int, alpha: float, length: int = 1, **options: Any
 ) -> OuterConv:
-    """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ.
+    """Y = (α I + (1 − α)/L Σ_{k=1..L} T^k)ᵀ X Θ, with T as in :func:`sg_conv`.
 
     From the `"Simple Spectral Graph Convolution" <https://openreview.net/forum?id=CYO5T-YjWZV>`_
     paper.
@@ -68,15 +71,18 @@ def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
     """L steps of personalised PageRank, X ← (1 − α) Tᵀ X + α X₀, without parameters.
 
     From the `"Predict then Propagate" <https://arxiv.org/abs/1810.05997>`_ paper, equation 4, as
-    Y = (Σ_{k<L} α(1 − α)^k T^k + (1 − α)^L T^L)ᵀ X.
+    Y = (Σ_{k<L} α(1 − α)^k T^k + (1 − α)^L T^L)ᵀ X, with T as in :func:`sg_conv`.
 
     >>> sum(p.numel() for p in appnp(10, 0.1).parameters())
     0
 
     Args:
         length: L, PyG's ``K``.
-        alpha: α, more than 0.
+        alpha: α, more than 0 and at most 1.
         **options: options of :class:`OuterConv`.
+
+    Raises:
+        ValueError: a number is out of range.
     """
     options = {"theta": "identity", "bias": False, **options}
     return OuterConv(-1, -1, Diffusion("ppr", alpha=alpha, length=length), **options)
@@ -86,7 +92,7 @@ def appnp(length: int, alpha: float, **options: Any) -> OuterConv:
 def mix_hop(
     in_channels: int, out_channels: int, powers: Sequence[int] = (0, 1, 2), **options: Any
 ) -> OuterConv:
-    """Y = (T^j)ᵀ X Θ_j, concatenated over J powers j: J·Q channels.
+    """Y = (T^j)ᵀ X Θ_j, concatenated over J powers j: J·Q channels. T is as in :func:`sg_conv`.
 
     From the `"MixHop" <https://arxiv.org/abs/1905.00067>`_ paper. Θ_j is the j-th block of columns
     of a wider matrix (``theta='columns'``), so that the sum over labels concatenates.
@@ -115,7 +121,7 @@ def mix_hop(
 def gdc_conv(
     in_channels: int, out_channels: int, kind: str | tuple[float, ...] = "ppr", **options: Any
 ) -> OuterConv:
-    """Y = (Σ_k θ_k T^k)ᵀ X Θ, without the edges of the diffused graph.
+    """Y = (Σ_k θ_k T^k)ᵀ X Θ with T as in :func:`sg_conv`, without the edges of the diffused graph.
 
     From the `"Diffusion Improves Graph Learning" <https://arxiv.org/abs/1911.05485>`_ paper,
     without its sparsification; :class:`~pyg_outerconv.families.Diffusion` has more options.
@@ -128,6 +134,9 @@ def gdc_conv(
         out_channels: Q.
         kind: ``'ppr'``, ``'heat'`` or the numbers θ_k.
         **options: options of :class:`OuterConv`.
+
+    Raises:
+        ValueError: the kind is unknown, or no finite numbers.
     """
     return OuterConv(in_channels, out_channels, Diffusion(kind), **options)
 

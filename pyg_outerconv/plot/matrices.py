@@ -98,8 +98,8 @@ def flattenings(
     colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
     figure, all_axes = panels(2, *sides)
     pictures = (
-        (phi_hat, "Φ-hat: sum of A_k ⊗ Θ_k", "node, channel within", channels),
-        (phi_check, "Φ-check: sum of Θ_k ⊗ A_k", "channel, node within", size),
+        (phi_hat, "Φ-hat: sum of A_k ⊠ Θ_k", "node, channel within", channels),
+        (phi_check, "Φ-check: sum of Θ_k ⊠ A_k", "channel, node within", size),
     )
     for axes, (values, title, order, inner) in zip(all_axes, pictures, strict=True):
         shown = np.ma.masked_equal(values, 0)

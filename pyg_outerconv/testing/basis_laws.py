@@ -225,9 +225,9 @@ def assert_transpose_of_product(first: Basis, second: Basis) -> None:
 
 @typed
 def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> None:
-    """A Kronecker product, lazy, explicit and contracted, has A_i ⊗ B_j under label (i, j).
+    """A Kronecker product, lazy, explicit and contracted, has A_i ⊠ B_j under label (i, j).
 
-    Its transpose has A_iᵀ ⊗ B_jᵀ. Arguments as in :func:`assert_compose`.
+    Its transpose has A_iᵀ ⊠ B_jᵀ. Arguments as in :func:`assert_compose`.
     """
     a, b = _dense(first, second)
     rows = [torch.kron(one, other) for one in a for other in b]
@@ -239,7 +239,7 @@ def assert_kron(first: Basis, second: Basis, weights: Iterable[Tensor] = ()) -> 
 
 @typed
 def assert_mixed_product(first: Basis, second: Basis, third: Basis, fourth: Basis) -> None:
-    """(A⊗B)∘(C⊗D) = (A∘C)⊗(B∘D), where label ((i, j), (k, l)) is ((i, k), (j, l)).
+    """(A⊠B)∘(C⊠D) = (A∘C)⊠(B∘D), where label ((i, j), (k, l)) is ((i, k), (j, l)).
 
     The sizes of A and C, and those of B and D, must fit a product.
     """

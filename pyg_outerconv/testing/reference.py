@@ -164,7 +164,7 @@ def dense_contraction(
     aggr: str = "sum",
     label_aggr: str = "sum",
 ) -> Tensor:
-    """``Y[n] = label_reduce_k ( reduce_m A[k, m, n] X[m] ) Θ_k`` with dense tensors.
+    """``Y[n] = label_reduce_k ((reduce_m A[k, m, n] X[m]) Θ_k)`` with dense tensors.
 
     For sums it is ``einsum('kmn,mp,kpq->nq')`` for each item of a batch. Other reductions use a
     mask of edges, because a value of zero differs from an absent edge, and a dimension for parallel

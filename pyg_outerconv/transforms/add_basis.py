@@ -21,8 +21,8 @@ _MEANT = ("adj_t", "edge_type", "ptr")  # attributes that PyG knows, beside thos
 
 @functional_transform("add_basis")
 class AddBasis(BaseTransform):
-    r"""Stores the basis :math:`\mathbf{A}_1, \dots, \mathbf{A}_K` that a family makes of a graph,
-    under a name (functional name: :obj:`add_basis`).
+    r"""Stores the basis :math:`\mathbf{A}_0, \dots, \mathbf{A}_{K-1}` that a family makes of a
+    graph, under a name (functional name: :obj:`add_basis`).
 
     The attribute :obj:`data[name]` holds the text of the family, beside the edges of the basis as
     plain tensors, so that what is stored collates, batches, moves and pickles. :func:`basis_of`

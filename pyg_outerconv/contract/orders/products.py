@@ -91,7 +91,7 @@ class Chain(Order):
 
 
 class PerCopy(Order):
-    """I ⊗ A_k ⊗ I as the contraction over A_k of a batch with one item for each copy."""
+    """I ⊠ A_k ⊠ I as the contraction over A_k of a batch with one item for each copy."""
 
     name = "per_copy"
     solves = (Repeated,)

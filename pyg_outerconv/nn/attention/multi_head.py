@@ -140,7 +140,7 @@ def linear_attention(
     normalised: bool = True,
     **options: Any,
 ) -> OuterConv:
-    """Y_n = Σ_h φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ / φ(q_n)ᵀ Σ_m φ(k_m), concatenated or projected.
+    """Heads (φ(q_n)ᵀ Σ_m φ(k_m) v_mᵀ) / (φ(q_n)ᵀ Σ_m φ(k_m)), concatenated or projected to Y_n.
 
     From the `"Transformers are RNNs" <https://arxiv.org/abs/2006.16236>`_ paper, equations 5 and 9.
     It is called as ``conv(x)``, with a pair x where M ≠ N, ``batch`` for several graphs, and
