@@ -72,7 +72,7 @@ def draw(folder: Path) -> None:
     """Draw the pictures into a folder."""
     Relation(1, None).basis(EDGES, size=(7, 7)).plot("graph", folder / "graph.svg", titles=["W"])
     _panels(Stack(*GRAPHS.values()), list(GRAPHS), folder / "families.svg")
-    names = [f"T_{k} of the Laplacian" for k in range(4)]
+    names = [f"T_{k}(L - I)" for k in range(4)]
     _panels(Chebyshev(4), names, folder / "chebyshev.svg")
     _panels(Directed(Relation(1, None)), ["W", "W transposed"], folder / "directed.svg")
     _panels(Stack(*MASKS.values()), list(MASKS), folder / "masks.svg")

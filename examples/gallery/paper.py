@@ -33,8 +33,8 @@ def draw(folder: Path) -> None:
     conv = OuterConv(2, 3, Grid((3,), padding=1), bias=False)  # three taps, 2 → 3 channels
     plot_phi(conv, (6,), path=folder / "flattenings.svg")
 
-    pool = Pool((2, 2)).basis((6, 8))
-    pool.plot("shift", folder / "pooling.svg")
+    pool = Pool((2, 2))
+    pool.basis((6, 8)).plot("shift", folder / "pooling.svg", titles=pool.labels)
 
 
 if __name__ == "__main__":

@@ -264,13 +264,13 @@ def _(basis: GridShift, seen: Tensor, labels: Sequence[int], transposed: bool = 
 
 @dataclass(frozen=True)
 class AxisGeometry:
-    """The window of an axis: output n sees inputs s·n + o, for offsets o = −d of the taps in use.
+    """The window of an axis: output n sees inputs s·n − d, for the shifts d of the taps in use.
 
     Attributes:
         axis: the shifts along the axis.
-        first: the smallest offset.
-        spacing: the greatest common divisor of the differences of offsets (torch's dilation).
-        extent: the number of places from the smallest to the largest offset (torch's kernel size).
+        first: the smallest −d, where the window begins.
+        spacing: the greatest common divisor of the differences of shifts (torch's dilation).
+        extent: the number of places from the first to the last −d (torch's kernel size).
     """
 
     axis: Axis
@@ -281,13 +281,10 @@ class AxisGeometry:
     @staticmethod
     def of(axis: Axis, taps: set[int]) -> AxisGeometry:
         """The window of the given taps of an axis."""
-        offsets = [-axis.shifts[tap] for tap in taps]
-        first = min(offsets)
-        step = 0
-        for offset in offsets:
-            step = gcd(step, offset - first)
-        spacing = max(step, 1)
-        return AxisGeometry(axis, first, spacing, (max(offsets) - first) // spacing + 1)
+        seen = [-axis.shifts[tap] for tap in taps]
+        first = min(seen)
+        spacing = gcd(*(place - first for place in seen)) or 1
+        return AxisGeometry(axis, first, spacing, (max(seen) - first) // spacing + 1)
 
     @property
     def before(self) -> int:

@@ -446,8 +446,8 @@ class GridPool(_Clusters):
         counts = torch.ones(1, dtype=torch.long, device=basis.device)
         for axis, window in zip(basis.axes, self.family.windows, strict=True):
             outputs = torch.arange(axis.num_outputs, device=basis.device)
-            offsets = -torch.tensor(axis.shifts, device=basis.device)
-            place = axis.stride * outputs.unsqueeze(1) + offsets  # (N_d, k)
+            shifts = torch.tensor(axis.shifts, device=basis.device)
+            place = axis.stride * outputs.unsqueeze(1) - shifts  # (N_d, k)
             added = window.behind if self.count_include_pad else 0
             counted = (place >= -added) & (place < axis.num_inputs + added)
             counts = (counts.unsqueeze(1) * counted.sum(1)).flatten()

@@ -129,7 +129,7 @@ def _needs_box(problem: Problem) -> list[str]:
 class Convolution(Order):
     """Σ_k A_kᵀ X Θ_k as ``F.convNd``: Θ_k is the weight at one position of the kernel.
 
-    Offsets o = −d must fill a box of evenly spaced positions: a zero at a position without a label
+    Shifts d must fill a box of evenly spaced positions: a zero at a position without a label
     would carry NaN to outputs that do not see it. Nodes become images, and images nodes, by views.
     """
 
