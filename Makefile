@@ -2,6 +2,7 @@
 # make test   set up the rest, then run every check, and every test on some of its cases
 # make test-all   the same on all of their cases: an hour of two cores
 # make docs   build the site into build/site, and check it; a part of make test
+# make links  ask all pages outside that the site links to; needs the net
 # make setup  only set up, for the tests
 # make build  wheel and sdist in dist/, installed and tried in environments of their own
 #
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 TRAINS := $(VENV)/.trains
 
-.PHONY: demo test test-all check docs setup build clean
+.PHONY: demo test test-all check docs links setup build clean
 
 demo: $(TRAINS)
 	$(BIN)/outerconv train --family gcn --seeds 3
@@ -47,6 +48,9 @@ check: $(READY)
 docs: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -j 2 -b html -d build/doctrees -c site . build/site
 	$(BIN)/python site/check.py build/site
+
+links: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -b linkcheck -D nb_execution_mode=off -d build/links/doctrees -c site . build/links
 
 setup: $(READY)
 

@@ -53,6 +53,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Solution", "Hide the solution"  # of cells that fold
 # Kernels say errors alone: they warn of connections that are not encrypted, within this machine.
 profile = ROOT / "build" / "ipython" / "profile_default"
 profile.mkdir(parents=True, exist_ok=True)
@@ -68,13 +69,25 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 html_theme = "furo"
-html_title = f"pyg_outerconv {release}"
+html_title = "pyg_outerconv"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 templates_path = ["_templates"]
-html_additional_pages = {"index": "redirect.html"}
+html_additional_pages = {"index": "redirect.html", "versions": "versions.html"}
+html_sidebars = {
+    "**": [
+        *("sidebar/brand.html", "version.html", "sidebar/search.html"),
+        *("sidebar/scroll-start.html", "sidebar/navigation.html", "sidebar/scroll-end.html"),
+    ]
+}
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options: dict[str, Any] = {"top_of_page_buttons": []}
 pygments_style = "tango"
 pygments_dark_style = "monokai"
+
+# `make links` asks every page outside that is linked to. What a page has below its address is not
+# asked for, as many are written by scripts.
+linkcheck_anchors = False
+linkcheck_timeout, linkcheck_retries, linkcheck_workers = 30, 3, 4
+linkcheck_report_timeouts_as_broken = True

@@ -351,7 +351,7 @@ def gallery() -> Iterator[str]:
         yield f"```{{literalinclude}} ../examples/gallery/{name}.py\n```\n\n</details>\n\n"
 
 
-GALLERY = ("paper", "families", "attention", "search", "crossover", "receptive_field")
+GALLERY = ("paper", "families", "attention", "filter_search", "crossover", "receptive_field")
 
 
 # Writing -------------------------------------------------------------------------------------

@@ -85,9 +85,13 @@ def test_a_job_has_a_limit_and_actions_that_cannot_change(name, job):
 
 def test_files_that_workflows_name_are_there():
     text = "\n".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
-    named = set(re.findall(r"(?:-c |python (?:-I )?(?:\.\./)?)([\w/-]+\.(?:txt|py))", text))
-    assert named == {"constraints.txt", "constraints-oldest.txt", "tests/smoke.py"}
+    named = set(re.findall(r"(?:-c |python3? (?:-I )?(?:\.\./)?)([\w/-]+\.(?:txt|py))", text))
+    constraints = {"constraints.txt", "constraints-oldest.txt"}
+    assert named == constraints | {"tests/smoke.py", "site/versions.py"}
     assert all((ROOT / one).is_file() for one in named)
+    asked = set(re.findall(r"run: make ([\w-]+)", text))
+    assert asked == {"test", "build", "docs", "links"}
+    assert asked <= set(re.findall(r"^([\w-]+):", read("Makefile"), re.MULTILINE))
     rooms = set(re.findall(r" (tests/\w+)\b(?!/|\.)", text))
     assert rooms
     assert all((ROOT / one).is_dir() for one in rooms)

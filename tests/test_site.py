@@ -85,7 +85,7 @@ def test_a_script_of_the_gallery_draws_each_picture(path, tmp_path):
 
 
 def test_the_search_of_the_gallery_finds_the_filters_that_made_the_classes():
-    script = load(ROOT / "examples" / "gallery" / "search.py")
+    script = load(ROOT / "examples" / "gallery" / "filter_search.py")
     (low, shared), (high, apart) = script.QUESTIONS.items()
     for question, own, other in ((low, shared, apart), (high, apart, shared)):
         for seen in script.found(question).values():
@@ -195,3 +195,47 @@ def test_what_a_style_loads_is_found(tmp_path):
     assert list(check.faults(tmp_path)) == ["a.css: loads https://a.b/f.woff"]
     (tmp_path / "searchindex.js").unlink()
     assert "there is no index to search in" in list(check.faults(tmp_path))
+
+
+def publish(folder, version, page):
+    """A site whose page of versions is that of the template, put beside others."""
+    built, published = folder / "build", folder / "published"
+    for place in (built, published):
+        place.mkdir(exist_ok=True)
+    body = (SITE / "_templates" / "versions.html").read_text(encoding="utf-8")
+    write(built, index=page, versions=body)
+    return load(SITE / "versions.py").publish(built, published, version)
+
+
+def test_versions_of_the_site_stand_beside_each_other(tmp_path):
+    assert publish(tmp_path, "latest", "main") == ["latest"]
+    assert "latest/index.html" in (tmp_path / "published" / "index.html").read_text()
+    for version in ("v0.9", "v0.10"):
+        publish(tmp_path, version, f"first {version}")
+    (tmp_path / "build" / "gone.html").write_text("")
+    assert publish(tmp_path, "v0.9", "second") == ["v0.10", "v0.9", "latest"]
+    (tmp_path / "build" / "gone.html").unlink()
+    assert publish(tmp_path, "v0.9", "third") == ["v0.10", "v0.9", "latest"]
+    published = tmp_path / "published"
+    assert "v0.10/index.html" in (published / "index.html").read_text()
+    assert (published / ".nojekyll").exists()
+    assert not (published / "v0.9" / "gone.html").exists()
+    for version, page in (("latest", "main"), ("v0.10", "first v0.10"), ("v0.9", "third")):
+        assert page in (published / version / "index.html").read_text()
+        links = re.findall(
+            r'href="(\.\./[^"]*)"', (published / version / "versions.html").read_text()
+        )
+        assert links == [f"../{one}/index.html" for one in ("v0.10", "v0.9", "latest")]
+        assert all((published / version / link).is_file() for link in links)
+
+
+@pytest.mark.parametrize("version", ["v0.1.2", "main", "../v0.1"])
+def test_a_folder_of_a_version_has_its_name_alone(tmp_path, version):
+    with pytest.raises(SystemExit, match="a version is latest or like v0.1"):
+        publish(tmp_path, version, "")
+
+
+def test_a_site_has_a_page_of_versions():
+    settings = (SITE / "conf.py").read_text(encoding="utf-8")
+    assert '"versions": "versions.html"' in settings
+    assert "pathto('versions')" in (SITE / "_templates" / "version.html").read_text()
