@@ -51,6 +51,36 @@ def test_a_notebook_runs_from_top_to_bottom(path, registries, capsys):
         exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
 
 
+def test_exercises_are_blank_and_tell_a_right_answer_from_a_wrong_one(capsys):
+    """Below each blank is a solution, folded, and a cell that checks; the answer is the blank's."""
+    path = ROOT / "examples" / "notebooks" / "outer_product.ipynb"
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    asked = re.findall(
+        r"\*\*Exercise \d+\.\*\*(?! \(To think about\.\) Why)", "".join(cells(path, "markdown"))
+    )
+    checks = 0
+    namespace = {}
+    for place, cell in enumerate(found):
+        if cell["cell_type"] != "code":
+            continue
+        code = "".join(cell["source"])
+        if code.startswith("yours = None"):
+            folded = found[place + 1]["metadata"]
+            assert folded == {"jupyter": {"source_hidden": True}, "tags": ["hide-cell"]}
+            checks += 1
+        exec(code, namespace)
+        if check := re.fullmatch(r"check\(yours, (.*)\)", code):
+            assert capsys.readouterr().out.splitlines()[-1].startswith("Not tried yet")
+            solution = eval(check[1], namespace)
+            parts = solution if isinstance(solution, tuple) else (solution,)
+            namespace["check"](solution, solution)
+            assert capsys.readouterr().out == "Right.\n"
+            for wrong in (tuple(one + 1 for one in parts), tuple(one[:1] for one in parts)):
+                with pytest.raises(AssertionError, match="not yet"):
+                    namespace["check"](wrong if len(parts) > 1 else wrong[0], solution)
+    assert checks == len(asked) == 9
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_without_what_it_printed(path):
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
