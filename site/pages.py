@@ -209,6 +209,8 @@ def _example(name: str, thing: Any) -> list[str]:
     used = used_by(name.rpartition(".")[2])
     if used:
         lines += [f"Used in {', '.join(f':doc:`/{page}`' for page in used)}.", ""]
+    elif not lines and ">>>" not in (inspect.getdoc(thing) or ""):
+        lines += [f"It has no example of its own: {why_apart(thing)}.", ""]
     return lines
 
 

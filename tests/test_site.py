@@ -157,6 +157,22 @@ def test_a_call_is_shown_where_there_is_no_other_example(pages):
     assert pages._call("nothing") == ""
 
 
+def test_a_name_without_an_example_says_why(pages):
+    shown = {"docstring", "page", "call"}
+    names = pages.public_names()
+    without = [name for name, kind in pages.examples().items() if kind not in shown]
+    layers = [name for name in without if pages._explained(names[name])]
+    others = [name for name in without if name not in layers]
+    for name in layers:
+        assert "What an example of it computes:" in pages._example(name, names[name])
+    for name in others:
+        assert "no example of its own: a " in pages._example(name, names[name])[0]
+    assert set(others) == {
+        *("attention.Dot", "attention.EdgeContext", "attention.PerHead"),
+        *("contract.Cost", "contract.Problem", "pyg.DropIn"),
+    }
+
+
 def test_the_rosetta_stone_has_every_layer_of_pyg_and_of_torch(pages):
     ours = "".join(pages.of_pyg())
     for entry in pages.entries():
