@@ -309,6 +309,8 @@ def benchmarks() -> Iterator[str]:
         yield f"- **Machine**: {machine['processor']}, {machine['cores']} cores, "
         yield f"{machine['memory_gib']:.0f} GiB, {machine['system']}, {machine['device']}; "
         yield f"Python {machine['python']}, {versions}.\n"
+        if settings.get("commit"):
+            yield f"- **Code**: version {settings['version']}, commit {settings['commit']}.\n"
         yield f"- **Kept** as [`{path.name}`](../examples/bench/{path.name}){commit(path)}.\n\n"
         measured = [one for one in run["targets"] if one["measured"]]
         if measured:

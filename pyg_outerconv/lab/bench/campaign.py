@@ -22,6 +22,7 @@ from .case import Case, Context
 from .page import make_page
 from .report import (
     as_json,
+    commit_of,
     compare_reports,
     describe_machine,
     failures,
@@ -38,6 +39,7 @@ from .run import Plan, run_cases
 if TYPE_CHECKING:
     from .command import Options
 
+PACKAGE = Path(__file__).parents[2]
 WRITABLE = "the folder must be writable"
 _OF_THE_WHOLE = ("out", "compare", "processes", "only_list")
 
@@ -61,6 +63,7 @@ class Campaign:
         self.options = options
         self.threads = options.threads or torch.get_num_threads()
         self.plan = Plan(context, options.samples, not (quick or options.no_memory), self.threads)
+        self.commit = commit_of(PACKAGE)
         self.folder = new_folder(options.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []
@@ -126,6 +129,7 @@ class Campaign:
             "dtype": str(context.dtype).removeprefix("torch."),
             "seed": context.seed,
             "version": versions()["pyg_outerconv"],
+            "commit": self.commit,
         }
         report = make_report(machine, settings, self.roofline, self.records, self.cases, seconds)
         if self.old is not None:

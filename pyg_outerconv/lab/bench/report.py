@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -145,6 +146,26 @@ def _installed(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def commit_of(path: Path) -> str | None:
+    """The last commit that changed a file or folder, ``-dirty`` if more has; None outside git."""
+    folder = path if path.is_dir() else path.parent
+    asked = [["log", "-1", "--format=%h"], ["status", "--porcelain"]]
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", *command, "--", str(path)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+            for command in asked
+        )
+    except (OSError, subprocess.CalledProcessError):  # no git, or no clone
+        return None
+    return f"{commit}-dirty" if commit and changes else commit or None
 
 
 def say_machine(machine: dict[str, Any]) -> str:

@@ -13,12 +13,13 @@ import pytest
 import torch
 from lab.bench.fakes import ROOFLINE, record, timing
 
+import pyg_outerconv
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.bench import campaign, command
 from pyg_outerconv.lab.bench.campaign import run_processes
 from pyg_outerconv.lab.bench.case import FORWARD, OURS, PYG, TRAINING
 from pyg_outerconv.lab.bench.command import Options
-from pyg_outerconv.lab.bench.report import merge, ratio_rows
+from pyg_outerconv.lab.bench.report import commit_of, merge, ratio_rows
 from pyg_outerconv.lab.cli import main
 
 TINY = ["bench", "--quick", "--scale", "0.002", "--repeats", "2"]
@@ -62,6 +63,15 @@ def test_end_to_end(measured):
     assert all(record["errors"] == {} for record in report["records"])
     assert len(report["crossovers"]) == 2
     assert "<svg" in (folder / "bench.html").read_text()
+
+
+def test_the_commit_of_the_package_is_kept(measured):
+    folder, _, _ = measured
+    settings = json.loads((folder / "bench.json").read_text())["settings"]
+    assert settings["commit"] == commit_of(Path(pyg_outerconv.__file__).parent)
+    said = f", commit {settings['commit']}" if settings["commit"] else ""
+    page = " ".join((folder / "bench.html").read_text().split())
+    assert f"pyg_outerconv {pyg_outerconv.__version__}{said}. Copies" in page
 
 
 def test_compared_with_an_earlier_run(measured, capsys):

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -24,6 +26,7 @@ from pyg_outerconv.lab.bench.case import (
 from pyg_outerconv.lab.bench.page import make_page
 from pyg_outerconv.lab.bench.report import (
     as_json,
+    commit_of,
     compare_reports,
     compare_timings,
     make_report,
@@ -67,6 +70,31 @@ SETTINGS = {
     "seed": 0,
     "version": "0",
 }
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git says the commit")
+def test_a_commit_is_that_of_the_folder_and_its_changes(tmp_path):
+    def git(*words):
+        names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        line = ["git", *names, *words]
+        return subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    package, beside = tmp_path / "package", tmp_path / "beside.py"
+    package.mkdir()
+    (package / "code.py").write_text("1")
+    assert commit_of(package) is None  # no clone
+    git("init")
+    assert commit_of(package) is None  # not tracked, as a package in an environment
+    git("add", "package")
+    git("commit", "-m", "first")
+    first = git("log", "-1", "--format=%h").strip()
+    beside.write_text("2")
+    git("add", "beside.py")
+    git("commit", "-m", "second")
+    assert commit_of(package) == commit_of(package / "code.py") == first != commit_of(beside)
+    (package / "code.py").write_text("3")
+    assert commit_of(package) == f"{first}-dirty"
+    assert commit_of(beside) == git("log", "-1", "--format=%h").strip()
 
 
 def report_of(*records, cases=()):
