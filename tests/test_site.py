@@ -5,13 +5,17 @@
 
 import importlib.util
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 pytestmark = pytest.mark.pages
 ROOT = Path(__file__).resolve().parents[1]
@@ -285,3 +289,36 @@ def test_a_site_has_a_page_of_versions():
     settings = (SITE / "conf.py").read_text(encoding="utf-8")
     assert '"versions": "versions.html"' in settings
     assert "pathto('versions')" in (SITE / "_templates" / "version.html").read_text()
+
+
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="runs a workflow")
+def test_the_step_that_publishes_keeps_the_folders_of_other_versions(tmp_path):
+    workflow = ROOT / ".github" / "workflows" / "docs.yml"
+    steps = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]["publish"]["steps"]
+    server, stub = tmp_path / "server", tmp_path / "bin"
+    stub.mkdir()
+    (stub / "gh").write_text("#!/bin/sh\n")  # hands a token to git, which needs none here
+    (stub / "gh").chmod(0o755)
+    git = ["git", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "--bare", "-q", str(server / "owner" / "repo")], check=True)
+    for number, (kind, name) in enumerate(
+        [("branch", "main"), ("tag", "v0.1.2"), ("tag", "v0.1.3")]
+    ):
+        work = tmp_path / str(number)
+        (work / "site").mkdir(parents=True)
+        (work / "build").mkdir()
+        shutil.copy(SITE / "versions.py", work / "site")
+        (work / "build" / "site").mkdir()
+        body = (SITE / "_templates" / "versions.html").read_text(encoding="utf-8")
+        write(work / "build" / "site", index=f"of {name}", versions=body)
+        env = {**os.environ, "PATH": f"{stub}{os.pathsep}{os.environ['PATH']}"}
+        env |= {"GITHUB_SERVER_URL": str(server), "GITHUB_REPOSITORY": "owner/repo"}
+        env |= {"GITHUB_REF_TYPE": kind, "GITHUB_REF_NAME": name, "GITHUB_SHA": "0" * 40}
+        subprocess.run(["bash", "-e", "-c", steps[-1]["run"]], cwd=work, env=env, check=True)
+    out = tmp_path / "out"
+    line = [*git, "clone", "-q", "--branch", "gh-pages", str(server / "owner" / "repo"), str(out)]
+    subprocess.run(line, check=True)
+    assert "of main" in (out / "latest" / "index.html").read_text()
+    assert "of v0.1.3" in (out / "v0.1" / "index.html").read_text()
+    assert "v0.1/index.html" in (out / "index.html").read_text()
+    assert not (out / "v0.1.2").exists()
