@@ -65,6 +65,37 @@ def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
     assert_close(results[1], results[0], 1e-9, "values and gradients")
 
 
+@contracted
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("learning", [True, False])
+def test_edges_of_several_tiles_with_attributes_make_one_graph_for_every_number(
+    learning, monkeypatch
+):
+    monkeypatch.setattr("pyg_outerconv.attention.sums.TILE_ELEMENTS", 64)
+    theirs, ours = layers(CASES["GATv2Conv"], {"heads": 2, "edge_dim": 3}, torch.float64)
+    graphs_seen = []
+
+    def backend(module, inputs):
+        graphs_seen.append(module)
+        return module
+
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, backend=backend, fullgraph=True, dynamic=True)
+    for nodes, edges in ((20, 150), (13, 90), (40, 400)):
+        x, attr = torch.randn(nodes, 6).double(), torch.randn(edges, 3).double()
+        edge_index = torch.randint(nodes, (2, edges))
+        with torch.set_grad_enabled(learning):
+            found, wanted = (one(x, edge_index, attr) for one in (compiled, theirs))
+            assert_close([found], [wanted], 1e-9, "values")
+            if learning:
+                grads = [
+                    torch.autograd.grad(out.square().sum(), one.lin_edge.weight)
+                    for out, one in ((found, ours), (wanted, theirs))
+                ]
+                assert_close(*grads, 1e-9, "gradients")
+    assert len(graphs_seen) == 1
+
+
 def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
     theirs, ours = layers(CASES["GATConv"], {"in_channels": (3, 2)}, torch.float64)
     ends = torch.randn(7, 3).double(), torch.randn(5, 2).double()
