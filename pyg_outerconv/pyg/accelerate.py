@@ -63,6 +63,8 @@ class Report:
         return {row.name: row.reason for row in self.rows if row.became is None}
 
     def __str__(self) -> str:
+        if not self.rows:
+            return "the model has no layers of PyG"
         head = ("layer", "class", "now", "gain")
         lines = [head, *(self._line(row) for row in self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
@@ -70,7 +72,7 @@ class Report:
             "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
             for line in lines
         ]
-        if self.verified:
+        if self.verified and self.replaced:
             text.append("values and gradients on the sample are equal")
         return "\n".join(text)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -17,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..nn.models import evaluating
-from .layer import OURS, in_place_of
+from .layer import OURS, TIED, in_place_of
 
 LEAST, MOST, SECONDS = 5, 200, 2.0
 """Pairs of calls, of which the median ratio counts: so few and many, the former after so long."""
@@ -40,7 +41,7 @@ class Sample:
 
         The model runs in evaluation mode; its state, its ``.grad`` and random numbers stay.
         """
-        with evaluating(model), torch.enable_grad(), torch.random.fork_rng():
+        with evaluating(model), trying(model):
             torch.manual_seed(0)
             outputs = _tensors(model(*self.positional, **self.named))
             found = {f"output {place}": one.detach() for place, one in enumerate(outputs)}
@@ -72,7 +73,7 @@ class Sample:
             for name, layer in layers.items()
         ]
         try:
-            with evaluating(model), torch.enable_grad(), torch.random.fork_rng():
+            with evaluating(model), trying(model):
                 model(*self.positional, **self.named)
         finally:
             for handle in handles:
@@ -86,6 +87,24 @@ class Sample:
     def fresh(self) -> Sample:
         """The same arguments in new tensors, as a loader hands over a new graph."""
         return Sample(*tree_map(_copied, (self.positional, dict(self.named))))
+
+
+@contextmanager
+def trying(model: Module) -> Iterator[None]:
+    """A block of calls with gradients, after which a model and random numbers are as before.
+
+    Layers with ``cached=True`` too: a sample need not have the graph of the calls that follow.
+    """
+    caches = [
+        (vars(layer), {name: value for name, value in vars(layer).items() if "_cached" in name})
+        for layer in model.modules()
+    ]
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng():
+            yield
+    finally:
+        for attributes, before in caches:
+            attributes.update(before)
 
 
 def differences(before: Results, after: Results) -> list[str]:
@@ -149,7 +168,8 @@ def gains(model: Module, layers: Mapping[str, Module], sample: Sample) -> dict[s
             continue
         kinds = type(layer), in_place_of(type(layer), OURS)
         try:
-            found[name] = _outcome(layer, inputs, kinds)
+            with trying(layer):
+                found[name] = _outcome(layer, inputs, kinds)
         finally:
             layer.__class__ = kinds[0]
     return found
@@ -161,18 +181,27 @@ def _outcome(layer: Any, inputs: Sample, kinds: tuple[type[Module], type[Module]
     if reasons := layer.why_not(*inputs.positional, **inputs.named):
         return Outcome(reason=f"would run PyG's code on the sample: {reasons[0]}")
     ratios: list[float] = []
+    made = _made(layer)
     begin = time.perf_counter()
     for repeat in range(MOST + 1):
         taken = []
         for kind in kinds:
-            layer.__class__ = kind
+            layer.__class__ = kind  # ours loses its contraction there, which takes milliseconds
+            if kind is kinds[1]:
+                vars(layer).update(made)
             taken.append(_seconds(layer, inputs.fresh()))
+        made = _made(layer)
         if repeat:  # the first call of each side warms up
             ratios.append(taken[0] / taken[1])
         if repeat >= LEAST and (is_told(ratios) or time.perf_counter() - begin > SECONDS):
             break
     gain = median(ratios)
     return Outcome(gain, "" if gain >= 1.0 else "not faster on the sample")
+
+
+def _made(layer: Module) -> dict[str, Any]:
+    """What a layer of ours makes at its first call, and keeps."""
+    return {key: vars(layer)[key] for key in TIED if key in vars(layer)}
 
 
 def is_told(ratios: Sequence[float]) -> bool:
@@ -187,11 +216,10 @@ def _seconds(layer: Module, sample: Sample) -> float:
     """The time of a call, with its backward pass if anything learns."""
     inputs = sample.tensors()
     device = inputs[0].device if inputs else None
-    with torch.enable_grad(), torch.random.fork_rng():
-        begin = _now(device)
-        outputs = _tensors(layer(*sample.positional, **sample.named))
-        _gradients(outputs, [one for one in (*layer.parameters(), *inputs) if one.requires_grad])
-        return _now(device) - begin
+    begin = _now(device)
+    outputs = _tensors(layer(*sample.positional, **sample.named))
+    _gradients(outputs, [one for one in (*layer.parameters(), *inputs) if one.requires_grad])
+    return _now(device) - begin
 
 
 def _gradients(outputs: list[Tensor], wanted: list[Tensor]) -> Sequence[Tensor | None]:

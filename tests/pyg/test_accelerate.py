@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from pyg.parity import contracted
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric import nn as pyg
@@ -15,6 +16,8 @@ from torch_geometric.nn import models
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
+from pyg_outerconv.pyg import layer as layer_file
+from pyg_outerconv.pyg import sample as sample_file
 from pyg_outerconv.pyg.sample import TOLERANCE, Sample, beyond_rounding, differences, is_told
 
 N, E, P, Q = 40, 200, 8, 3
@@ -204,6 +207,53 @@ def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph, small_graphs):
     assert torch.equal(torch.get_rng_state(), seed)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert x.grad is None
+
+
+def test_a_layer_that_is_timed_makes_its_contraction_once_and_not_at_each_call(monkeypatch):
+    made, make = [], layer_file.make_tied
+    monkeypatch.setattr(layer_file, "make_tied", lambda layer: made.append(1) or make(layer))
+    monkeypatch.setattr(ours.GCNConv, "least", 0)
+    monkeypatch.setattr(sample_file, "is_told", lambda ratios: len(ratios) == 20)
+    layer, edge_index = pyg.GCNConv(P, Q), torch.randint(N, (2, E))
+    assert accelerate(layer, torch.randn(N, P), edge_index).rows[0].gain is not None
+    assert len(made) <= 3  # for its options, for the sample, and for the calls that follow
+
+
+CACHED = {
+    "GCNConv": lambda: pyg.GCNConv(P, P, cached=True),
+    "SGConv": lambda: pyg.SGConv(P, P, cached=True),
+    "SSGConv": lambda: pyg.SSGConv(P, P, 0.1, cached=True),
+    "APPNP": lambda: pyg.APPNP(2, 0.1, cached=True),
+}
+
+
+@contracted
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("name", CACHED)
+def test_a_cached_layer_does_not_keep_the_graph_of_the_sample(name, verify, graph):
+    x, edge_index = graph
+    layer = CACHED[name]()
+    untouched = copy.deepcopy(layer)
+    accelerate(layer, x[:9], edge_index[:, :50] % 9, verify=verify)
+    assert torch.allclose(layer(x, edge_index), untouched(x, edge_index), atol=1e-5)
+
+
+def test_a_report_says_where_there_is_nothing_to_replace():
+    assert str(accelerate(nn.Linear(3, 3))) == "the model has no layers of PyG"
+
+
+def test_a_report_tells_of_equal_results_only_where_a_layer_was_replaced(graph, monkeypatch):
+    same, left = "values and gradients on the sample are equal", pyg.EdgeConv(nn.Linear(2 * P, P))
+    monkeypatch.setattr(sys.modules[accelerate.__module__], "gains", lambda *_: {})
+    assert same in str(accelerate(pyg.GCNConv(P, Q), *graph, verify=True))
+    assert same not in str(accelerate(left, *graph, verify=True))
+
+
+def test_a_sample_is_called_with_gradients_in_inference_mode_too(graph):
+    model = models.GCN(P, 16, 2, Q)
+    with torch.inference_mode():
+        report = accelerate(model, *graph, verify=True)
+    assert report.verified
 
 
 @pytest.mark.parametrize(
