@@ -92,7 +92,7 @@ _OF_PAIR = "a message is a network of both ends of an edge, not a matrix times x
 _CUDA = "is CUDA's own kernel of an equal layer, which is here"
 
 ABSENT = {
-    "AntiSymmetricConv": "tanh of a sum around another layer, which is replaced by itself",
+    "AntiSymmetricConv": "tanh of a sum around another layer, which is replaced on its own",
     "CGConv": f"σ(z W_f) · softplus(z W_s), z of both ends: {_OF_PAIR}",
     "CuGraphGATConv": f"{_CUDA}: GATConv",
     "CuGraphRGCNConv": f"{_CUDA}: RGCNConv",
@@ -104,13 +104,13 @@ ABSENT = {
     "FeaStConv": "softmax over heads at each edge, not over edges at each target",
     "FusedGATConv": f"{_CUDA}: GATConv",
     "GENConv": "relu of x_j plus edge features within a softmax over each channel",
-    "GPSConv": "a convolution, attention and a network; its convolution is replaced by itself",
+    "GPSConv": "a convolution, attention and a network; its convolution is replaced on its own",
     "GeneralConv": "message, attention and reduction are options of a design space, not one layer",
     "GravNetConv": "edges are nearest neighbours in a learned space; several reductions",
     "HANConv": "attention over meta-paths after attention over the edges of each",
     "HEATConv": "attention over types, edge features and both ends, concatenated",
     "HGTConv": "a transform for each type of node before and after attention over all relations",
-    "HeteroConv": "a container; its convolutions are replaced by themselves",
+    "HeteroConv": "a container; each convolution in it is replaced on its own",
     "MeshCNNConv": "a fixed number of neighbours in symmetric pairs, |a - c| + |b - d|",
     "PANConv": "powers of the adjacency without loops weigh each other before GCN's norm",
     "PNAConv": f"several reductions, scaled by logarithms of degrees; {_OF_PAIR}",
