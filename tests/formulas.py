@@ -297,13 +297,13 @@ def favard_gnn(matrix, h, c, center, root):
 
 
 def opt_basis_gnn(matrix, h, c):
-    """OptBasisGNN: Σ_k c_kq h_kq, the h_kq being h_q, S h_q, … orthogonal, of mean square 1."""
+    """OptBasisGNN: Σ_k c_kq h_kq, h_q, S h_q, S² h_q, … made orthogonal and as long as h_q."""
     columns = []
     for q in range(h.size(1)):
         krylov = torch.stack([torch.matrix_power(matrix, k) @ h[:, q] for k in range(len(c))], 1)
         basis, triangle = torch.linalg.qr(krylov)
-        columns.append(basis @ (triangle.diagonal().sign() * c[:, q]))
-    return math.sqrt(len(h)) * torch.stack(columns, 1)
+        columns.append(basis @ (triangle.diagonal().sign() * c[:, q]) * h[:, q].norm())
+    return torch.stack(columns, 1)
 
 
 def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loops=False, **options):

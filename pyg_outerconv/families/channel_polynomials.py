@@ -191,16 +191,15 @@ class Favard(ChannelPolynomials):
 
 @row(
     _TABLE,
-    "the polynomials for which p_k(Â)ᵀ (X W)_q are orthonormal, by Lanczos's recurrence",
+    "the polynomials for which p_k(Â)ᵀ (X W)_q are orthogonal, as long as (X W)_q, by Lanczos",
     "2302.12432, section 4",
 )
 @dataclass(frozen=True)
 class OptBasis(ChannelPolynomials):
     r"""The orthonormal polynomials of each channel of a signal on an undirected graph.
 
-    .. math::
-        \langle p_{jq}(S) z_q, \, p_{kq}(S) z_q \rangle = \delta_{jk}, \qquad Z = X W, \qquad
-        \langle u, v \rangle = \tfrac{1}{N} \textstyle\sum_n u_n v_n
+    .. math:: \langle p_{jq}(S) z_q, \, p_{kq}(S) z_q \rangle = \delta_{jk} \, \|z_q\|^2,
+        \qquad Z = X W
 
     From the `"Graph Neural Networks with Learnable and Optimal Polynomial Bases"
     <https://arxiv.org/abs/2302.12432>`_ paper (OptBasisGNN, section 4): the polynomials for which
@@ -209,9 +208,8 @@ class OptBasis(ChannelPolynomials):
     eigenvectors; a layer adds its terms up, Y_q = Σ_k c_kq p_kq(S)ᵀ z_q. As in the paper's code c
     begins as (1, 0, …, 0). Gradients pass through the numbers.
 
-    The scale of W has no effect on Y. The paper has sums in the place of means, and a matrix after
-    the terms; here a unit vector of N nodes, with numbers of about N^(−1/2), would leave it to c
-    to make Y as large as it must be, in as many steps of a training.
+    The terms are as long as z_q, p_0 = 1, where the paper makes them of length 1: it has a linear
+    layer behind them, without which the outputs for N nodes would be as small as 1 / √N.
 
     A term for which no new direction is left, as of a channel of zeros or on a graph of fewer
     nodes than terms, is zero, and so are all that follow.
@@ -226,7 +224,7 @@ class OptBasis(ChannelPolynomials):
             are several graphs, or no layer whose channels it is of, as inside of ``Compose``.
     """
 
-    equation = "A_k = p_k(S) of each channel, for which p_k(S)^T (X T)_q are orthonormal"
+    equation = "A_k = p_k(S) of each channel, for which p_k(S)^T (X T)_q are orthogonal, p_0 = 1"
     symbol = "orthonormal polynomial {}"
 
     reads_theta = True
@@ -275,7 +273,7 @@ class OptBasis(ChannelPolynomials):
         wide = torch.promote_types(z.dtype, torch.float32)  # norms and products of long vectors
         values = operator.values()
         step = step_of(operator.with_values(values.to(wide)), wide)
-        *found, terms = orthonormal_terms(z.to(wide), step, self.num_terms, self._sign)
+        *found, terms = orthogonal_terms(z.to(wide), step, self.num_terms, self._sign)
         basis = ChannelPolynomial(operator, *(torch.stack(one).to(values.dtype) for one in found))
         terms = [term.to(z.dtype) for term in terms]
         return basis.knows_terms(content.source, theta.weight, terms)
@@ -284,44 +282,39 @@ class OptBasis(ChannelPolynomials):
 Rows = list[Tensor]
 
 
-def orthonormal_terms(z: Tensor, step: Step, num_terms: int, sign: float = 1.0) -> list[Rows]:
+def orthogonal_terms(z: Tensor, step: Step, num_terms: int, sign: float = 1.0) -> list[Rows]:
     """α, β, γ (*batch, Q) and h = p(S)ᵀ Z (N, *batch, Q) of each term, by Lanczos's iteration.
 
-    ``step`` multiplies with Aᵀ, of which S is ``sign`` times A.
+    Every h is as long as Z. ``step`` multiplies with Aᵀ, of which S is ``sign`` times A.
     """
-    zero = z.new_zeros(z.shape[1:])
-    inverse = _inverse(_root_mean_square(z), zero)
-    terms, alpha, beta, gamma = [z * inverse], [inverse], [zero], [zero]
+    zero, length = z.new_zeros(z.shape[1:]), _norm(z)
+    terms, alpha, beta, gamma = [z * _inverse(length, zero)], [zero + 1.0], [zero], [zero]
     while len(terms) < num_terms:
         here = terms[-1]
         ahead = step(here, 1.0) * sign
-        most = _root_mean_square(ahead)
-        center = _mean(ahead * here)
+        most = _norm(ahead)
+        center = (ahead * here).sum(0)
         ahead = ahead - center * here
         before = zero
         if len(terms) > 1:
-            before = _mean(ahead * terms[-2])
+            before = (ahead * terms[-2]).sum(0)
             ahead = ahead - before * terms[-2]
-        inverse = _inverse(_root_mean_square(ahead), most)
+        inverse = _inverse(_norm(ahead), most)
         terms.append(ahead * inverse)
         alpha.append(inverse * sign)
         beta.append(-center * inverse)
         gamma.append(before * inverse)
-    return [alpha, beta, gamma, terms]
+    return [alpha, beta, gamma, [z, *(term * length for term in terms[1:])]]
 
 
-def _mean(x: Tensor) -> Tensor:
-    return x.sum(0) / max(x.size(0), 1)  # a graph without nodes has no numbers to divide
+def _norm(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=0)
 
 
-def _root_mean_square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=0) / max(x.size(0), 1) ** 0.5
-
-
-def _inverse(size: Tensor, most: Tensor) -> Tensor:
-    """1 / ``size``; 0 where nothing but rounding is left of what was ``most``."""
-    none = size.detach() <= 64 * torch.finfo(size.dtype).eps * most.detach()
-    return (1.0 / size.masked_fill(none, 1.0)).masked_fill(none, 0.0)
+def _inverse(norm: Tensor, most: Tensor) -> Tensor:
+    """1 / ``norm``; 0 where nothing but rounding is left of what was ``most``."""
+    none = norm.detach() <= 64 * torch.finfo(norm.dtype).eps * most.detach()
+    return (1.0 / norm.masked_fill(none, 1.0)).masked_fill(none, 0.0)
 
 
 _symmetric: WeakKeyDictionary[EdgeBasis, bool] = WeakKeyDictionary()

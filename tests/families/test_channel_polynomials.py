@@ -74,8 +74,9 @@ def test_each_matrix_is_a_polynomial_of_the_eigenvalues(name):
     assert_near(basis.to_dense(), dense)
     assert_near(basis.edges().to_dense(), dense)
     if name == "opt_basis":
-        h = torch.einsum("kqmn,mq->kqn", dense.unflatten(0, (K, Q)), x @ conv.theta.weight)
-        products = torch.einsum("jqn,kqn->qjk", h, h) / N
+        z = x @ conv.theta.weight
+        h = torch.einsum("kqmn,mq->kqn", dense.unflatten(0, (K, Q)), z / z.norm(dim=0))
+        products = torch.einsum("jqn,kqn->qjk", h, h)
         assert_near(products.detach(), torch.eye(K).double().expand(Q, K, K))
 
 
@@ -85,12 +86,29 @@ def test_it_begins_as_in_its_paper(name):
     conv = OuterConv(P, Q, name).double()
     x = torch.randn(N, P, dtype=torch.float64)
     h = x @ conv.theta.weight
-    first = h if name == "favard" else h / h.square().mean(0).sqrt()
-    assert_near(conv(x, edge_index), first + conv.bias)
+    assert_near(conv(x, edge_index), h + conv.bias)
     conv.theta.comp.detach().zero_()[1] = 1.0
     matrix = normalised(edge_index, torch.ones(edge_index.size(1) // 2, dtype=torch.float64))
     if name == "favard":
         assert_near(conv(x, edge_index), matrix @ h)  # η = 0, √β = 1
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_features_of_another_unit_change_outputs_alone(factor):
+    edge_index, _ = undirected()
+    conv, x = layer("opt_basis"), torch.randn(N, P, dtype=torch.float64)
+    basis, other = conv.basis(x, edge_index), conv.basis(factor * x, edge_index)
+    assert_near(other.to_dense(), basis.to_dense())
+    out = conv(x, edge_index) - conv.bias
+    assert_near(conv(factor * x, edge_index) - conv.bias, factor * out)
+
+
+@of_both
+def test_outputs_are_as_large_on_many_copies_of_a_graph(name):
+    edge_index, _ = undirected()
+    conv, x = layer(name), torch.randn(N, P, dtype=torch.float64)
+    copies = torch.cat([edge_index + N * i for i in range(50)], 1)
+    assert_near(conv(x.repeat(50, 1), copies), conv(x, edge_index).repeat(50, 1))
 
 
 def test_the_signal_takes_as_few_sparse_products_as_terms(monkeypatch):
@@ -219,8 +237,9 @@ def test_terms_without_a_direction_of_their_own_are_zero():
         conv.theta.comp.fill_(1.0)
     basis = conv.basis(x, path)
     *_, terms = basis.terms_of
-    norms = torch.stack([term.square().mean(0).sqrt() for term in terms])
-    assert_near(norms.detach(), torch.tensor([[1.0, 1, 1, 0, 0, 0], [0.0] * 6]).double().T)
+    norms = torch.stack([term.norm(dim=0) for term in terms])
+    squares = torch.tensor([[6, 6, 6, 0, 0, 0], [0] * 6], dtype=torch.float64)
+    assert_near(norms.detach(), squares.sqrt().T)
     out = conv(x, path)
     out.sum().backward()
     assert out.isfinite().all()
