@@ -11,7 +11,7 @@ from pyg_outerconv.families import Relation
 from pyg_outerconv.kernels import record
 from pyg_outerconv.kernels.backend import Backend
 from pyg_outerconv.kernels.backends.reference import Reference
-from pyg_outerconv.nn import AttentionConv
+from pyg_outerconv.nn import AttentionConv, SparseFeatures
 from pyg_outerconv.testing import (
     assert_adjoint,
     assert_backend_equals_reference,
@@ -65,6 +65,10 @@ def test_the_nearest_neighbours_are_those_of_the_features(run):
     distance = torch.cdist(x, x)
     kth = distance.sort(dim=0).values[3]
     assert torch.equal(basis.to_dense()[0] > 0, distance <= kth)
+    thin = SparseFeatures.of(x.to_sparse_csr())
+    torch.testing.assert_close(
+        OuterConv(8, 16, family).basis(thin, None).to_dense(), basis.to_dense()
+    )
 
 
 def test_features_are_asked_for_outside_a_layer(run):

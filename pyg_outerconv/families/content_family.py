@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from ..basis.eye import Eye
 from ..basis.implicit_edges import ImplicitEdges
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
-from ..graph import SparseFeatures
+from ..graph import SparseFeatures, SparseMatrix
 from ..graph.checks import holds
 from ..graph.graph import Graph
 from ..graph.node_set import Ends, NodeSet
@@ -224,11 +224,13 @@ class ContentFamily(Family):
     argument, of which :meth:`content_of` makes the features and the queries.
 
     Attributes:
+        takes_sparse: whether it reads sparse features as they are stored; else they come dense.
         align: T, whose Tᵀ X are the queries, or a module that makes queries; None for the identity.
     """
 
     learns = True
     takes_content = True
+    takes_sparse: ClassVar[bool] = False
 
     align: Family | torch.nn.Module | None = None
 
@@ -256,9 +258,20 @@ class ContentFamily(Family):
                 "a call of a layer with x, which hands them over to families that take content",
                 "no features",
             )
+        if not self.takes_sparse:
+            content = _with_dense(content)
         if self.align is not None:
             content = with_graph(content, structure)
         return content, queries(self.align, structure, content)
+
+
+def _with_dense(content: Content) -> Content:
+    """The content whose features are tensors; one x stays one."""
+    ends = content.source, content.target
+    if not any(isinstance(x, SparseMatrix) for x in ends):
+        return content
+    source, target = (x.dense() if isinstance(x, SparseMatrix) else x for x in ends)
+    return content.but(source=source, target=source if content.is_single else target)
 
 
 class Heads(ContentFamily):
@@ -268,6 +281,8 @@ class Heads(ContentFamily):
         heads: H, which is K.
         support: the edges.
     """
+
+    takes_sparse = True
 
     heads: int
     support: Family

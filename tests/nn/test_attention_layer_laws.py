@@ -34,7 +34,7 @@ from pyg_outerconv.families import (
     Union,
     edge_basis,
 )
-from pyg_outerconv.graph import Cells, Graph, Structure
+from pyg_outerconv.graph import Cells, Graph, SparseFeatures, Structure
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 from pyg_outerconv.theta import Theta
@@ -215,6 +215,17 @@ def test_supports_of_features_are_made_anew(score, support):
         dense = conv.basis(x, EDGES).to_dense()
         expected = torch.einsum("kmn,mp,kpq->nq", dense, x, conv.theta()[:, 0]) + conv.bias
         assert_near(conv(x, EDGES), expected)
+
+
+@pytest.mark.parametrize("end", ["one", "source", "target"])
+def test_a_family_of_features_that_knows_none_stored_sparse_gets_tensors(end):
+    conv = OuterConv(3, 4, PositiveProducts()).double()
+    x = drawn(5, 3) * (drawn(5, 3) > 0)
+    thin = SparseFeatures.of(x.to_sparse_csr())
+    given = {"one": thin, "source": (thin, x), "target": (x, thin)}[end]
+    expected = conv.basis(x, None).to_dense()
+    assert_near(conv.basis(given, None).to_dense(), expected)
+    assert_near(conv(given, None), conv(x, None))
 
 
 def test_a_family_that_hands_no_features_on_is_refused():
