@@ -13,7 +13,7 @@ from .backend import Backend, Request
 from .dispatch import choose
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .operands import agreeing
-from .primitive import Primitive, operator
+from .primitive import LinearInEach, Primitive, operator
 
 
 @typed
@@ -159,7 +159,7 @@ _matmul = operator(Backend.grouped_matmul, _request, reads=True)
 _outer = operator(Backend.grouped_outer, reads=True)
 
 
-class _Grouped(Primitive):
+class _Grouped(LinearInEach, Primitive):
     """The products of :func:`grouped_matmul`, linear in x and in Θ."""
 
     operands = 2
@@ -188,13 +188,8 @@ class _Grouped(Primitive):
             of_theta = _Outer.apply(x, grad, ptr, gather, scatter, backend)
         return of_x, of_theta
 
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        out: Tensor = _Grouped.apply(tangents[0], primals[1], *ctx.rest)
-        return out + _Grouped.apply(primals[0], tangents[1], *ctx.rest)
 
-
-class _Outer(Primitive):
+class _Outer(LinearInEach, Primitive):
     """The sums of :func:`grouped_outer`, linear in x and in y."""
 
     operands = 2
@@ -221,8 +216,3 @@ class _Outer(Primitive):
         if ctx.needs_input_grad[1]:
             of_y = _Grouped.apply(x, grad, ptr, gather, scatter, y.size(0), backend)
         return of_x, of_y
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        out: Tensor = _Outer.apply(tangents[0], primals[1], *ctx.rest)
-        return out + _Outer.apply(primals[0], tangents[1], *ctx.rest)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .primitive import Primitive
+from .primitive import LinearInEach, Primitive
 
 
 def with_one_more(x: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class _More(Primitive):
         return _one_more(tangents[0], 0.0)  # type: ignore[no-any-return]
 
 
-class _Less(Primitive):
+class _Less(LinearInEach, Primitive):
     operands = 1
     of_primitives = True
 
@@ -66,7 +66,3 @@ class _Less(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor]:
         return (_one_more(grad, 0.0),)
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        return without_last(tangents[0])

@@ -38,7 +38,8 @@ class Primitive:
     - ``forward(*arguments)``: the result, or a tuple of it and of tensors without derivatives,
     - ``gradients(ctx, grad, ...)``: the gradients of the operands,
     - ``tangent(ctx, primals, tangents)``: the derivative of the result along tangents of the
-      operands, by differentiable operations, so that higher derivatives follow.
+      operands, by differentiable operations, so that higher derivatives follow; or it derives from
+      :class:`LinearInEach`.
 
     ``ctx.saved_tensors`` holds what :meth:`keep` saves, ``ctx.rest`` the other arguments. Matrices
     are passed as a :class:`~.csr.CSR`.
@@ -151,6 +152,20 @@ class Primitive:
         axis, shape = cls.result_axis, (-1, info.batch_size)
         outs = tuple([out.unflatten(axis, shape) for out in outs])
         return (outs, (axis + 1,) * len(outs)) if isinstance(found, tuple) else (outs[0], axis + 1)
+
+
+class LinearInEach:
+    """What a primitive that is linear in each operand derives from first, for its tangent."""
+
+    @classmethod
+    def tangent(cls: Any, ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Any:
+        """The sum over the operands, each with its tangent in its place."""
+        terms = [
+            cls.apply(*primals[:at], tangents[at], *primals[at + 1 :], *ctx.rest)
+            for at, primal in enumerate(primals)
+            if primal is not None
+        ]
+        return sum(terms[1:], terms[0])
 
 
 def item_by_item(

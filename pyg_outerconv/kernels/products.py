@@ -14,7 +14,7 @@ from torch import Tensor
 from .backend import Backend
 from .csr import CSR
 from .dispatch import pick, request_of
-from .primitive import Primitive, operator
+from .primitive import LinearInEach, Primitive, operator
 from .softmax import sum_of_rows
 
 _spmm = operator(
@@ -58,7 +58,7 @@ def _like(grad: Tensor, heads: int) -> Tensor:
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
 
-class _SpMM(Primitive):
+class _SpMM(LinearInEach, Primitive):
     operands = 2
 
     @staticmethod
@@ -87,12 +87,6 @@ class _SpMM(Primitive):
                 of_value = sample(csr, grad, x, backend)
         return of_value, of_x
 
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, x), (of_value, of_x), (csr, backend) = primals, tangents, ctx.rest
-        moved = product(csr, value, of_x, backend)
-        return moved if value is None else moved + product(csr, of_value, x, backend)
-
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Tensor, int]:
         (value, x, csr, backend), (value_dim, x_dim) = arguments, in_dims[:2]
@@ -113,7 +107,7 @@ class _SpMM(Primitive):
         return out.unflatten(1, value.shape[1:]), 2
 
 
-class _SDDMM(Primitive):
+class _SDDMM(LinearInEach, Primitive):
     operands = 2
 
     @staticmethod
@@ -130,11 +124,6 @@ class _SDDMM(Primitive):
         if ctx.needs_input_grad[1]:
             of_b = _like(product(csr.T, grad, a, backend), b.size(1))
         return of_a, of_b
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (a, b), (of_a, of_b), (csr, backend) = primals, tangents, ctx.rest
-        return sample(csr, of_a, b, backend) + sample(csr, a, of_b, backend)
 
 
 # Mixed labels ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from .dispatch import pick, request_of
 from .edge_lists import spread
 from .edge_sums import Listed
 from .operands import agreeing, check_order, one_value_an_entry
-from .primitive import Primitive, operator
+from .primitive import LinearInEach, Primitive, operator
 
 _segment_sum = operator(
     Backend.segment_sum, lambda ptr, value: request_of("segment_sum", ptr, value, 0, value)
@@ -79,7 +79,7 @@ def softmax_derivative(ptr: Tensor, share: Tensor, along: Tensor, backend: str) 
     return weighted - share * spread_over_rows(ptr, mean, share.size(0), backend)
 
 
-class _Sum(Primitive):
+class _Sum(LinearInEach, Primitive):
     operands = 1
 
     @staticmethod
@@ -95,13 +95,8 @@ class _Sum(Primitive):
         ptr, backend = ctx.rest
         return (spread_over_rows(ptr, grad, ctx.num_entries, backend),)
 
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        ptr, backend = ctx.rest
-        return sum_of_rows(ptr, tangents[0], backend)
 
-
-class _Spread(Primitive):
+class _Spread(LinearInEach, Primitive):
     operands = 1
 
     @staticmethod
@@ -116,11 +111,6 @@ class _Spread(Primitive):
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor]:
         ptr, _, backend = ctx.rest
         return (sum_of_rows(ptr, grad, backend),)
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        ptr, num_entries, backend = ctx.rest
-        return spread_over_rows(ptr, tangents[0], num_entries, backend)
 
 
 class _Softmax(Primitive):

@@ -13,7 +13,7 @@ from .backend import BACKENDS, REDUCTIONS, Backend, Request
 from .csr import CSR
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry
-from .primitive import Primitive, operator
+from .primitive import LinearInEach, Primitive, operator
 from .products import in_order, product
 
 
@@ -178,7 +178,7 @@ _chosen_sample = operator(
 )
 
 
-class _Chosen(Primitive):
+class _Chosen(LinearInEach, Primitive):
     """``out[r, h, c] = value[e, h] x[column of e, h, c]`` for the entry e = ``arg[r, h, c]``.
 
     Values, and the entries in ``arg``, are in the order of the rows of the untransposed matrix.
@@ -202,14 +202,8 @@ class _Chosen(Primitive):
             of_x = _of_heads(_ChosenSum.apply(value, grad, *rest), x)
         return of_value, of_x
 
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, x), (of_value, of_x) = primals, tangents
-        out: Tensor = _Chosen.apply(value, of_x, *ctx.rest)
-        return out if value is None else out + _Chosen.apply(of_value, x, *ctx.rest)
 
-
-class _ChosenSum(Primitive):
+class _ChosenSum(LinearInEach, Primitive):
     """``out[c, h, p] = sum value[e, h] a[row of e, h, p]`` of the entries that chose column c."""
 
     operands = 2
@@ -229,14 +223,8 @@ class _ChosenSum(Primitive):
             of_a = _Chosen.apply(value, grad, *rest)
         return of_value, of_a
 
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, a), (of_value, of_a) = primals, tangents
-        out: Tensor = _ChosenSum.apply(value, of_a, *ctx.rest)
-        return out if value is None else out + _ChosenSum.apply(of_value, a, *ctx.rest)
 
-
-class _ChosenSample(Primitive):
+class _ChosenSample(LinearInEach, Primitive):
     """``out[e, h] = sum_p a[row of e, h, p] x[column of e, h, p]`` where e is the chosen entry."""
 
     operands = 2
@@ -255,12 +243,6 @@ class _ChosenSample(Primitive):
         if ctx.needs_input_grad[1]:
             of_x = _of_heads(_ChosenSum.apply(grad, a, *rest), x)
         return of_a, of_x
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (a, x), (of_a, of_x) = primals, tangents
-        out: Tensor = _ChosenSample.apply(of_a, x, *ctx.rest)
-        return out + _ChosenSample.apply(a, of_x, *ctx.rest)
 
 
 def _columns_in_order(csr: CSR) -> Tensor:

@@ -13,7 +13,7 @@ from ...basis.pattern import Pattern
 from ...kernels import BACKENDS, Request
 from ...kernels.dispatch import choose, forced
 from ...kernels.grouped import grouped_outer
-from ...kernels.primitive import Primitive
+from ...kernels.primitive import LinearInEach, Primitive
 from ...kernels.products import product, sample
 from ...kernels.spmm import fused_request, spmm_theta
 from ...theta import autocast_pair
@@ -118,7 +118,7 @@ class _Edges:
     pattern: Pattern
 
 
-class _FusedProduct(Primitive):
+class _FusedProduct(LinearInEach, Primitive):
     """The fused product as a function that is linear in values, in x and in Θ."""
 
     operands = 3
@@ -152,12 +152,3 @@ class _FusedProduct(Primitive):
             z = grouped(x, pairs.ptr, theta.unsqueeze(1), gather=pairs.node)
             of_value = sample(pairs.csr, grad.unsqueeze(1), z.unsqueeze(1), backend).squeeze(1)
         return of_value, of_x, of_theta
-
-    @staticmethod
-    def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
-        (value, x, theta), (of_value, of_x, of_theta) = primals, tangents
-        out: Tensor = _FusedProduct.apply(value, of_x, theta, *ctx.rest)
-        out = out + _FusedProduct.apply(value, x, of_theta, *ctx.rest)
-        if value is not None:
-            out = out + _FusedProduct.apply(of_value, x, theta, *ctx.rest)
-        return out
