@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,16 +15,14 @@ from ..signatures import typed
 from ..theta import Theta, ThetaOfChannels
 from .algebra import Mixed, transposed
 from .base import Basis, Leaf
-from .edge_sets import with_edges
 from .edges import EdgeBasis
 from .multi_head_edges import item, of_item
-from .polynomial import CHEBYSHEV, Polynomial, Step
-from .products import diagonal_block
+from .polynomial import CHEBYSHEV, OfOperator, Polynomial, Step
 
 
 @typed
 @dataclass(frozen=True, eq=False, repr=False)
-class ChannelPolynomial(Basis):
+class ChannelPolynomial(OfOperator):
     """A_{kC+c} = p_{k,c}(A) for K terms, C channels and one square matrix A.
 
     p_{k,c}(a) = (α_kc a + β_kc) p_{k−1,c}(a) − γ_kc p_{k−2,c}(a), where p_{0,c} = α_0c, and
@@ -43,9 +41,6 @@ class ChannelPolynomial(Basis):
         TypeError: the numbers are not floating point.
     """
 
-    hides_edges: ClassVar[bool] = True
-
-    operator: EdgeBasis
     alpha: Tensor
     beta: Tensor
     gamma: Tensor
@@ -53,13 +48,8 @@ class ChannelPolynomial(Basis):
     terms_of = None  # X, W, their versions, and p_{k,c}(A)ᵀ X W (K, N, *batch, C)
 
     def __post_init__(self) -> None:
-        size, shape = self.operator.size, self.alpha.shape
-        if self.operator.num_bases != 1 or size[0] != size[1]:
-            raise RefusedValue(
-                "a polynomial needs one square matrix",
-                "1 label, M = N",
-                f"{self.operator.num_bases} labels, size {size}",
-            )
+        super().__post_init__()
+        shape = self.alpha.shape
         if not self.alpha.is_floating_point():
             raise RefusedType("a recurrence has numbers", "floating point", self.alpha.dtype)
         differ = self.beta.shape != shape or self.gamma.shape != shape
@@ -83,10 +73,6 @@ class ChannelPolynomial(Basis):
     @property
     def num_bases(self) -> int:
         return self.num_terms * self.num_channels
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.operator.size
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -217,23 +203,6 @@ def _is_same(x: Any, other: Any) -> bool:
         and (x.shape, x.stride()) == (other.shape, other.stride())
         and x.storage_offset() == other.storage_offset()
     )
-
-
-@with_edges.register
-def _(
-    basis: ChannelPolynomial, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-) -> ChannelPolynomial:
-    return replace(basis, operator=change(basis.operator))
-
-
-@diagonal_block.register
-def _(basis: ChannelPolynomial, nodes: Tensor) -> ChannelPolynomial:
-    return replace(basis, operator=basis.operator.restricted(nodes, nodes))
-
-
-@transposed.register
-def _(basis: ChannelPolynomial) -> ChannelPolynomial:
-    return replace(basis, operator=basis.operator.transposed_edges())
 
 
 @item.register

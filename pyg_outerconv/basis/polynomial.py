@@ -112,9 +112,48 @@ def step_of(operator: EdgeBasis, dtype: torch.dtype, few: int | None = None) -> 
     return step
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class OfOperator(Basis):
+    """Polynomials of one square matrix, the ``operator``, which is explicit, with one label."""
+
+    hides_edges: ClassVar[bool] = True
+
+    operator: EdgeBasis
+
+    def __post_init__(self) -> None:
+        size = self.operator.size
+        if self.operator.num_bases != 1 or size[0] != size[1]:
+            raise RefusedValue(
+                "a polynomial needs one square matrix",
+                "1 label, M = N",
+                f"{self.operator.num_bases} labels, size {size}",
+            )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.operator.size
+
+
+@with_edges.register
+def _(
+    basis: OfOperator, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
+) -> OfOperator:
+    return replace(basis, operator=change(basis.operator))
+
+
+@diagonal_block.register
+def _(basis: OfOperator, nodes: Tensor) -> OfOperator:
+    return replace(basis, operator=basis.operator.restricted(nodes, nodes))
+
+
+@transposed.register
+def _(basis: OfOperator) -> OfOperator:
+    return replace(basis, operator=basis.operator.transposed_edges())
+
+
 @partial(typed, but=("recurrence",))
 @dataclass(frozen=True, eq=False, repr=False)
-class Polynomial(Basis):
+class Polynomial(OfOperator):
     """A_k = p_k(A) for k = 0, …, K − 1 and one square matrix A.
 
     Only the edges of A are stored: the third power of a citation graph is nearly dense.
@@ -130,10 +169,8 @@ class Polynomial(Basis):
         ValueError: the operator is not one square matrix, K < 1, or the name is unknown.
     """
 
-    hides_edges: ClassVar[bool] = True
     is_leaf: ClassVar[bool] = True
 
-    operator: EdgeBasis
     recurrence: Recurrence
     num_terms: int
     kept: tuple[int, ...] | None = None
@@ -145,13 +182,7 @@ class Polynomial(Basis):
             object.__setattr__(self, "recurrence", RECURRENCES[self.recurrence])
         elif not isinstance(self.recurrence, Recurrence):
             check_type("Polynomial", "recurrence", self.recurrence, Recurrence | str)
-        size = self.operator.size
-        if self.operator.num_bases != 1 or size[0] != size[1]:
-            raise RefusedValue(
-                "a polynomial needs one square matrix",
-                "1 label, M = N",
-                f"{self.operator.num_bases} labels, size {size}",
-            )
+        super().__post_init__()
         if self.num_terms < 1:
             raise RefusedValue("a polynomial basis needs a term", "num_terms >= 1", self.num_terms)
         most = self.recurrence.most_terms()
@@ -175,10 +206,6 @@ class Polynomial(Basis):
     @property
     def num_bases(self) -> int:
         return len(self.labels)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.operator.size
 
     def plan_key(self) -> tuple[Hashable, ...]:
         return self.recurrence, self.num_terms, self.kept, *self.operator.plan_key()
@@ -236,23 +263,6 @@ class Polynomial(Basis):
 
     def __repr__(self) -> str:
         return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"
-
-
-@with_edges.register
-def _(
-    basis: Polynomial, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
-) -> Polynomial:
-    return replace(basis, operator=change(basis.operator))
-
-
-@diagonal_block.register
-def _(basis: Polynomial, nodes: Tensor) -> Polynomial:
-    return replace(basis, operator=basis.operator.restricted(nodes, nodes))
-
-
-@transposed.register
-def _(basis: Polynomial) -> Polynomial:
-    return replace(basis, operator=basis.operator.transposed_edges())
 
 
 @reached.register

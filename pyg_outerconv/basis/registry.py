@@ -37,7 +37,7 @@ def make(method: str, *given: Any) -> Any:
 
 Leaves = tuple[list[Any], Any]
 
-_NESTING = ("nesting", "pieces")  # set by :class:`.compound.Compound`
+_NESTING = ("nesting", "pieces")  # set by :class:`.algebra.Compound`
 _PARTS = "_parts_of_tree"  # the fields that are leaves, if the leaves are not tensors
 
 _kinds: set[type[Any]] = set()  # the registered classes
