@@ -204,35 +204,7 @@ def transition(
     improved: bool = False,
     as_pyg: bool = False,
 ) -> Graph:
-    """Edges after self-loops were added and weights divided by degrees.
-
-    Args:
-        edges: the edges W.
-        norm: see :func:`normalise`.
-        dtype: dtype of the weights if there are none.
-        add_self_loops: whether every node without a self-loop gets one.
-        improved: whether added self-loops weigh 2.
-        as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
-            node (the last is kept), with ``improved`` (it needs weights) and with negative weights.
-    """
-    has_negative = edges.edge_weight is not None and edges.has_negative
-    if add_self_loops:  # which are positive
-        fill = 2.0 if improved else 1.0
-        if as_pyg:
-            fill = 1.0 if edges.edge_weight is None else fill
-            edges = with_last_loops(edges, dtype, fill)
-        edges = with_self_loops(edges, dtype, fill)
-    return normalise(edges, norm, dtype, as_pyg, has_negative)
-
-
-def normalise(
-    edges: Graph,
-    norm: str | None,
-    dtype: torch.dtype | None,
-    signed: bool = False,
-    has_negative: bool | None = None,
-) -> Graph:
-    """Divide edge weights by powers of degrees, as :data:`NORMS` says.
+    """Edges after self-loops were added and weights divided by powers of degrees (:data:`NORMS`).
 
     - 'sym': w / √(d(m) d(n)), with d the in-degree of both as in PyG; for bipartite edges the
       out-degree of the source and the in-degree of the target.
@@ -241,15 +213,29 @@ def normalise(
     - 'both': w / √(d_out(m) d_in(n)).
     - None: w.
 
-    With ``signed`` degrees may be negative, of which a root makes NaN. ``has_negative`` says
-    whether a weight is, where that is known.
+    Args:
+        edges: the edges W.
+        norm: one of these.
+        dtype: dtype of the weights if there are none.
+        add_self_loops: whether every node without a self-loop gets one.
+        improved: whether added self-loops weigh 2.
+        as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
+            node (the last is kept), with ``improved`` (it needs weights) and with negative weights,
+            where a root of a negative degree is NaN.
 
     Raises:
         ValueError: the norm is unknown, or negative weights make degrees that are not positive, and
-            they are not ``signed``.
+            PyG is not followed.
     """
     if norm not in NORMS:
         check_norm(norm)
+    has_negative = edges.edge_weight is not None and edges.has_negative
+    if add_self_loops:  # which are positive
+        fill = 2.0 if improved else 1.0
+        if as_pyg:
+            fill = 1.0 if edges.edge_weight is None else fill
+            edges = with_last_loops(edges, dtype, fill)
+        edges = with_self_loops(edges, dtype, fill)
     if norm is None:
         return edges
     powers, of_targets = NORMS[norm], NORMS[norm].of_targets and not edges.bipartite
@@ -261,7 +247,7 @@ def normalise(
         return edges.but(edge_weight=share)
     weight, (num_sources, num_targets) = edges.weight(dtype), edges.size
     source, target, narrow = edges.source, edges.target, weight.dtype
-    about = f"norm={norm!r}", signed, has_negative, edges.edge_weight is None
+    about = f"norm={norm!r}", as_pyg, has_negative, edges.edge_weight is None
     received = sent = None
     if at_target or of_targets:
         received = divisor(weight, target, num_targets, *about)

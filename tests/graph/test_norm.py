@@ -7,7 +7,7 @@ from oracle import assert_same
 from pyg_outerconv import OuterConv
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Directed, Relation, Walk
 from pyg_outerconv.graph import Graph
-from pyg_outerconv.graph.norm import NORMS, Norm, normalise, sums_in_order
+from pyg_outerconv.graph.norm import NORMS, Norm, sums_in_order, transition
 from pyg_outerconv.testing import assert_near
 
 P, Q = 3, 2
@@ -41,14 +41,14 @@ def drawn(seed, nodes=7, edges=16):
 def test_edges_without_weights_have_those_of_weights_of_one(norm, size):
     index, weight, _ = drawn(0)
     bare, ones = (Graph.read(index, given, size=size) for given in (None, torch.ones_like(weight)))
-    found, expected = (normalise(edges, norm, weight.dtype) for edges in (bare, ones))
+    found, expected = (transition(edges, norm, weight.dtype, False) for edges in (bare, ones))
     assert_near(found.weight(weight.dtype), expected.weight(weight.dtype))
 
 
 def test_every_norm_has_numbers_and_a_formula_of_its_own():
     index, weight, _ = drawn(0)
     edges = Graph.read(index, weight, size=(7, 7))
-    made = [normalise(edges, norm, weight.dtype).weight(weight.dtype) for norm in NORMS]
+    made = [transition(edges, norm, weight.dtype, False).weight(weight.dtype) for norm in NORMS]
     same = [torch.allclose(one, other) for one in made for other in made]
     assert sum(same) == len(NORMS) == len({GCN(norm).formula for norm in NORMS})
 
