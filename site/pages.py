@@ -156,7 +156,7 @@ def _intro(module: Any) -> list[str]:
 
 
 def _summary(module: Any, names: list[str]) -> list[str]:
-    rows = [".. list-table::", "   :widths: 30 70", ""]
+    rows = [".. list-table::", "   :widths: 30 70", "   :class: names", ""]
     for name in names:
         thing = getattr(module, name)
         kind = "class" if inspect.isclass(thing) else "func" if inspect.isroutine(thing) else "data"
@@ -350,9 +350,19 @@ def gallery() -> Iterator[str]:
         title, _, text = inspect.getdoc(module).partition("\n\n")
         yield f"({name})=\n## {title.rstrip('.')}\n\n{text}\n\n"
         for picture, alt in module.PICTURES.items():
-            yield f"```{{image}} ../build/gallery/{name}/{picture}\n:alt: {alt}\n```\n\n"
+            image = f"```{{image}} ../build/gallery/{name}/{picture}\n:alt: {alt}\n```\n"
+            is_wide = _width(folder / picture) > WIDE
+            yield f"::::{{container}} wide\n{image}::::\n\n" if is_wide else f"{image}\n"
         yield f"<details><summary><code>examples/gallery/{name}.py</code></summary>\n\n"
         yield f"```{{literalinclude}} ../examples/gallery/{name}.py\n```\n\n</details>\n\n"
+
+
+WIDE = 450  # points; a phone has some 300
+
+
+def _width(picture: Path) -> float:
+    """The width of an SVG in points."""
+    return float(re.search(r'<svg[^>]*? width="([\d.]+)pt"', picture.read_text("utf-8"))[1])
 
 
 GALLERY = ("paper", "families", "attention", "filter_search", "crossover", "receptive_field")
