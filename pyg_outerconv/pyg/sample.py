@@ -246,10 +246,7 @@ def _doubled(value: Any) -> Any:
 def _copied(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    copy = value.detach().clone()
-    return (
-        copy.requires_grad_() if copy.is_floating_point() and copy.layout is torch.strided else copy
-    )
+    return value.detach().clone().requires_grad_(value.requires_grad)
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -219,6 +219,12 @@ def test_a_layer_that_is_timed_makes_its_contraction_once_and_not_at_each_call(m
     assert len(made) <= 3  # for its options, for the sample, and for the calls that follow
 
 
+def test_only_what_learns_in_the_model_learns_where_a_layer_is_timed(graph):
+    x, edge_index = graph
+    fresh = Sample((x, x.detach(), edge_index), {}).fresh().positional
+    assert [one.requires_grad for one in fresh] == [True, False, False]
+
+
 CACHED = {
     "GCNConv": lambda: pyg.GCNConv(P, P, cached=True),
     "SGConv": lambda: pyg.SGConv(P, P, cached=True),
