@@ -119,7 +119,9 @@ class Registry(dict[str, Entry]):
         """The class that a text names, its options in order, and those by name, as :meth:`make`."""
         if not isinstance(text, str):
             expected = f"a {self.base.__name__} or its name"
-            raise RefusedType(f"a {self.what} is an object or text", expected, type(text).__name__)
+            is_class = isinstance(text, type)
+            got = f"the class, not {text.__name__}()" if is_class else type(text).__name__
+            raise RefusedType(f"a {self.what} is an object or text", expected, got)
         rule = f"a {self.what} is a name with {'' if self.in_order else 'named '}options"
         expected = f"such as {self.example}, of names, options and plain values"
         refused = RefusedValue(rule, expected, repr(text))

@@ -352,7 +352,7 @@ def _check_channels(theta: Theta, x: Queries) -> None:
         return
     channels = found.size(found.dim() - 1)
     if channels != theta.inner.size(2):
-        rule = "queries that theta transforms have the channels of sources"
+        rule = "queries (x, unless a pair or align= gives others) have the channels of sources"
         wanted = theta.inner.size(2)
         raise RefusedValue(rule, f"{wanted}, or in_channels=({wanted}, {channels})", channels)
 

@@ -175,7 +175,7 @@ def _features(x: Any) -> tuple[Features, int | None]:
         raise RefusedType(
             "x must hold features or node indices",
             "a tensor of floating point or integer type",
-            getattr(x, "dtype", type(x).__name__),
+            x.dtype if isinstance(x, Tensor) else type(x).__name__,
         )
     if x.layout != torch.strided:
         return read_sparse(x), x.size(0)
@@ -312,7 +312,7 @@ def check_given(given: Any, device: torch.device) -> None:
     is_shape = isinstance(given, Cells) and given.index is None  # a shape has no device
     where = device if is_shape else getattr(given, "device", device)
     where = where() if callable(where) else where  # a method of torch_sparse's SparseTensor
-    if where != device:
+    if isinstance(where, torch.device) and where != device:  # of numpy's arrays it is a text
         raise RefusedValue(
             "edges, or the basis in their place, are where the features are",
             f"{device}: .to(x.device), which a FixedBasis in a module follows",
