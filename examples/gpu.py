@@ -4,7 +4,8 @@
     python examples/gpu.py --nodes 34 --edges 156
 
 A step is a forward and a backward pass over edges that the layer has seen before, by default, as a
-training loop has it; PyG's layers get the same tensors. ``gpu.md`` holds what an H100 printed.
+training loop has it; PyG's layers get the same tensors. ``gpu.md`` holds what an H100 and an H200
+printed.
 """
 
 import argparse
