@@ -123,7 +123,7 @@ class Native(Backend):
         if not torch.backends.mkl.is_available():
             found += ["this torch has no MKL; its own CSR products serve, about three times slower"]
         if torch.cuda.is_available():
-            found += ["cuSPARSE's products have other bits each time, on CUDA"]
+            found += ["cuSPARSE's products may have other bits each time, on CUDA"]
         return found
 
     def why_not(self, request: Request) -> list[str]:
