@@ -18,7 +18,7 @@ from .csr import CSR
 from .dispatch import RECORDERS, log_call, pick, request_of
 from .head_copies import HeadCopies, copies_for
 from .primitive import Primitive, is_differentiated, is_plain, operator, without_autocast
-from .products import product, sample
+from .products import of_shared, product, sample
 from .softmax import softmax_derivative, softmax_of_rows
 from .tiles import exact
 
@@ -322,11 +322,6 @@ def kept_sample(csr: CSR, a: Tensor, b: Tensor, bias: Tensor, backend: str | Non
     return _KeptSample.apply(a, b, bias.detach(), *how)  # type: ignore[no-any-return]
 
 
-def _like(grad: Tensor, operand: Tensor) -> Tensor:
-    """The gradient of an operand; that of a single head, which all share, is the sum over heads."""
-    return grad if grad.size(1) == operand.size(1) else grad.sum(1, keepdim=True)
-
-
 class _KeptProduct(Primitive):
     operands = 3
 
@@ -340,7 +335,7 @@ class _KeptProduct(Primitive):
         (value, x, bias), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_value = of_x = None
         if ctx.needs_input_grad[1]:
-            of_x = _like(kept_product(csr.T, value, grad, bias, backend), x)
+            of_x = of_shared(kept_product(csr.T, value, grad, bias, backend), x.size(1))
         if ctx.needs_input_grad[0]:  # sampled in the order of the values, which are by row
             rows, a, b = (csr, grad, x) if csr.order is None else (csr.T, x, grad)
             of_value = kept_sample(rows, a, b, bias, backend)
@@ -361,9 +356,9 @@ class _KeptSample(Primitive):
         (a, b, bias), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_a = of_b = None
         if ctx.needs_input_grad[0]:
-            of_a = _like(kept_product(csr, grad, b, bias, backend), a)
+            of_a = of_shared(kept_product(csr, grad, b, bias, backend), a.size(1))
         if ctx.needs_input_grad[1]:
-            of_b = _like(kept_product(csr.T, grad, a, bias, backend), b)
+            of_b = of_shared(kept_product(csr.T, grad, a, bias, backend), b.size(1))
         return of_a, of_b, None
 
 

@@ -53,7 +53,7 @@ def in_order(value: Tensor | None, order: Tensor | None) -> Tensor | None:
     return value if value is None or order is None else value.index_select(0, order)
 
 
-def _like(grad: Tensor, heads: int) -> Tensor:
+def of_shared(grad: Tensor, heads: int) -> Tensor:
     """Sum the gradient over the heads if the operand has a single one, which all share."""
     return grad if grad.size(1) == heads else grad.sum(1, keepdim=True)
 
@@ -78,7 +78,7 @@ class _SpMM(LinearInEach, Primitive):
         (value, x), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_value = of_x = None
         if ctx.needs_input_grad[1]:
-            of_x = _like(product(csr.T, value, grad, backend), ctx.heads)
+            of_x = of_shared(product(csr.T, value, grad, backend), ctx.heads)
         if value is not None and ctx.needs_input_grad[0]:
             # Values are in row order, so the gradient is sampled in the csr by row.
             if csr.order is not None:
@@ -120,9 +120,9 @@ class _SDDMM(LinearInEach, Primitive):
         (a, b), (csr, backend) = ctx.saved_tensors, ctx.rest
         of_a = of_b = None
         if ctx.needs_input_grad[0]:
-            of_a = _like(product(csr, grad, b, backend), a.size(1))
+            of_a = of_shared(product(csr, grad, b, backend), a.size(1))
         if ctx.needs_input_grad[1]:
-            of_b = _like(product(csr.T, grad, a, backend), b.size(1))
+            of_b = of_shared(product(csr.T, grad, a, backend), b.size(1))
         return of_a, of_b
 
 

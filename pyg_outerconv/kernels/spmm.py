@@ -14,7 +14,7 @@ from .csr import CSR
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry
 from .primitive import LinearInEach, Primitive, operator
-from .products import in_order, product
+from .products import in_order, of_shared, product
 
 
 @typed
@@ -199,7 +199,7 @@ class _Chosen(LinearInEach, Primitive):
         if value is not None and ctx.needs_input_grad[0]:
             of_value = _ChosenSample.apply(grad, x, *rest)
         if ctx.needs_input_grad[1]:
-            of_x = _of_heads(_ChosenSum.apply(value, grad, *rest), x)
+            of_x = of_shared(_ChosenSum.apply(value, grad, *rest), x.size(1))
         return of_value, of_x
 
 
@@ -241,7 +241,7 @@ class _ChosenSample(LinearInEach, Primitive):
         if ctx.needs_input_grad[0]:
             of_a = _Chosen.apply(grad, x, *rest)
         if ctx.needs_input_grad[1]:
-            of_x = _of_heads(_ChosenSum.apply(grad, a, *rest), x)
+            of_x = of_shared(_ChosenSum.apply(grad, a, *rest), x.size(1))
         return of_a, of_x
 
 
@@ -249,11 +249,6 @@ def _columns_in_order(csr: CSR) -> Tensor:
     """The column of each entry of a transpose, in the order of the values."""
     assert csr.order is not None
     return torch.empty_like(csr.index).index_copy_(0, csr.order.long(), csr.index)
-
-
-def _of_heads(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient in x, which all heads may share."""
-    return grad if grad.size(1) == x.size(1) else grad.sum(1, keepdim=True)
 
 
 # Propagate and transform in one step -----------------------------------------------------------
