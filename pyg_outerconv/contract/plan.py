@@ -254,17 +254,11 @@ def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) 
                 repr(problem.basis),
             )
         raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
-    # A loop, because torch.compile cannot trace min() with a key.
-    best: list[Order] = []
-    least = None
-    for order in orders:
-        rank = order.rank(problem)
-        if least is None or rank < least:
-            best, least = [], rank
-        if rank == least:
-            best.append(order)
+    ranks = [order.rank(problem) for order in orders]
+    best = [order for order, rank in zip(orders, ranks, strict=True) if rank == min(ranks)]
     if len(best) == 1:
         return best[0]
+    # A loop, because torch.compile cannot trace min() with a key.
     speeds, taken, time = constants(problem.device.type), best[0], float("inf")
     for order in best:
         seconds = order.cost(problem).work.seconds(speeds)
