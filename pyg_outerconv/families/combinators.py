@@ -219,7 +219,6 @@ class Union(OfFamilies):
     """
 
     equation = "A_0[m, n] = 1 where any of the families has an edge"
-    page = ("any of several supports has the edge", "2004.05150, 2007.14062")
 
     @property
     def labels(self) -> tuple[str, ...]:

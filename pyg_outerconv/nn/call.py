@@ -271,9 +271,10 @@ def check_devices(layer: Module, call: Call) -> None:
         return  # tracers check devices themselves
     source, target, edge_index = call.source, call.target, call.edge_index
     features = target if source is None else source
-    device = _device_of(layer) if features is None else features.device
-    if device is None:
+    place = next(layer.parameters(), None) if features is None else features
+    if place is None:
         return
+    device = place.device
     if target is not None and target.device != device:
         raise RefusedValue("sources and targets are in one place", device, target.device)
     modules: list[Module | None] = [layer]
@@ -304,7 +305,8 @@ def _check_place(layer: Module, tensor: Tensor, device: torch.device) -> None:
     if tensor.device != device:
         named = chain(layer.named_parameters(), layer.named_buffers())
         name = next(name for name, one in named if one is tensor)
-        raise RefusedValue(RULE, f"{name} on {device}{_hint(tensor)}", tensor.device)
+        lost = " (layer.to_empty(device=...), and load_state_dict)" if tensor.is_meta else ""
+        raise RefusedValue(RULE, f"{name} on {device}{lost}", tensor.device)
 
 
 def check_given(given: Any, device: torch.device) -> None:
@@ -324,14 +326,3 @@ def check_given(given: Any, device: torch.device) -> None:
             "for shapes alone a real basis within FakeTensorMode(allow_non_fake_inputs=True)",
             device,
         )
-
-
-def _device_of(layer: Module) -> torch.device | None:
-    """The device of the first parameter of a layer."""
-    return next((parameter.device for parameter in layer.parameters()), None)
-
-
-def _hint(part: Tensor) -> str:
-    """How to allocate parameters that are on ``meta``."""
-    lost = part.device.type == "meta"
-    return " (layer.to_empty(device=...), and load_state_dict)" if lost else ""
