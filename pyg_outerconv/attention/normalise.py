@@ -22,7 +22,7 @@ NORMALISERS: Registry[type[Normaliser]] = Registry("normaliser")
 class Normaliser(Named, torch.nn.Module, registry=NORMALISERS):
     """f of A_h = f(scores), over the edges that reach a target, for each head.
 
-    In the equations of its kinds s is a score divided by the temperature.
+    In the equations of its kinds s is a score divided by the temperature; all have these arguments.
     If no edge reaches a target, or all its scores are -inf, its values are zeros.
 
     To add a normaliser, define a subclass with a ``name``, which registers it, and :meth:`values`.

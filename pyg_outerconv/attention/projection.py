@@ -397,7 +397,7 @@ class EdgeFeatures(Projection):
     of `"Masked Label Prediction" <https://arxiv.org/abs/2009.03509>`_ (equations 3 and 4).
 
     Args:
-        edge_dim: D_e, or -1 to learn it from the first input.
+        in_channels: D_e, or -1 to learn it from the first input.
         heads: H.
         channels: C, the channels of keys and of values.
 

@@ -23,7 +23,12 @@ from .pattern import Pattern
 @typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Eye(Basis):
-    """The M × N identity, one matrix with ones where m = n < min(M, N)."""
+    """The M × N identity, one matrix with ones where m = n < min(M, N).
+
+    Attributes:
+        shape: (M, N).
+        on: its device.
+    """
 
     is_leaf: ClassVar[bool] = True
 

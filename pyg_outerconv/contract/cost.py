@@ -294,12 +294,21 @@ SMALL = 1 << 16
 
 @typed
 def predicted_share(num_entries: int, shape: tuple[int, int]) -> float:
-    """The predicted time of X Θ and of the gradient of Θ with sparse X (M, P), over dense X."""
+    """The predicted time of X Θ and of the gradient of Θ with sparse X, over dense X.
+
+    Args:
+        num_entries: the number of stored entries of X.
+        shape: (M, P).
+    """
     return SPARSE_FEATURE_FLOP * num_entries / max(1, shape[0] * shape[1])
 
 
 @typed
 def sparse_pays(num_entries: int, shape: tuple[int, int]) -> bool:
-    """Whether sparse X is predicted to be faster: it is large enough and sparse enough."""
+    """Whether sparse X is predicted to be faster: it is large enough and sparse enough.
+
+    Args:
+        num_entries, shape: see :func:`predicted_share`.
+    """
     large = shape[0] * shape[1] >= SMALL
     return large and predicted_share(num_entries, shape) < 1.0

@@ -491,6 +491,11 @@ def make_theta(
     ``'block-diagonal(num_blocks=4)'``, ``'low-rank(rank=8)'``, ``'grouped(groups=4)'``, or shorter
     ``'low-rank:8'``.
 
+    Args:
+        spec: the text.
+        num_labels, in_channels, out_channels: K, P, which may be -1 until the first input, and Q.
+        max_parameters: the most parameters that it may have; None for any number.
+
     Raises:
         ValueError: the form is unknown, its option is missing, superfluous, or does not fit; or it
             would have more than ``max_parameters``.

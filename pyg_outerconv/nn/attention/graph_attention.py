@@ -359,6 +359,9 @@ def super_gat_conv(
         add_self_loops, bias, **options: see :func:`gat_conv`.
         attention_type: ``'SD'`` for :class:`~pyg_outerconv.attention.SuperGAT`, ``'MX'`` for
             :class:`~pyg_outerconv.attention.SuperGATMixed`.
+
+    Raises:
+        ValueError: the type is unknown; or see :func:`gat_conv`.
     """
     if attention_type not in _SUPER_GAT:
         raise RefusedValue(unknown("attention_type", attention_type, _SUPER_GAT))
