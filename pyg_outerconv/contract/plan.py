@@ -313,7 +313,7 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
     basis, theta, x = problem.basis, problem.parameter, problem.x
     one_each = problem.aggr != problem.label_aggr and isinstance(basis, EXPLICIT)
     one_each = one_each and problem.factor is not None and problem.is_one_each
-    device, here = theta.device, problem.mode
+    device, mode = theta.device, problem.mode
     of_x: tuple[object, ...] = ("none",)
     if isinstance(x, Tensor):
         of_x = ("indices",)
@@ -332,8 +332,8 @@ def plan_key(problem: Problem) -> tuple[object, ...]:
         problem.aggr,
         problem.label_aggr,
         one_each,
-        here,
-        here.traces and is_traced(problem),
+        mode,
+        mode.traces and is_traced(problem),
         device.type != "meta" and torch.is_autocast_enabled(device.type),
         edge_sums.MOST,
     )

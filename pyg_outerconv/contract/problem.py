@@ -18,7 +18,8 @@ from ..graph.sparse_matrix import Features, SparseMatrix
 from ..kernels import REDUCTIONS
 from ..kernels.capture import is_capturing
 from ..kernels.index_checks import has_numbers
-from ..kernels.mode import Mode, mode
+from ..kernels.mode import Mode
+from ..kernels.mode import mode as mode_now
 from ..signatures import check_type
 from ..theta import Theta, ThetaValue
 
@@ -57,9 +58,9 @@ class Problem:
         label_aggr: str = "sum",
         bias: Tensor | None = None,
         values: Tensor | None = None,
-        here: Mode | None = None,
+        mode: Mode | None = None,
     ) -> None:
-        self.basis, self.mode = basis, here or mode()
+        self.basis, self.mode = basis, mode or mode_now()
         self.x = x if type(x) is Tensor else as_matrix(x)
         self.parameter = Theta(parameter) if isinstance(parameter, Tensor) else parameter
         self.aggr, self.label_aggr = aggr, label_aggr

@@ -325,7 +325,7 @@ class OuterConv(MessageHooks):
         if few:
             return self._with_root_and_bias(theta.collect(basis.sums()), call)
         root = self._modules.get("root")
-        out = solve(Problem(basis, x, theta, bias=self.bias, here=call.mode))
+        out = solve(Problem(basis, x, theta, bias=self.bias, mode=call.mode))
         return out if root is None else add_root(out, call, root, own=True)
 
     def _with_root_and_bias(self, out: Tensor, call: Call) -> Tensor:
@@ -408,8 +408,8 @@ class OuterConv(MessageHooks):
         bias, root = self.bias, self._modules.get("root")
         way = self._way()
         if own := way == "contraction":
-            here = call.mode
-            out, bias = self._contract(basis, call.source, theta, bias, values, here), None
+            given = basis, call.source, theta, bias, values, call.mode
+            out, bias = self._contract(*given), None
         elif way == "messages":
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, call.source, theta)
@@ -487,11 +487,11 @@ class OuterConv(MessageHooks):
         theta: ThetaValue,
         bias: OptTensor = None,
         values: OptTensor = None,
-        here: Optional[Mode] = None,
+        mode: Optional[Mode] = None,
     ) -> Tensor:
         x = x if type(x) is Tensor and x.dim() == 2 else nodes_first(x)
         reductions = self.reduce, self.label_reduce
-        problem = Problem(basis, x, theta, *reductions, bias, values, here)
+        problem = Problem(basis, x, theta, *reductions, bias, values, mode)
         out = solve(problem, self.order, self.max_memory)
         return out if out.dim() == 2 else out.movedim(0, -2).contiguous()  # users call `view`
 
