@@ -56,6 +56,12 @@ def rows_of(ptr: Tensor, num_entries: int | None = None) -> Tensor:
     return rows.repeat_interleave(ptr.diff(), output_size=num_entries)
 
 
+def num_products_of(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
+    """The number I of products of :func:`.grouped_matmul`, that is of rows in all groups."""
+    index = gather if gather is not None else scatter
+    return x.size(0) if index is None else index.numel()
+
+
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which sums of ``dtype`` are accumulated."""
     return torch.float64 if dtype == torch.float64 else torch.float32

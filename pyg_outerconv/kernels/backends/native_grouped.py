@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import tiles
-from ..tiles import accumulator
+from ..tiles import accumulator, num_products_of
 from .native_csr import row_sums
 
 # Of torch 2.10 and later.
@@ -49,7 +49,7 @@ def grouped_matmul(
     num_rows: int,
 ) -> Tensor:
     """Multiply the rows of each group with its matrix, (num_rows, Q)."""
-    if is_one_kernel(x, _num_products(x, gather, scatter), theta.shape):
+    if is_one_kernel(x, num_products_of(x, gather, scatter), theta.shape):
         return _by_one_kernel(x, ptr, theta, gather, scatter, num_rows)
     if scatter is None:
         out = x.new_empty((num_rows, theta.size(2)))
@@ -91,7 +91,7 @@ def grouped_outer(
 ) -> Tensor:
     """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
     size = torch.Size((ptr.numel() - 1, x.size(1), y.size(1)))
-    if is_one_kernel(x, _num_products(x, gather, scatter), size):
+    if is_one_kernel(x, num_products_of(x, gather, scatter), size):
         left = x if gather is None else x.index_select(0, gather)
         right = y[: left.size(0)] if scatter is None else y.index_select(0, scatter)
         sums = _of_all_groups(_aligned(left).t(), _aligned(right), offs=ptr[1:].int())
@@ -103,12 +103,6 @@ def grouped_outer(
         right = y[tile] if scatter is None else y.index_select(0, scatter[tile])
         out[group].addmm_(left.t().to(wide), right.to(wide))
     return out.to(x.dtype)
-
-
-def _num_products(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
-    """The number I of products, that is of rows in all groups."""
-    index = gather if gather is not None else scatter
-    return x.size(0) if index is None else index.numel()
 
 
 def _aligned(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...tiles import accumulator
+from ...tiles import accumulator, num_products_of
 from . import balance
 from .addressing import (
     ceil_div,
@@ -113,7 +113,7 @@ def grouped_matmul(
     num_rows: int,
 ) -> Tensor:
     """Multiply the rows of each group with its matrix, (num_rows, Q)."""
-    outputs, num_products = theta.size(2), _num_products(x, gather, scatter)
+    outputs, num_products = theta.size(2), num_products_of(x, gather, scatter)
     if scatter is None:
         make = x.new_empty if num_products == num_rows else x.new_zeros
         out = make((num_rows, outputs))
@@ -162,7 +162,7 @@ def grouped_outer(
     scatter: Tensor | None,
 ) -> Tensor:
     """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
-    inputs, outputs, num_products = x.size(1), y.size(1), _num_products(x, gather, scatter)
+    inputs, outputs, num_products = x.size(1), y.size(1), num_products_of(x, gather, scatter)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     # About 512 pieces keep a GPU busy; longer pieces mean fewer partial matrices.
     limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
@@ -196,9 +196,3 @@ def _plan_of_outer(
         LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
         BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(dtype),
     )  # fmt: skip
-
-
-def _num_products(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
-    """The number I of products, that is of rows in all groups."""
-    index = gather if gather is not None else scatter
-    return x.size(0) if index is None else index.numel()
