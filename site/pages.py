@@ -16,6 +16,7 @@ import re
 import subprocess
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -214,6 +215,7 @@ def _example(name: str, thing: Any) -> list[str]:
     return lines
 
 
+@cache
 def _explained(thing: Any) -> str:
     """What ``explain`` says of an example, for a layer of PyG's."""
     if not (inspect.isclass(thing) and issubclass(thing, DropIn)) or thing is DropIn:

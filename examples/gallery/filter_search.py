@@ -32,7 +32,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {  # gains of frequencies λ from 0
     "what neighbours share": lambda frequency: (1 - frequency / 2) ** 2,
     "what sets a node apart": lambda frequency: (frequency / 2) ** 2,
 }
-SEARCH = "--trials 8 --portfolio none --max-depth 1 --epochs 150 --patience 30 --finalists 2 "
+SEARCH = "--trials 6 --portfolio none --max-depth 1 --epochs 150 --patience 30 --finalists 2 "
 SEARCH += "--final-seeds 3 --test-seeds 2 --split random-60-20-20 --jobs 1"
 PICTURES = {
     "found.svg": "Two columns, a question each. Above, curves of gain over frequency: the layer "
