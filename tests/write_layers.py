@@ -37,6 +37,8 @@ Each value is compared with PyG's own layer, values and gradients, on graphs wit
 parallel edges, nodes without edges and the like (`tests/pyg/test_parity.py`). The values in the
 last column have no equal form: with them PyG's own `forward` runs, and `layer.why_not()` says so.
 It also runs under explainers, with hooks on messages, and on graphs so small that it is faster.
+Dropout of attention between 0 and 1 runs by the contraction too; it drops other edges than PyG's
+under the same seed, so that only 0 and 1 can be compared here.
 
 | class | option | by the contraction | by PyG's own forward |
 |---|---|---|---|
