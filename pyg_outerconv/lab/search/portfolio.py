@@ -73,7 +73,8 @@ class Known(Kind):
     start: tuple[dict[str, Any], ...] = ()
 
     def fits(self, bounds: Bounds) -> bool:
-        has = {"features": bounds.has_features, "direction": bounds.is_directed}
+        directed = bounds.is_directed
+        has = {"features": bounds.has_features, "direction": directed, "both ways": not directed}
         return all(has[need] for need in self.needs)
 
     def draw(self, trial: Trial, bounds: Bounds) -> Settings:

@@ -25,7 +25,7 @@ from torch import Tensor
 from ...errors import RefusedValue
 from ..own_code import import_own
 from ..settings import Settings
-from ..train.loop import SeedRun, train
+from ..train.loop import Diverged, SeedRun, train
 from ..train.model import Contender, on_backend, ours
 from .pictures import Seen, look_at
 from .portfolio import Labels, Unlabelled
@@ -94,7 +94,7 @@ class Bench:
             run = SeedRun(contender, labels.y, classes, labels.split, settings, task.seed)
             try:
                 finished = train(run, lambda run: None, self.stop)
-            except RefusedValue as error:  # which training raises of a loss that is no number
+            except Diverged as error:
                 return Outcome({"val_metric": 0.0, "val_loss": float(10**9), "said": str(error)})
             if not finished:
                 raise Stopped

@@ -30,6 +30,10 @@ CURVES = ("train_loss", "val_loss", "train_metric", "val_metric")
 UNSEEN = -1  # in the place of the class of a node that training must not see
 
 
+class Diverged(RefusedValue):
+    """The loss on validation nodes is no longer a number."""
+
+
 @dataclass
 class Best:
     """The best epoch so far by validation, its loss and metric, its parameters."""
@@ -133,7 +137,7 @@ class SeedRun:
             values.append(numbers[name])
         loss, metric = numbers["val_loss"], numbers["val_metric"]
         if not math.isfinite(loss):
-            raise RefusedValue(
+            raise Diverged(
                 f"training diverged in epoch {epoch} of seed {self.seed}",
                 "a finite loss (try a smaller --lr)",
                 loss,

@@ -53,12 +53,25 @@ def test_every_kind_trains_from_its_published_settings(name, tmp_path):
         studies.end(name, trial, [found.numbers], settings=settings.as_dict(), wall=1.0)
 
 
+def test_a_model_that_diverges_has_the_worst_numbers_and_one_that_is_refused_stops_the_search():
+    karate = data.load("KarateClub")
+    (labels,) = visible_labels(karate, "public", [0]).values()
+    bench = Bench(without_labels(karate))
+    huge = Settings("KarateClub", "gcn", "public", epochs=20, lr=1e30, patience=0)
+    found = bench.train(Task(("gcn",), huge, 0, labels))
+    assert found.numbers["val_metric"] == 0
+    assert "diverged" in found.numbers["said"]
+    refused = Settings("KarateClub", "nearest(3)", "public", epochs=2)
+    with pytest.raises(RefusedValue, match="needs positions"):
+        bench.train(Task(("points",), refused, 0, labels))
+
+
 def test_kinds_that_do_not_fit_a_graph_stay_away_or_are_refused():
     names = [kind.name for kind in kinds_for("all", bounds_of(has_features=False))]
     assert names[0] == OURS
     assert not {"gat", "dir-gcn"} & set(names)
     every = kinds_for("all", bounds_of(is_directed=True))
-    assert {kind.name for kind in every} == {OURS, *portfolio()}
+    assert {kind.name for kind in every} == {OURS, *portfolio()} - {"optbasis"}
     with pytest.raises(RefusedValue, match="expected direction, got a graph without"):
         kinds_for("mlp,dir-gcn", bounds_of())
     with pytest.raises(RefusedValue, match="did you mean 'gcn'"):
