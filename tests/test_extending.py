@@ -29,7 +29,7 @@ pytestmark = pytest.mark.pages
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-WEIGHTED, NEAREST, SCORED, LEARNED, SUPPORT, KIND, ORDER, BACKEND, LAWS = range(9)
+WEIGHTED, SERIES, NEAREST, SCORED, LEARNED, SUPPORT, KIND, ORDER, BACKEND, LAWS = range(10)
 
 
 @pytest.fixture
@@ -56,6 +56,18 @@ def test_the_weighted_basis_has_the_laws_of_a_family(run):
     count = torch.bincount(made["edge_index"][1], minlength=34)
     sums = made["basis"].to_dense()[0].sum(0)
     torch.testing.assert_close(sums, (count > 2).float())
+
+
+def test_the_filter_of_a_formula_is_the_exponential_of_a_matrix(run):
+    family = run(SERIES)["Heat"]
+    for seed in range(5):
+        assert_declared_laws(family(1.0, 4), seed)
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 0, 3], [1, 0, 2, 1, 3, 2, 3, 0]])
+    matrix = torch.zeros(4, 4, dtype=torch.float64)
+    matrix[tuple(edges)] = 0.5  # a ring, whose nodes have two neighbours
+    basis = family(2.0, 30).basis(edges, dtype=torch.float64)
+    expected = torch.matrix_exp(2.0 * (matrix - torch.eye(4, dtype=torch.float64)))
+    torch.testing.assert_close(basis.to_dense()[0], expected)
 
 
 def test_the_nearest_neighbours_are_those_of_the_features(run):
