@@ -130,7 +130,7 @@ class Report:
         if self.plan.test_seeds < 2:
             said.append("A test on one seed has no intervals.")
         elif not better:
-            said.append("In the test no kind is better beyond its 95 % interval.")
+            said.append("In the test no other kind is better than it, beyond the 95 % interval.")
         if worse:
             said.append(f"The winner is better, beyond the interval, than {', '.join(worse)}.")
         return said
