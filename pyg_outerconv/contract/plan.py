@@ -255,7 +255,8 @@ def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) 
             )
         raise RefusedValue(f"no contraction order solves {problem.basis!r}\n  {lines}")
     ranks = [order.rank(problem) for order in orders]
-    best = [order for order, rank in zip(orders, ranks, strict=True) if rank == min(ranks)]
+    least = min(ranks)
+    best = [order for order, rank in zip(orders, ranks, strict=True) if rank == least]
     if len(best) == 1:
         return best[0]
     # A loop, because torch.compile cannot trace min() with a key.

@@ -408,8 +408,8 @@ class OuterConv(MessageHooks):
         bias, root = self.bias, self._modules.get("root")
         way = self._way()
         if own := way == "contraction":
-            given = basis, call.source, theta, bias, values, call.mode
-            out, bias = self._contract(*given), None
+            out = self._contract(basis, call.source, theta, bias, values, call.mode)
+            bias = None
         elif way == "messages":
             # propagate_type: (x: OptPairTensor, edge_value: OptTensor)
             out = convolve_by_messages(self, basis, call.source, theta)
