@@ -293,7 +293,9 @@ class Neurons(Score):
             return (_ACTIVATIONS[self.activation](z, self.negative_slope) * weight).sum(-1)
 
         operands = (at_target, at_source, weight, of_edge)
-        if torch.compiler.is_compiling():  # it fuses; counted tiles would fix the edges
+        # Counted tiles would fix the number of edges of a compiled graph. One tile holds products
+        # of all edge features, which compilers do not fuse.
+        if torch.compiler.is_compiling():
             return tile(*operands, slice(None))
         step = max(1, TILE_ELEMENTS // max(1, weight.numel()))
         tiles = [slice(s, s + step) for s in range(0, max(part.num_entries, 1), step)]
