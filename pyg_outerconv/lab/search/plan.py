@@ -72,7 +72,7 @@ class Plan:
         at_least=0,
     )
     seed: int = setting(0, "Seed of what is drawn", at_least=0)
-    max_depth: int = setting(4, "Most convolutions", at_least=1, at_most=32)
+    max_depth: int = setting(4, "Most convolutions that are drawn", at_least=1, at_most=32)
     max_hidden: int = setting(128, "Most channels between them", at_least=1, at_most=4096)
     terms: tuple[str, ...] = setting(
         (),

@@ -95,9 +95,11 @@ class Known(Kind):
         return found
 
     def given(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
+        """As published, also in depth; but the width, by which time and memory grow, is bounded."""
         chosen = {name: start[name] for name in self.choices}
         model = {name: value for name, value in start.items() if name not in self.choices}
-        return self._made(chosen, bounds.cut(model), bounds)
+        model["hidden"] = bounds.cut(model)["hidden"]
+        return self._made(chosen, model, bounds)
 
     def _values(self, name: str, bounds: Bounds) -> tuple[Any, ...]:
         """The values of a choice; heads share every width evenly, and depths are bounded."""
