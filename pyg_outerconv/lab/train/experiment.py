@@ -21,7 +21,7 @@ from ...files import STOPPED, silence
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
 from ..settings import Settings
-from .folder import PICTURE, RunFolder, dataset_of, is_history
+from .folder import PICTURE, RunFolder, dataset_of
 from .inputs import choose_features, settle_features
 from .loop import SeedRun, Stopped, rank, train
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
@@ -247,22 +247,13 @@ class Experiment:
     def _take_up(self, run: SeedRun) -> None:
         state = self._first(self.folder.load_state)
         if state is not None and (state["model"], state["seed"]) == (run.contender.key, run.seed):
-            self._load(run, state)
+            try:
+                run.load_state(state)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:  # of another torch
+                expected = "a state of this model (without the file the seed begins anew)"
+                rule = f"{self.folder.partial} must be of the seed under way"
+                raise RefusedValue(rule, expected, f"{type(error).__name__}: {error}") from error
             self.log(f"{run.contender.key} seed {run.seed}: goes on after epoch {run.epoch}")
-
-    def _load(self, run: SeedRun, state: dict[str, Any]) -> None:
-        try:
-            if not 0 <= state["epoch"] <= self.settings.epochs:
-                raise ValueError(f"epoch {state['epoch']}")
-            run.load_state(state)
-            if not is_history(run.history, len(self.settings.evaluated(run.epoch))):
-                raise ValueError("other learning curves")
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise RefusedValue(
-                f"{self.folder.partial} must be of the seed under way",
-                "a state of this model (without the file the seed begins anew)",
-                " ".join(f"{type(error).__name__}: {error}".split()),
-            ) from error
 
     def _rank(self, result: dict[str, Any]) -> tuple[float, ...]:
         return rank(self.settings, result["val_loss"], result["val_metric"])

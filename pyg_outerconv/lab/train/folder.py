@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import time
@@ -32,9 +31,7 @@ from ...files import (
 )
 from ..data import Dataset, Source, entry, load, load_own, source_from
 from ..settings import Settings, settings_from
-from .loop import CURVES
 from .model import OURS, PEER
-from .results import SMOOTHED
 from .splits import check_protocol
 
 CONFIG = "config.json"
@@ -116,15 +113,10 @@ class Folder:
         config = self.load(load_json, self.config)
         if config is None:
             raise RefusedValue(f"{self.path} is not {self.called}", CONFIG, "no such file")
-        data, found = config.get("data"), config.get("format")
-        known = (
-            isinstance(data, dict)
-            and isinstance(data.get("fingerprint"), str)
-            and isinstance(data.get("root", 0), str | None)
-        )
-        if found != FORMAT or self.key not in config or not known:
+        found = config.get("format")
+        if found != FORMAT or self.key not in config:
             rule = f"{self.config} must be the configuration of {self.of} of this version"
-            expected = f"format {FORMAT} with {self.key} and data, its root and fingerprint"
+            expected = f"format {FORMAT} with {self.key}"
             if isinstance(found, int) and found < FORMAT:
                 said = config.get("versions", {}).get("pyg_outerconv", "that wrote it")
                 rule += f" (begin anew in another folder, or use pyg_outerconv {said})"
@@ -246,7 +238,6 @@ class RunFolder(Folder):
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
-        self.metrics = self.path / METRICS
         self.checkpoint, self.partial = self.path / FINAL, self.path / PARTIAL
 
     # The configuration --------------------------------------------------------------------------
@@ -283,10 +274,8 @@ class RunFolder(Folder):
 
     def read_runs(self) -> list[dict[str, Any]]:
         """The record of every finished seed; none where no seed is finished yet."""
-        metrics = self.read(METRICS)
-        if metrics is None:
-            return []
-        return check_records(metrics.get("runs"), self.settings(), str(self.metrics))
+        runs: list[dict[str, Any]] = (self.read(METRICS) or {"runs": []})["runs"]
+        return runs
 
     def model_names(self) -> dict[str, str]:
         """The name of each model that has finished a seed, by its key in the records."""
@@ -301,14 +290,7 @@ class RunFolder(Folder):
 
     def load_state(self) -> dict[str, Any] | None:
         """The state that :meth:`save_state` wrote, or None."""
-        state = self.read(PARTIAL, load_tensors)
-        if state is not None and not has_parts(state, STATE):
-            raise RefusedValue(
-                f"{self.partial} must be of the seed under way (without it, the seed begins anew)",
-                ", ".join(STATE),
-                ", ".join(sorted(state)),
-            )
-        return state
+        return self.read(PARTIAL, load_tensors)
 
     def drop_state(self) -> None:
         """Remove the state of the seed under way, which is finished."""
@@ -324,8 +306,7 @@ class RunFolder(Folder):
         if checkpoint is None:
             rule = f"the run in {self.path} must have its {FINAL}"
             raise RefusedValue(rule, "a finished seed, and its files", "no such file")
-        whole = has_parts(checkpoint, CHECKPOINT) and checkpoint["seed"] in range(settings.seeds)
-        if not whole or checkpoint["format"] != FORMAT:
+        if checkpoint.get("format") != FORMAT:
             raise RefusedValue(
                 f"{self.checkpoint} must be written by outerconv train",
                 f"format {FORMAT}",
@@ -355,7 +336,7 @@ def dataset_of(
     return load(settings.dataset, root or home.root(), settings.split, log, settings.undirected)
 
 
-# Records of a run, and checks of what its files hold ----------------------------------------------
+# What the configuration says beside settings -----------------------------------------------------
 
 
 def versions() -> dict[str, str]:
@@ -378,88 +359,6 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
         "num_edges": dataset.num_edges,
         "num_classes": dataset.num_classes,
     }
-
-
-_NUMBERS = dict.fromkeys(("test_metric", "majority", "val_metric", "val_loss", "seconds"), float)
-_COUNTS = dict.fromkeys(("seed", "best_epoch", "epochs"), int)
-_RECORD = {"model": str, **_COUNTS, **_NUMBERS, "history": dict}
-_SMOOTHED = dict.fromkeys(SMOOTHED.values(), float)
-STATE = {"model": str, "seed": int, "epoch": int, "seconds": float} | dict.fromkeys(
-    ("parameters", "optimizer", "history", "best", "random"), dict
-)
-CHECKPOINT = {"settings": dict, "parameters": dict, "fingerprint": str, "test_metric": float}
-CHECKPOINT |= dict.fromkeys(("format", "seed", "in_channels", "num_classes", "best_epoch"), int)
-
-
-def has_parts(content: Any, parts: dict[str, type]) -> bool:
-    """Whether a dictionary has exactly these parts, each of its type."""
-    return (
-        isinstance(content, dict)
-        and set(content) == set(parts)
-        and all(_is(content[part], kind) for part, kind in parts.items())
-    )
-
-
-def check_records(runs: Any, settings: Settings, origin: str) -> list[dict[str, Any]]:
-    """The records of finished seeds, if they can be of a run with these settings."""
-    if not isinstance(runs, list):
-        raise RefusedValue(f"{origin} must hold runs", "a list", type(runs).__name__)
-    seen = set()
-    for number, run in enumerate(runs):
-        parts = _RECORD | (_SMOOTHED if settings.correct_and_smooth else {})
-        if not (has_parts(run, parts) and _is_possible(run, settings)):
-            raise RefusedValue(
-                f"{origin} must have a record for each seed, as training writes it",
-                f"{', '.join(parts)} within their ranges",
-                f"something else as number {number}",
-            )
-        if (run["model"], run["seed"]) in seen:
-            raise RefusedValue(
-                f"{origin} has a seed once", "one record", f"two of seed {run['seed']}"
-            )
-        seen.add((run["model"], run["seed"]))
-    return runs
-
-
-def is_history(history: Any, epochs: int) -> bool:
-    """Whether these are the learning curves of so many evaluated epochs."""
-    return (
-        isinstance(history, dict)
-        and set(history) == set(CURVES)
-        and all(
-            isinstance(values, list)
-            and len(values) == epochs
-            and all(_is(value, float) and math.isfinite(value) for value in values)
-            for values in history.values()
-        )
-    )
-
-
-def _is_possible(run: dict[str, Any], settings: Settings) -> bool:
-    names = ("test_metric", "majority", "val_metric", *SMOOTHED.values())
-    shares = [run[name] for name in names if name in run]
-    if not 1 <= run["best_epoch"] <= run["epochs"] <= settings.epochs:
-        return False
-    evaluated = settings.evaluated(run["epochs"])
-    if run["best_epoch"] not in evaluated:
-        return False
-    place = evaluated.index(run["best_epoch"])
-    return (
-        run["model"] in (OURS, PEER)
-        and run["seed"] in settings.seeds_of(run["model"] == PEER)
-        and all(0 <= share <= 1 for share in shares)
-        and run["seconds"] >= 0
-        and math.isfinite(run["seconds"])
-        and is_history(run["history"], len(evaluated))
-        and run["val_loss"] == run["history"]["val_loss"][place]
-        and run["val_metric"] == run["history"]["val_metric"][place]
-    )
-
-
-def _is(value: Any, kind: type) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
 # One process at a time ----------------------------------------------------------------------------
