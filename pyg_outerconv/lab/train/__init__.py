@@ -1,7 +1,7 @@
 """Classification of nodes and graphs: the loop, the protocols, the run folder and its results."""
 
 from ..settings import Settings, resolve
-from .classifiers import GraphClassifier, NodeClassifier
+from .classifiers import NodeClassifier
 from .experiment import Experiment, Interrupted
 from .folder import RunFolder, next_folder
 from .splits import Split, check_protocol, make_split
@@ -10,7 +10,6 @@ from .trained import Contribution, Predictions, Trained, contributions, load_tra
 __all__ = [
     "Contribution",
     "Experiment",
-    "GraphClassifier",
     "Interrupted",
     "NodeClassifier",
     "Predictions",

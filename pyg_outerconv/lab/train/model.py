@@ -31,10 +31,8 @@ from ..settings import Settings, resolve
 from .classifiers import (
     GCNII,
     LINKX,
-    NORMS,
     BlockClassifier,
     Classifier,
-    GraphClassifier,
     MakeLayer,
     NodeClassifier,
     Propagated,
@@ -67,24 +65,21 @@ class Contender:
     def model(self, num_classes: int, settings: Settings) -> Classifier:
         """A fresh model, initialised from torch's random state."""
         model: Classifier
-        make_layer, norm = self.make_layer, NORMS[settings.layer_norm]
         columns = num_classes if settings.labels_as_features else 0
         ends = self.in_channels + columns, num_classes
         if settings.architecture == "blocks":
-            model = BlockClassifier(*ends, make_layer, norm, settings)
+            model = BlockClassifier(*ends, self.make_layer, settings)
         elif settings.architecture == "gcnii":
             assert self.make_mix is not None  # as contenders are made
-            model = GCNII(*ends, self.make_mix, norm, settings)
+            model = GCNII(*ends, self.make_mix, settings)
         elif settings.architecture == "linkx":
-            model = LINKX(*ends, self.num_nodes, make_layer, norm, settings)
-        elif self.make_readout is not None:
-            readout = self.make_readout(settings.hidden)
-            model = GraphClassifier(*ends, make_layer, settings, readout)
+            model = LINKX(*ends, self.num_nodes, self.make_layer, settings)
         else:
-            model = NodeClassifier(*ends, make_layer, settings, self.make_last)
+            readout = self.make_readout and self.make_readout(settings.hidden)
+            model = NodeClassifier(*ends, self.make_layer, settings, self.make_last, readout)
         if settings.propagation:
             assert self.make_propagation is not None  # as contenders are made
-            model = Propagated(model, self.make_propagation())
+            model = Propagated(model, self.make_propagation(), settings)
         return model.to(settings.device)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from ...scale.chunks import MOST_EDGES, rows_of
 from ...scale.mapped import MappedGraph
 from ..data import Dataset
 from ..settings import Settings, fan_outs_of
-from .classifiers import Classifier, logits_by_layers
+from .classifiers import logits_by_layers
 from .inputs import WHOLE, Batch, Inputs, Share
 
 
@@ -71,9 +71,8 @@ class Sampled(Inputs):
             yield None
 
     def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
-        made = cast(Classifier, model)
         out = logits_by_layers(
-            made, self.x, self.basis, scratch=self.scratch, most_edges=self.most_edges
+            model, self.x, self.basis, scratch=self.scratch, most_edges=self.most_edges
         )
         return out if nodes is None else out[nodes.to(out.device)].to(self.device)
 

@@ -131,9 +131,9 @@ def test_gcnii_is_pygs_layers_between_two_linear_ones(features):
         layer = pyg.GCN2Conv(8, alpha=0.2, theta=0.7, layer=number)
         copied(layer.weight1, linear.weight, transposed=True)
         hidden = F.relu(layer(hidden, first, dataset.data.edge_index))
-    assert_near(contender.inputs.logits(mine), mine.head(hidden))
-    with pytest.raises(ValueError, match="architecture layers or blocks, got GCNII"):
-        logits_by_layers(mine, dataset.data.x, contender.inputs.structure)
+    wanted, given = mine.head(hidden), contender.inputs
+    assert_near(given.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
 
 
 def test_gcnii_weighs_the_channels_of_several_labels_with_numbers_that_learn():
@@ -169,8 +169,9 @@ def test_linkx_is_pygs(features):
         copy_linear(one, other)
     for one, other in zip(theirs.final_mlp.norms, mine.norms, strict=True):
         copy_linear(one.module, other)
-    wanted = theirs(dataset.data.get("x"), dataset.data.edge_index)
-    assert_near(contender.inputs.logits(mine), wanted)
+    wanted, given = theirs(dataset.data.get("x"), dataset.data.edge_index), contender.inputs
+    assert_near(given.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
 
 
 @pytest.mark.parametrize("architecture", ["gcnii", "linkx"])
