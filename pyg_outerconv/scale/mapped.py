@@ -127,17 +127,17 @@ class ArrayWriter:
         self._arrays.clear()
 
 
-class Arrays:
-    """Opens the arrays of a folder without reading them.
+class Arrays(dict[str, Tensor]):
+    """The arrays of a folder by name, over mapped files, opened without reading them.
 
     Args:
         folder: what an :class:`ArrayWriter` has finished.
         verify: whether to read all files once and compare their checksums.
 
     Raises:
-        ValueError: the header lacks something; a file is missing, is no plain file of the folder,
-            has another size, type or shape than the header says, or, with ``verify``, another
-            checksum.
+        ValueError: there is no header as a writer left it; a file is missing, is no plain file of
+            the folder, has another size, type or shape than the header says, or, with ``verify``,
+            another checksum.
     """
 
     def __init__(self, folder: str | Path, verify: bool = False) -> None:
@@ -148,17 +148,14 @@ class Arrays:
             raise RefusedValue(
                 f"{self.folder} must be a finished folder of arrays", HEADER, error.strerror
             ) from error
-        if header.get("format") != FORMAT or not isinstance(header.get("files"), dict):
+        if header.get("format") != FORMAT:
             rule = f"{self.folder / HEADER} must be of this version"
             raise RefusedValue(rule, f"format {FORMAT}", header.get("format"))
-        _require(self.folder / HEADER, "facts", header, {"facts": dict})
-        for name, known in header["files"].items():
-            _require(self.folder / HEADER, name, known, _OF_A_FILE)
         self.facts: dict[str, Any] = header["facts"]
         self.checksums = {name: known["sha256"] for name, known in header["files"].items()}
-        self._arrays = {name: self._open(name, known) for name, known in header["files"].items()}
+        super().__init__({name: self._open(name, one) for name, one in header["files"].items()})
         if verify:
-            self.verify(*self._arrays)
+            self.verify(*self)
 
     def _open(self, name: str, known: dict[str, Any]) -> Tensor:
         path = self.folder / f"{name}.npy"
@@ -190,23 +187,6 @@ class Arrays:
                 raise RefusedValue(f"{path} must be readable", "a file", error.strerror) from error
             if found != known:
                 raise RefusedValue(f"{path} must have its sha256", known, found)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
-    def get(self, name: str) -> Tensor | None:
-        """An array, or None if there is none of this name."""
-        return self._arrays.get(name)
-
-    def __getitem__(self, name: str) -> Tensor:
-        """An array as a tensor over the mapped file.
-
-        Raises:
-            ValueError: there is none of this name.
-        """
-        if name not in self:
-            raise RefusedValue(f"{self.folder} must have its arrays", name, ", ".join(self._arrays))
-        return self._arrays[name]
 
 
 @dataclass(frozen=True)
@@ -295,18 +275,6 @@ _KINDS = {  # the number of axes and the types of each array
     "y": (1, (torch.int64,)),
     "split": (1, (torch.uint8,)),
 }
-
-
-_OF_A_FILE: dict[str, type] = {"dtype": str, "shape": list, "sha256": str}
-
-
-def _require(path: Path, what: str, content: Any, parts: dict[str, type]) -> None:
-    """Refuse a part of a header that is not as it was written."""
-    for name, kind in parts.items():
-        found = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(found, kind):
-            rule = f"{path} must say {name} of {what}"
-            raise RefusedValue(rule, f"a {kind.__name__}", type(found).__name__)
 
 
 def _sha256(path: Path) -> str:

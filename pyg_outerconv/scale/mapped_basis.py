@@ -17,7 +17,7 @@ from ..basis.subpattern import of_rows
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import Graph
-from ..signatures import is_integer, typed
+from ..signatures import typed
 from .carried import Carried
 from .mapped import HEADER, Arrays, ArrayWriter, MappedGraph
 from .samples import partition
@@ -53,10 +53,8 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
     _require(arrays, {"family": repr(family), "graph": _edges_of(graph)})
     bare = Graph(torch.empty((2, 0), dtype=torch.long), size, is_bare=True)
     frame = family.basis_on(bare, torch.float32)
-    counts: Any = arrays.facts.get("labels")
-    if not _are_counts(counts, len(edge_sets(frame))):
-        raise RefusedValue(f"{place} must say its labels", "a number for each set of edges", counts)
-    sets = [_opened(arrays, number, labels, size) for number, labels in enumerate(counts)]
+    labels = enumerate(arrays.facts["labels"])
+    sets = [_opened(arrays, number, count, size) for number, count in labels]
     basis: Basis = with_edge_sets(frame, lambda found: sets[: len(found)])
     _require(arrays, {"outline": outline(basis)})
     return Carried(family, bare, basis, mapped=True)
@@ -99,17 +97,10 @@ def _require(arrays: Arrays, expected: dict[str, Any]) -> None:
         raise RefusedValue(rule, expected, found)
 
 
-def _are_counts(found: Any, least: int) -> bool:
-    return isinstance(found, list) and len(found) >= least and all(map(is_integer, found))
-
-
 def _opened(arrays: Arrays, number: int, labels: int, size: tuple[int, int]) -> EdgeBasis:
-    def part(name: str) -> Tensor | None:
-        return arrays.get(f"{name}-{number}")
-
     ptr, source = arrays[f"ptr-{number}"], arrays[f"source-{number}"]
-    pattern = of_rows(ptr, source, part("label"), size=size, num_labels=labels)
-    return EdgeBasis(pattern, part("value"))
+    label, value = arrays.get(f"label-{number}"), arrays.get(f"value-{number}")
+    return EdgeBasis(of_rows(ptr, source, label, size=size, num_labels=labels), value)
 
 
 def _check_edges(graph: MappedGraph) -> None:

@@ -254,15 +254,8 @@ def named(name):
 
 
 HEADERS = {
-    "no facts": without("facts"),
-    "no files": without("files"),
     "no format": without("format"),
-    "facts in a list": lambda header: header.update(facts=[1]),
-    "files in a list": lambda header: header.update(files=["x"]),
-    "a file in a list": lambda header: header["files"].update(x=[1]),
-    **{f"no {key} of x": without("files", "x", key) for key in ("dtype", "shape", "sha256")},
     **{f"no {name}": without("files", name) for name in ("ptr", "source", "x", "y", "split")},
-    "a number for a checksum": lambda header: header["files"]["x"].update(sha256=1),
     "a file above the folder": named("../elsewhere"),
     "a folder": named("folder"),
     "a pipe": named("pipe"),
@@ -314,23 +307,11 @@ def test_a_graph_without_pointers_is_refused(tmp_path):
         open_mapped(place)
 
 
-def test_a_basis_that_does_not_say_its_labels_or_has_no_arrays_is_refused(tmp_path):
+def test_a_basis_of_another_outline_is_refused(tmp_path):
     generate(tmp_path / "graph", nodes=50, edges=200, features=2, log=silent)
     graph = open_mapped(tmp_path / "graph")
     carried_by(graph, GCN())
     (place,) = graph.folder.glob("basis-*")
-    for labels in (None, [], [1.5], "11", {"1": 1}):
-        reseal(place, lambda header, labels=labels: header["facts"].update(labels=labels))
-        with pytest.raises(ValueError, match="must say its labels"):
-            carried_by(graph, GCN())
-    reseal(place, lambda header: header["facts"].pop("labels"))
-    with pytest.raises(ValueError, match="must say its labels"):
-        carried_by(graph, GCN())
-    reseal(place, lambda header: header["facts"].update(labels=[1]))
-    carried_by(graph, GCN())
-    reseal(place, without("files", "source-0"))
-    with pytest.raises(ValueError, match="must have its arrays"):
-        carried_by(graph, GCN())
     reseal(place, without("facts", "outline"))
     with pytest.raises(ValueError, match=r"basis-.*expected"):
         carried_by(graph, GCN())

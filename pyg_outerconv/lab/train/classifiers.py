@@ -82,8 +82,8 @@ class InChunks(AtOnce):
     def conv(
         self, conv: Any, x: Tensor | None, structure: Any, finish: Finish | None = None
     ) -> Tensor:
-        options = {"scratch": self.scratch, "most_edges": self.most_edges}
-        return convolve(conv, x, structure, finish=finish, **options)
+        scratch, most = self.scratch, self.most_edges
+        return convolve(conv, x, structure, finish=finish, scratch=scratch, most_edges=most)
 
     def rows(self, function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         out: Tensor | None = None
