@@ -59,10 +59,12 @@ def test_every_family_of_edges(family):
         close(convolve(conv, x, basis, most_edges=most), wanted)
 
 
+SUPPORT, NODES = Hops(add_self_loops=True), {"in_channels": 23}
+# A family, options of its layer, and features: dense, "sparse", in "files", or "none".
 OTHERS = {
     "basis-decomposed": (Relation(3), {"theta": "basis-decomposed:2"}),
     "low rank": (Stack(GCN(), Identity()), {"theta": "low-rank:2"}),
-    "depthwise": (Walk(2), {"theta": "depthwise", "out": 5}),
+    "depthwise": (Walk(2), {"theta": "depthwise", "out_channels": 5}),
     "channelwise": (Walk(2), {"theta": "channelwise"}),
     "mixed powers": (Walk(2), {"theta": "shared"}),
     "mean of labels": (Stack(Identity(), Chebyshev(3)), {"label_aggr": "mean"}),
@@ -70,57 +72,35 @@ OTHERS = {
     "greatest input": (Directed(GCN()), {"aggr": "max"}),
     "mean of inputs": (Relation(3, None), {"aggr": "mean"}),
     "product of powers": (Compose(GCN(), Walk(2)), {}),
+    "polynomials of channels": (Favard(3), {}),
+    **{score: (SUPPORT, {"score": score}) for score in ("key-query", "additive", "cosine")},
+    "none": (GCN(), NODES),
+    "none, relations": (Relation(3), NODES),
+    "none, stacked": (Stack(Identity(), GCN()), NODES),
+    "sparse": (GCN(), {"root_weight": True}),
+    "sparse, powers": (Walk(2), {"root_weight": True}),
+    "files": (GCN(), {}),
+    "files, powers": (Chebyshev(4), {}),
+    "files, products": (Compose(GCN(), Walk(2)), {}),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 @torch.no_grad()
-def test_forms_of_parameters_and_reductions(name):
-    family, options = OTHERS[name]
+def test_forms_of_parameters_reductions_scores_and_features(name, tmp_path):
+    (family, options), kind = OTHERS[name], name.partition(",")[0]
     basis, x = graph(family)
-    conv = OuterConv(5, options.pop("out", 4), family, **options).double()
-    close(convolve(conv, x, basis, most_edges=17), conv(x, basis))
-
-
-@torch.no_grad()
-def test_polynomials_of_channels():
-    conv = OuterConv(5, 4, Favard(3)).double()
-    torch.nn.init.normal_(conv.theta.comp)
-    basis, x = graph(conv.family)
-    close(convolve(conv, x, basis, most_edges=17), conv(x, basis))
-
-
-@pytest.mark.parametrize("score", ["key-query", "additive", "cosine"])
-@torch.no_grad()
-def test_attention_takes_the_softmax_over_whole_neighbourhoods(score):
-    support, x = graph(Hops(add_self_loops=True))
-    conv = AttentionConv(5, 6, heads=2, score=score, root_weight=True).double()
-    close(convolve(conv, x, support, most_edges=9), conv(x, support))
-
-
-@pytest.mark.parametrize("family", [GCN(), Relation(3), Stack(Identity(), GCN())], ids=str)
-@torch.no_grad()
-def test_embeddings_of_nodes(family):
-    basis, _ = graph(family)
-    conv = OuterConv(23, 4, family, root_weight=True).double()
-    close(convolve(conv, None, basis, most_edges=9), conv(None, basis))
-
-
-@pytest.mark.parametrize("family", [GCN(), Walk(2)], ids=str)
-@torch.no_grad()
-def test_sparse_features(family):
-    basis, x = graph(family)
-    x = torch.where(x > 0.5, x, 0.0)
-    conv = OuterConv(5, 4, family, root_weight=True).double()
-    close(convolve(conv, x.to_sparse_csr(), basis, most_edges=9), conv(x, basis))
-
-
-@pytest.mark.parametrize("family", [GCN(), Chebyshev(4), Compose(GCN(), Walk(2))], ids=str)
-@torch.no_grad()
-def test_features_in_files(family, tmp_path):
-    basis, x = graph(family)
-    conv = OuterConv(5, 4, family).double()
-    close(convolve(conv, x, basis, scratch=Scratch(tmp_path), most_edges=9), conv(x, basis))
+    given = {"in_channels": 5, "out_channels": 4, **options}
+    if family is SUPPORT:  # the softmax is over whole neighbourhoods
+        conv = AttentionConv(5, 6, heads=2, **options, root_weight=True).double()
+    else:
+        conv = OuterConv(**given, family=family).double()
+    if isinstance(family, Favard):
+        torch.nn.init.normal_(conv.theta.comp)
+    x = None if kind == "none" else torch.where(x > 0.5, x, 0.0) if kind == "sparse" else x
+    held = x.to_sparse_csr() if kind == "sparse" else x
+    scratch = Scratch(tmp_path if kind == "files" else None)
+    close(convolve(conv, held, basis, scratch=scratch, most_edges=9), conv(x, basis))
     assert not list(tmp_path.iterdir())
 
 

@@ -14,7 +14,6 @@ from pyg_outerconv.lab.own_code import import_own
 from pyg_outerconv.lab.search import studies
 from pyg_outerconv.lab.search.portfolio import Kind
 from pyg_outerconv.lab.search.report import make_page
-from pyg_outerconv.lab.search.search import Search
 from pyg_outerconv.lab.search.space import (
     DIRECTIONS,
     NEIGHBOURS,
@@ -186,22 +185,6 @@ def test_of_a_winner_of_one_term_no_table_without_rows_is_announced(tmp_path):
     assert len(report.term_rows()) == 1
     _, told = make_page(report, "markdown").split("## What it found\n\n")
     assert told.startswith("Each label of each layer: ")
-
-
-@pytest.mark.slow(cases=1)
-def test_a_search_with_terms_that_was_stopped_finds_the_same(tmp_path):
-    import_own(["mine_hubs.py"])
-    chosen = plan(trials=4, portfolio="none", terms=TERMS)
-    searched(tmp_path / "whole", chosen)
-    found = Search(chosen, tmp_path / "run", log=lambda line: None, jobs=1)
-    try:
-        for generation in range(2):
-            found._generate(generation)
-        found._draw(found.kinds[0], 2)
-    finally:
-        found.close()
-    searched(tmp_path / "run")
-    assert numbers(tmp_path / "run") == numbers(tmp_path / "whole")
 
 
 # What is refused ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pyg_outerconv.lab.search.portfolio import (
     without_labels,
 )
 from pyg_outerconv.lab.search.search import Search
-from pyg_outerconv.lab.search.space import MODEL, NEIGHBOURS, NONE, Bounds, as_drawn, starts
+from pyg_outerconv.lab.search.space import MODEL, NEIGHBOURS, NONE, Bounds, as_drawn
 from pyg_outerconv.lab.search.studies import Studies
 from pyg_outerconv.lab.search.work import Bench, Task
 from pyg_outerconv.lab.train import Settings
@@ -84,15 +84,6 @@ def test_what_is_published_is_drawn_as_the_nearest():
     drawn = as_drawn({**published, "skip": "residual"}, bounds_of(max_depth=2, max_hidden=64))
     assert (drawn["depth"], drawn["hidden"], drawn["skip"]) == (2, 64, "none")
     assert (drawn["dropout"], drawn["lr"], drawn["weight_decay"]) == (0.8, 0.2, 1e-6)
-
-
-@pytest.mark.parametrize("is_directed", [False, True])
-def test_our_first_trials_are_bases_in_one_model(is_directed):
-    bounds = bounds_of(is_directed=is_directed)
-    firsts = Kind().starts(bounds)
-    assert firsts == starts(bounds)
-    assert len(firsts) == (8 if is_directed else 4)
-    assert {(one["depth"], one["lr"]) for one in firsts} == {(2, 0.01)}
 
 
 def test_a_third_trial_begins_with_the_best_model_of_the_other_kinds(tmp_path):

@@ -436,13 +436,6 @@ def test_a_graph_of_ones_own(tmp_path):
     ]
 
 
-def test_a_folder_with_files_is_refused(tmp_path, capsys):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "mine").write_text("")
-    assert main(["search", *LINE, "--out", str(tmp_path / "run")]) == 2
-    assert "new or empty folder" in capsys.readouterr().err
-
-
 def test_one_process_at_a_time(whole, capsys):
     held = Search(None, whole, log=lambda line: None, jobs=1)
     try:
@@ -450,7 +443,3 @@ def test_one_process_at_a_time(whole, capsys):
         assert "one process at a time" in capsys.readouterr().err
     finally:
         held.close()
-
-
-def test_clocks_are_all_that_differs():
-    assert timeless({"a": [{"wall": 1, "b": 2}], "seconds": 3}) == {"a": [{"b": 2}]}

@@ -11,7 +11,7 @@ from short_search import LINE, found_in, numbers, plan, searched
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
-from pyg_outerconv.lab.search.search import Search, SearchFolder
+from pyg_outerconv.lab.search.search import SearchFolder
 from pyg_outerconv.lab.search.studies import Studies, open_storage
 
 
@@ -114,12 +114,6 @@ def test_a_storage_with_trials_is_no_new_folder(copied, refused):
         (copied / name).unlink()
     words = "a search begins without trials: expected another folder"
     refused(["search", *LINE, "--out", copied], words)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RefusedValue, match="must be writable"):
-        Search(plan(), tmp_path / "file" / "run", log=lambda line: None)
 
 
 def test_a_storage_that_cannot_be_opened_is_refused(tmp_path):

@@ -7,19 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from run_folders import seed_run
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.utils import add_remaining_self_loops
 
-from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Dataset, entry
-from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.settings import read_settings
-from pyg_outerconv.lab.train import Settings, make_split
+from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.classifiers import KNOWLEDGE, logits_by_layers
-from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import new_settings, ours
 from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
@@ -261,34 +257,6 @@ def test_a_configuration_of_tuned_gnn_is_that_of_its_line(name, file, rest):
     assert (settings.skip, settings.select, settings.patience) == ("last", "metric", 0)
     assert settings.metric == ("auroc" if name == "Minesweeper" else "accuracy")
     assert re.fullmatch(r"\d\d\.\d\d ± \d\.\d\d", published)
-
-
-@pytest.mark.parametrize("file", ["cora-gcn", "cora-sage", "cora-gat"])
-def test_a_configuration_of_tuned_gnn_runs(file):
-    values = read_toml(TUNED / f"{file}.toml")
-    settings = new_settings(entry("Cora"), {**values, "hidden": 64}).with_values(features="sparse")
-    run = seed_run(settings)
-    for _ in range(4):
-        run.step()
-    losses = run.history["train_loss"]
-    assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize(("name", "file"), [("CiteSeer", "citeseer-gcn"), ("Photo", "photo-gat"),
-                                        ("Minesweeper", "minesweeper-sage")])  # fmt: skip
-def test_a_configuration_of_tuned_gnn_runs_on_its_data(name, file):
-    root = ROOT.parent / "shared" / "data"
-    if not root.is_dir():
-        pytest.skip("no ../shared/data")
-    values = {**read_toml(TUNED / f"{file}.toml"), "hidden": 16}
-    settings = new_settings(entry(name), values).with_values(features="dense")
-    dataset = data.load(name, root, settings.split)
-    split = make_split(dataset.data, settings.split, 0)
-    made = ours(dataset, settings)
-    run = SeedRun(made, dataset.data.y, dataset.num_classes, split, settings, 0)
-    for _ in range(3):
-        run.step()
-    assert run.history["train_loss"][-1] < run.history["train_loss"][0]
 
 
 @pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from run_folders import assert_same_end, seed_run, stopping
+from run_folders import seed_run
 from torch_geometric.data import Data
 from torch_geometric.nn import CorrectAndSmooth as Theirs
 
@@ -207,29 +207,13 @@ def test_text_of_smoothing():
 # Runs ---------------------------------------------------------------------------------------------
 
 
-def finished(folder, settings, resume=False):
-    made = Experiment(settings, folder, resume=resume, log=lambda line: None)
-    return made.run()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [WITH, SMOOTHED, replace(WITH, correct_and_smooth="5,0.9,5,0.5", features="sparse")],
-    ids=["classes", "smoothed", "both"],
-)
-def test_a_run_is_gone_on_with_and_used(settings, tmp_path, monkeypatch):
-    settings = replace(settings, peer=True)
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    summary = finished(whole, settings)
-    with stopping(monkeypatch, 21):
-        finished(folder, settings)
-    torch.manual_seed(99)
-    finished(folder, settings, resume=True)
-    assert_same_end(folder, whole)
-    trained = load_trained(folder)
+@pytest.mark.parametrize("is_smoothed", [False, True])
+def test_a_run_keeps_both_metrics_and_uses_them(is_smoothed, tmp_path):
+    settings = replace(WITH, correct_and_smooth="5,0.9,5,0.5" if is_smoothed else "", peer=True)
+    summary = Experiment(settings, tmp_path / "run", log=lambda line: None).run()
+    trained = load_trained(tmp_path / "run")
     assert trained.predictions().test_metric == pytest.approx(trained.recorded, abs=1e-6)
-    runs = load_json(folder / "metrics.json")["runs"]
-    is_smoothed = bool(settings.correct_and_smooth)
+    runs = load_json(tmp_path / "run" / "metrics.json")["runs"]
     for run in runs:
         assert ("smoothed_test_metric" in run) == ("smoothed_val_metric" in run) == is_smoothed
     assert ("corrected and smoothed" in table(summary)) == is_smoothed
@@ -237,5 +221,5 @@ def test_a_run_is_gone_on_with_and_used(settings, tmp_path, monkeypatch):
         own = [run for run in runs if run["model"] == "outerconv"]
         best = sum(run["smoothed_val_metric"] for run in own) / len(own)
         assert summary["outerconv"]["smoothed_val_metric"]["mean"] == pytest.approx(best)
-    assert isinstance(trained.inputs, WithClasses) == bool(settings.labels_as_features)
+    assert isinstance(trained.inputs, WithClasses)
     assert len(trained.contributions()) == 2

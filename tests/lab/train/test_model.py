@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from run_folders import seed_run
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP, GATConv
 from torch_geometric.utils import to_dense_adj
 
 from pyg_outerconv.lab import data
@@ -49,51 +48,39 @@ STRUCTURE = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
 X = torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
 
 
-def test_plain():
-    made = model(6, depth=3)
-    one, two, three = (conv.weight for conv in made.convs)
-    hidden = (STRUCTURE @ (STRUCTURE @ X @ one).relu() @ two).relu()
-    assert torch.allclose(made(X, STRUCTURE), STRUCTURE @ hidden @ three, atol=1e-4)
+def sent(conv, x):
+    return STRUCTURE @ (conv.weight if x is None else x @ conv.weight)
 
 
-def test_residual_adds_the_input_of_hidden_layers():
-    made = model(6, depth=3, skip="residual")
-    one, two, three = (conv.weight for conv in made.convs)
-    first = (STRUCTURE @ X @ one).relu()
-    second = (STRUCTURE @ first @ two).relu() + first
-    assert torch.allclose(made(X, STRUCTURE), STRUCTURE @ second @ three, atol=1e-4)
+def normed(x, dim):
+    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, keepdim=True, correction=0) + 1e-5).sqrt()
 
 
-def test_residual_never_reaches_features_of_equal_width():
-    made = model(6, depth=3, skip="residual", hidden=6)
-    first = made.convs[0](X, STRUCTURE).relu()
-    second = made.convs[1](first, STRUCTURE).relu() + first
-    assert torch.allclose(made(X, STRUCTURE), made.convs[2](second, STRUCTURE), atol=1e-4)
+# Settings, channels of the features, and a hidden layer after its convolution, with its input if
+# that is hidden.
+HIDDEN = {
+    "plain": ({"depth": 3}, 6, lambda out, x: out.relu()),
+    "residual": ({"skip": "residual", "depth": 3}, 6, lambda out, x: out.relu() + x),
+    "equal widths": (
+        {"skip": "residual", "depth": 3, "hidden": 6},
+        6,
+        lambda out, x: out.relu() + x,
+    ),
+    "norm of channels": ({"layer_norm": "layer"}, 6, lambda out, x: normed(out, 1).relu()),
+    "norm of nodes": ({"layer_norm": "batch"}, 6, lambda out, x: normed(out, 0).relu()),
+    "an embedding of nodes": ({}, None, lambda out, x: out.relu()),
+}
 
 
-def test_concat_reads_every_layer():
-    made = model(6, depth=2, skip="concat")
-    first = (STRUCTURE @ X @ made.convs[0].weight).relu()
-    second = (STRUCTURE @ first @ made.convs[1].weight).relu()
-    assert torch.allclose(made(X, STRUCTURE), made.head(torch.cat([first, second], 1)), atol=1e-4)
-
-
-@pytest.mark.parametrize(("norm", "dim"), [("layer", 1), ("batch", 0)])
-def test_norms_are_over_channels_or_nodes(norm, dim):
-    made = model(6, layer_norm=norm).train()
-    hidden = STRUCTURE @ X @ made.convs[0].weight
-    centred = hidden - hidden.mean(dim, keepdim=True)
-    normed = centred / (hidden.var(dim, keepdim=True, correction=0) + 1e-5).sqrt()
-    wanted = STRUCTURE @ normed.relu() @ made.convs[1].weight
-    assert torch.allclose(made(X, STRUCTURE), wanted, atol=1e-5)
-
-
-def test_without_features_the_first_layer_embeds_nodes():
-    made = model(5)
-    one, two = (conv.weight for conv in made.convs)
-    assert torch.allclose(
-        made(None, STRUCTURE), STRUCTURE @ (STRUCTURE @ one).relu() @ two, atol=1e-4
-    )
+@pytest.mark.parametrize("case", HIDDEN)
+def test_hidden_layers_are_what_their_settings_say(case):
+    changes, channels, layer = HIDDEN[case]
+    made, x = model(channels or 5, **changes).train(), X if channels else None
+    *hidden, last = made.convs
+    out = x
+    for number, conv in enumerate(hidden):
+        out = layer(sent(conv, out), out if number else 0.0)
+    torch.testing.assert_close(made(x, STRUCTURE), sent(last, out), atol=1e-4, rtol=1e-5)
 
 
 def test_dropouts_act_in_training_alone():
@@ -138,36 +125,6 @@ def made(dataset, family, **options):
 
 def logits(model, contender):
     return contender.inputs.logits(model, torch.arange(12))
-
-
-@pytest.mark.parametrize("out_heads", [0, 1])
-def test_heads_are_concatenated_within_and_averaged_at_the_end(out_heads):
-    dataset = graph()
-    x, edges = dataset.data.x, dataset.data.edge_index
-    model, contender = made(dataset, "gat(heads=4)", out_heads=out_heads, activation="elu")
-    last = out_heads or 4
-    layers = GATConv(5, 2, heads=4), GATConv(8, 3, heads=last, concat=False)
-    with torch.no_grad():
-        for conv, peer in zip(model.convs, layers, strict=True):
-            heads, p, q = conv.theta.weight.shape
-            peer.lin.weight.copy_(conv.theta.weight.transpose(1, 2).reshape(heads * q, p))
-            peer.att_src.copy_(conv.family.score.att_source[None])
-            peer.att_dst.copy_(conv.family.score.att_target[None])
-        wanted = layers[1](F.elu(layers[0](x, edges)), edges)
-    assert_near(logits(model, contender), wanted)
-
-
-def test_propagated_predictions_are_appnp():
-    dataset = graph()
-    x, edges = dataset.data.x, dataset.data.edge_index
-    model, contender = made(dataset, "identity", propagation="diffusion(ppr, alpha=0.2, length=4)")
-    one, two = model.model.convs
-    with torch.no_grad():
-        hidden = F.relu(x @ one.theta.weight[0] + one.bias) @ two.theta.weight[0] + two.bias
-        wanted = APPNP(K=4, alpha=0.2)(hidden, edges)
-    assert_near(logits(model, contender), wanted)
-    by_layers = logits_by_layers(model, x, contender.inputs.structure, most_edges=7)
-    assert_near(by_layers, wanted)
 
 
 def test_blocks_add_what_is_between_two_linear_layers():

@@ -118,15 +118,6 @@ def test_two_processes_are_one(which, tmp_path, fresh):
     assert_as_alone(jobs, together(fresh, jobs, tmp_path, seconds=500))
 
 
-@pytest.mark.slow(cases=0)
-@pytest.mark.parametrize("family", ["walk(2)", "walk(3, direction=both)"])
-def test_many_tries_and_none_waits(family, tmp_path, fresh):
-    """Four labelled nodes in five parts: some parts have none, more of them in some epochs."""
-    jobs = [({"family": family}, seed, 3) for seed in range(40)]
-    found = together(fresh, jobs, tmp_path, seconds=500)
-    assert_as_alone(jobs[:4], found[:4])
-
-
 MANY_ENDS = """
 import os, socket
 import torch

@@ -58,6 +58,8 @@ WAYS = {
     "batch norm": ({**PARTS, "layer_norm": "batch"}, 4, ""),
     "heads": ({**CLUSTERS, "family": "gat(heads=2)"}, 4, ""),
     "blocks": ({**PARTS, "architecture": "blocks"}, 4, ""),
+    "classes": ({**SHORT, "labels_as_features": 0.5, "features": "sparse"}, 5, ""),
+    "smoothed": ({**SHORT, "correct_and_smooth": "5,0.9,5,0.5"}, 7, ""),
     "sparse, whole": ({**SHORT, "features": "sparse"}, 5, ""),
     "mapped": ({**MAPPED, "parts": 6}, 2, "mapped"),
     "mapped heads": ({**MAPPED, "family": "gat(heads=2)", "parts": 6}, 2, "mapped"),

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 
 import click
 import pytest
@@ -235,38 +235,6 @@ def test_every_option_is_made_from_a_field(command):
             assert flag_of(one) == option.opts[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("depth", "Number of convolutions; default 2."),
-        ("weight_decay", "Weight decay of Adam; default 0.0005."),
-        (
-            "layer_norm",
-            "Normalisation after hidden convolutions: none, batch or layer; default none.",
-        ),
-        (
-            "decay",
-            "Which parameters decay: all or first (those of the first layer); default all.",
-        ),
-        ("peer", "Train PyG's own layer too, on the same seeds and splits."),
-        ("normalize_features", "Divide each row of features by its sum; default no."),
-        (
-            "device",
-            "Device: auto (CUDA where there is a GPU), cpu, cuda, cuda:1 or mps; default auto.",
-        ),
-    ],
-)
-def test_a_setting_is_told_with_its_words_and_its_default(name, text):
-    assert explained(FIELDS[name]).startswith(text)
-
-
-def test_help_tells_every_default():
-    silent = {"undirected", "pool", "peer"}
-    for name, one in TOLD.items():
-        assert ("; default" in explained(one)) is (name not in silent), name
-        assert one.default is not MISSING or name in ("family", "split")
-
-
 def test_the_table_of_the_guide_is_that_of_the_fields():
     again = "python tests/write_settings.py writes it anew"
     assert table() in FILE.read_text(encoding="utf-8"), again
@@ -284,58 +252,40 @@ def test_the_options_of_training_are_in_sections(capsys):
 
 # Splits: disjoint, of the right sizes, fixed by their seed ----------------------------------------
 
-
-def sizes(split):
-    masks = torch.stack([split.train, split.validation, split.test]).int()
-    assert int(masks.sum(0).max()) <= 1, "a node has two roles"
-    return tuple(masks.sum(1).tolist())
-
-
-def same(one, other):
-    return all(
-        torch.equal(getattr(one, part), getattr(other, part))
-        for part in ("train", "validation", "test")
-    )
-
-
-def test_random_is_planetoids():
-    graph = Data(y=torch.arange(2100) % 3)
-    split = make_split(graph, "random", 0)
-    assert sizes(split) == (60, 500, 1000)
-    assert graph.y[split.train].bincount().tolist() == [20, 20, 20]
-    assert same(split, make_split(graph, "random", 0))
-    assert not same(split, make_split(graph, "random", 1))
+THREE, HALVES = torch.arange(2100) % 3, torch.arange(100) % 2
+NONE, MANY = torch.full((50,), -1), torch.full((1400,), -1)
+TRAIN = {"train_mask": torch.arange(100) < 50, "test_mask": torch.arange(100) >= 50}
+SIXTHS = torch.cat([torch.arange(90) % 3, torch.full((7,), -1)])
+# A protocol, a graph, the sizes of the parts, and how many nodes of each class train.
+PROTOCOLS = [
+    ("random", {"y": THREE}, (60, 500, 1000), [20, 20, 20]),
+    ("random", {"y": torch.cat([THREE[:700], MANY])}, (60, 500, 140), [20, 20, 20]),
+    ("random-50-20-30", {"y": torch.cat([HALVES, NONE])}, (50, 20, 30), None),
+    ("random-10-10-10", {"y": torch.cat([HALVES, NONE])}, (10, 10, 10), None),
+    ("held-out-50-20-30", {"y": torch.cat([HALVES, NONE])}, (50, 20, 30), None),
+    ("per-class-5-8", {"y": SIXTHS}, (15, 24, 51), [5, 5, 5]),
+    ("public", {"y": torch.zeros(100, dtype=torch.long), **TRAIN}, (40, 10, 50), [40]),
+]
 
 
-def test_random_refuses_small_classes_and_leaves_unlabelled_nodes_out():
-    y = torch.arange(2100) % 3
-    with pytest.raises(ValueError, match=r"20 nodes of class 3, got 1"):
-        make_split(Data(y=torch.cat([y, torch.tensor([3])])), "random", 0)
-    with pytest.raises(ValueError, match="more than 500 nodes"):
-        make_split(Data(y=y[:300]), "random", 0)
-    y[700:] = -1
-    split = make_split(Data(y=y), "random", 0)
-    assert sizes(split) == (60, 500, 140)
-    assert bool((y[split.train | split.validation | split.test] >= 0).all())
+def parts_of(split):
+    return torch.stack([split.train, split.validation, split.test])
 
 
-def test_percentages():
-    graph = Data(y=torch.cat([torch.arange(100) % 2, torch.full((50,), -1)]))
-    split = make_split(graph, "random-50-20-30", 4)
-    assert sizes(split) == (50, 20, 30)
-    assert not bool(split.test[100:].any())
-    assert sizes(make_split(graph, "random-10-10-10", 4)) == (10, 10, 10)
-
-
-def test_nodes_that_are_held_out_are_tested_by_every_seed_and_trained_on_by_none():
-    graph = Data(y=torch.cat([torch.arange(100) % 2, torch.full((50,), -1)]))
-    splits = [make_split(graph, "held-out-50-20-30", seed) for seed in range(20)]
-    assert {sizes(split) for split in splits} == {(50, 20, 30)}
-    assert all(torch.equal(split.test, splits[0].test) for split in splits)
-    assert len({tuple(split.train.tolist()) for split in splits}) == 20
-    assert same(splits[4], make_split(graph, "held-out-50-20-30", 4))
-    with pytest.raises(ValueError, match="add up to at most 100"):
-        check_protocol(data.entry("Photo"), "held-out-60-50-20")
+@pytest.mark.parametrize("case", range(len(PROTOCOLS)))
+def test_parts_are_disjoint_of_labelled_nodes_and_fixed_by_their_seed(case):
+    protocol, parts, sizes, counts = PROTOCOLS[case]
+    graph = Data(**parts)
+    masks = parts_of(make_split(graph, protocol, 4))
+    assert tuple(masks.sum(1).tolist()) == sizes
+    assert int(masks.sum(0).max()) == 1, "a node has two roles"
+    assert bool((graph.y[masks.any(0)] >= 0).all())
+    assert counts is None or graph.y[masks[0]].bincount().tolist() == counts
+    assert torch.equal(masks, parts_of(make_split(graph, protocol, 4)))
+    others = [parts_of(make_split(graph, protocol, seed)) for seed in range(20)]
+    assert len({tuple(other[0].tolist()) for other in others}) == 20
+    if protocol in ("public", "held-out-50-20-30"):
+        assert all(torch.equal(other[2], masks[2]) for other in others)
 
 
 def test_several_masks_are_taken_one_by_one():
@@ -345,52 +295,47 @@ def test_several_masks_are_taken_one_by_one():
         for number, name in enumerate(("train", "val", "test"))
     }
     graph = Data(y=part, **columns)
-    assert torch.equal(make_split(graph, "geom-gcn", 0).train, part == 0)
-    assert torch.equal(make_split(graph, "geom-gcn", 1).train, part == 1)
-    assert same(make_split(graph, "geom-gcn", 0), make_split(graph, "geom-gcn", 2))
-
-
-def test_a_missing_validation_part_is_a_fifth_of_the_training_nodes():
-    train = torch.arange(100) < 50
-    graph = Data(y=torch.zeros(100, dtype=torch.long), train_mask=train, test_mask=~train)
-    split = make_split(graph, "public", 3)
-    assert sizes(split) == (40, 10, 50)
-    assert torch.equal(split.train | split.validation, train)
-    assert torch.equal(split.test, ~train)
-    assert not same(split, make_split(graph, "public", 4))
+    for seed in range(3):
+        wanted = torch.stack([part == (number + seed % 2) % 3 for number in range(3)])
+        assert torch.equal(parts_of(make_split(graph, "geom-gcn", seed)), wanted)
 
 
 def test_the_club_halves_its_other_members():
     club = data.load(data.EMBEDDED).data
     split = make_split(club, "public", 0)
-    assert sizes(split) == (4, 15, 15)
+    assert parts_of(split).sum(1).tolist() == [4, 15, 15]
     assert torch.equal(split.train, club.train_mask)
 
 
-def test_a_part_without_nodes_is_refused():
-    graph = Data(y=torch.zeros(4, dtype=torch.long))
-    with pytest.raises(ValueError, match="expected validation nodes, got none"):
-        make_split(graph, "random-90-1-9", 0)
+@pytest.mark.parametrize(
+    ("y", "protocol", "words"),
+    [
+        (torch.cat([THREE, torch.tensor([3])]), "random", "20 nodes of class 3, got 1"),
+        (THREE[:300], "random", "more than 500 nodes"),
+        (SIXTHS, "per-class-20-20", "takes 40 nodes of each class"),
+        (torch.zeros(4, dtype=torch.long), "random-90-1-9", "expected validation nodes, got none"),
+    ],
+)
+def test_a_graph_that_is_too_small_for_a_protocol_is_refused(y, protocol, words):
+    with pytest.raises(ValueError, match=words):
+        make_split(Data(y=y), protocol, 0)
 
 
-@pytest.mark.parametrize("protocol", ["publik", "random-60-50-20", "random-0-50-50", "geom-gcn"])
-def test_unknown_protocols_are_refused(protocol):
-    with pytest.raises(ValueError, match="expected"):
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ("publik", "expected one of"),
+        ("geom-gcn", "expected one of"),
+        ("random-60-50-20", "add up to at most 100"),
+        ("random-0-50-50", "add up to at most 100"),
+        ("held-out-60-50-20", "add up to at most 100"),
+        ("per-class-0-8", "such as per-class-20-30"),
+    ],
+)
+def test_unknown_protocols_are_refused(protocol, words):
+    with pytest.raises(ValueError, match=words):
         check_protocol(data.entry("Photo"), protocol)
     assert check_protocol(data.entry("Cora"), "geom-gcn") == "geom-gcn"
-
-
-def test_per_class_takes_fixed_numbers_and_tests_on_all_others():
-    graph = Data(y=torch.cat([torch.arange(90) % 3, torch.full((7,), -1)]))
-    split = make_split(graph, "per-class-5-8", 1)
-    assert sizes(split) == (15, 24, 51)
-    assert graph.y[split.train].bincount().tolist() == [5, 5, 5]
-    assert graph.y[split.validation].bincount().tolist() == [8, 8, 8]
-    assert not same(split, make_split(graph, "per-class-5-8", 2))
-    with pytest.raises(ValueError, match="takes 40 nodes of each class"):
-        make_split(graph, "per-class-20-20", 0)
-    with pytest.raises(ValueError, match="such as per-class-20-30"):
-        check_protocol(data.entry("KarateClub"), "per-class-0-8")
 
 
 def test_classes_without_training_nodes_are_found():
