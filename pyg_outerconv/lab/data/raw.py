@@ -21,7 +21,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -279,7 +278,11 @@ def read_raw(known: Entry, root: Path, contents: dict[str, bytes], place: Path) 
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
     data = _with_labels(_construct(known, root, place))
-    check_graph(data, partial(_refused, known, root), known.task == "graphs")
+
+    def broken(part: str, number: int, *rule: Any) -> DataUnavailable:
+        return _refused(known, root, *rule)
+
+    check_graph(data, broken, known.task == "graphs")
     return SELECTIONS[known.keeps](data) if known.keeps else data
 
 
@@ -369,28 +372,11 @@ def _check_listed_edges(known: Entry, root: Path, contents: dict[str, bytes]) ->
     for word in lines.split():
         if not word.isdigit() or len(word) > 18 or int(word) >= num_nodes:
             rule, got = "edges join the nodes of the graph", repr(word.decode())
-            raise _refused(
-                known, root, "edges", -1, rule, f"numbers from 0 to {num_nodes - 1}", got
-            )
+            raise _refused(known, root, rule, f"numbers from 0 to {num_nodes - 1}", got)
 
 
-# Words in the names of the files of each part; without such a file, all files are named.
-_NAMES = {
-    "edges": ("edges", "graph", "stripped", "_A"),
-    "features": ("feature", "allx", "node_attributes", "node_labels"),
-    "labels": ("label", "ally"),
-    "graphs": ("graph_indicator", "graph_labels"),
-    "masks": ("split",),
-}
-
-
-def _refused(
-    known: Entry, root: Path, part: str, number: int, rule: str, expected: object, got: object
-) -> DataUnavailable:
-    files = [name for name in known.files if any(word in name for word in _NAMES[part])]
-    if part == "masks" and number >= 0:  # a split may have a file of its own
-        files = [name for name in files if Path(name).stem.endswith(f"_{number}")] or files
-    where = ", ".join(str(known.home(root) / name) for name in files or known.files)
+def _refused(known: Entry, root: Path, rule: str, expected: object, got: object) -> DataUnavailable:
+    where = f"the files of {known.name} in {known.home(root)}"
     return DataUnavailable(f"{where}: {refusal(rule, expected, got)}")
 
 

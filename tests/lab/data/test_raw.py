@@ -109,7 +109,7 @@ UNFIT = {
     "an edge of three": ("out1_graph_edges.txt", "0\t1", "0\t1\t2", "cannot be read"),
     "a class that is none": ("out1_node_feature_label.txt", "4\t0,1\t0", "4\t0,1\t-2", "or -1"),
     "a class of millions": ("out1_node_feature_label.txt", "\t1\n", "\t7000000\n", "got 7000000"),
-    "a node without a label": ("out1_node_feature_label.txt", "5\t0,1\t1\n", "", "graph_edges"),
+    "a node without a label": ("out1_node_feature_label.txt", "5\t0,1\t1\n", "", "to 4, got '5'"),
     "a label cut off": ("out1_node_feature_label.txt", "0,1\t1\n", "0,1\t1", "a line break"),
     "no number": ("out1_node_feature_label.txt", "0,1\t1", "nan,1\t1", "features are finite"),
 }
@@ -131,11 +131,11 @@ def test_masks_must_be_of_this_graph_and_disjoint(seed):
     masks = {name: mask.copy() for name, mask in raw_layouts.MASKS.items()}
     masks[one][masks[other].argmax()] = True
     np.savez(RAW / f"texas_split_0.6_0.2_{number}.npz", **masks)
-    refused(f"_{number}.npz: ", "no node in common")
+    refused("the files of Texas in", "no node in common")
     for split in range(10):
         short = {name: mask[:5] for name, mask in raw_layouts.MASKS.items()}
         np.savez(RAW / f"texas_split_0.6_0.2_{split}.npz", **short)
-    refused("split", "for each node: expected 6, got 5")
+    refused("for each node: expected 6, got 5")
 
 
 def computers(**changed):
@@ -162,7 +162,7 @@ def test_matrices_that_point_outside_are_refused(seed):
     array = arrays[name].copy()
     array[draw.integers(len(array))] = draw.choice([-1, -(2**31), 2**31 - 1, 10**6])
     computers(**{name: array})
-    refused("computers.npz", name="Computers")
+    refused("Computers", name="Computers")
 
 
 # What could run code, and what is no file ---------------------------------------------------------
