@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
@@ -381,21 +380,27 @@ def alone_in(
         log: called with a line if another process works there and is waited for; None to wait for
             nobody.
         begin: makes the folder where it is absent, and refuses one that others use already. It is
-            called before each try to lock, and again once the folder is locked, so that of two
-            processes that began together one is refused. A folder that it made goes again if the
-            block leaves it empty.
+            called again once the folder is locked, so that of two processes that began together one
+            is refused. A folder that it made goes again if the block leaves it empty.
     """
-    absent = _absent_to(folder)
-    lock = FileLock(folder / LOCK)
-    until = time.monotonic() + (0.0 if log is None else SECONDS)
-    while not _locked(lock, folder, begin):
-        if time.monotonic() >= until:
-            rule = f"one process at a time works in {folder}"
-            raise RefusedValue(rule, "no other one", "one that runs")
-        if log is not None:
+    absent, lock = _absent_to(folder), FileLock(folder / LOCK)
+    begin()
+    if not folder.is_dir():
+        raise RefusedValue("a run has a folder", f"one at {folder}", "none")
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if log is None:
+                raise
             log(f"{folder}: another process works there; it has {SECONDS:.0f} s to stop")
-        log = None
-        time.sleep(0.1)
+            lock.acquire(timeout=SECONDS)
+    except Timeout as error:
+        rule = f"one process at a time works in {folder}"
+        raise RefusedValue(rule, "no other one", "one that runs") from error
+    except OSError as error:
+        rule = "a process locks the folder that it works in"
+        raise RefusedValue(rule, f"a writable one at {folder}", error.strerror) from error
     try:
         begin()
         yield
@@ -405,21 +410,6 @@ def alone_in(
                 os.unlink(folder / LOCK)
         _remove_empty(absent)
         lock.release()
-
-
-def _locked(lock: FileLock, folder: Path, begin: Callable[[], None]) -> bool:
-    """Whether a folder could be locked, which ``begin`` makes."""
-    begin()
-    if not folder.is_dir():
-        raise RefusedValue("a run has a folder", f"one at {folder}", "none")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        return False
-    except OSError as error:
-        rule = "a process locks the folder that it works in"
-        raise RefusedValue(rule, f"a writable one at {folder}", error.strerror) from error
-    return True
 
 
 def next_folder(base: Path, stem: str, until: ExitStack | None = None) -> Path:

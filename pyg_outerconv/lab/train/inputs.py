@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data
 from torch_geometric.transforms import NormalizeFeatures
-from torch_geometric.utils import subgraph
 
 from ...basis import Basis
 from ...basis.edge_sets import reached
@@ -407,18 +406,11 @@ def check_task(entry: Entry, settings: Settings) -> str:
             "pool sum, mean or max" if of_graphs else "pool none",
             f"pool {pool}",
         )
-    for name, plain in (
-        ("architecture", "layers"),
-        ("propagation", ""),
-        ("out_heads", 0),
-        ("batches", "none"),
-        ("labels_as_features", 0.0),
-        ("correct_and_smooth", ""),
-    ):
-        if of_graphs and getattr(settings, name) != plain:
-            raise RefusedValue(
-                f"{name} is of classifiers of nodes", repr(plain), repr(getattr(settings, name))
-            )
+    of_nodes = ("architecture", "propagation", "out_heads", "batches")
+    for name in (*of_nodes, "labels_as_features", "correct_and_smooth"):
+        plain, asked = getattr(Settings, name), getattr(settings, name)
+        if of_graphs and asked != plain:
+            raise RefusedValue(f"{name} is of classifiers of nodes", repr(plain), repr(asked))
     if of_graphs and settings.skip == "last":
         raise RefusedValue("a readout reads the last layer", "skip 'none'", "'last'")
     return entry.task
@@ -426,11 +418,10 @@ def check_task(entry: Entry, settings: Settings) -> str:
 
 def some_graphs(data: Data, nodes: Tensor) -> Data:
     """The structure of some nodes of whole graphs: edges, their types, and numbers of graphs."""
-    nodes = nodes.to(data.edge_index.device)
-    kept = induced({"edge_index": data.edge_index, "edge_type": data.get("edge_type")}, nodes)
-    return Data(
-        **kept, batch=data.batch[nodes].unique(return_inverse=True)[1], num_nodes=nodes.numel()
-    )
+    given = {name: data.get(name) for name in ("edge_index", "edge_type", "batch")}
+    kept = Data(**given, num_nodes=data.num_nodes).subgraph(nodes.to(data.edge_index.device))
+    kept.batch = kept.batch.unique(return_inverse=True)[1]
+    return kept
 
 
 def induced(arguments: dict[str, Any], nodes: Tensor) -> dict[str, Any]:
@@ -445,18 +436,8 @@ def induced(arguments: dict[str, Any], nodes: Tensor) -> dict[str, Any]:
         return {}
     edges = arguments["edge_index"]
     count = 1 + max((int(part.max()) for part in (edges, nodes) if part.numel()), default=0)
-    kept, _, mask = subgraph(
-        nodes, edges, relabel_nodes=True, num_nodes=count, return_edge_mask=True
-    )
-    return {
-        name: kept if name == "edge_index" else _of_edges(value, mask)
-        for name, value in arguments.items()
-    }
-
-
-def _of_edges(value: Any, mask: Tensor) -> Any:
-    per_edge = isinstance(value, Tensor) and value.dim() and value.size(0) == mask.numel()
-    return value[mask] if per_edge else value
+    kept = Data(**arguments, num_nodes=count).subgraph(nodes)
+    return {name: kept.get(name) for name in arguments}
 
 
 def check_block_diagonal(basis: Basis, batch: Tensor) -> None:
