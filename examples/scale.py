@@ -30,7 +30,7 @@ from pyg_outerconv.lab.train import Settings, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.scale import Blocks, Sample, carried_by, generate
-from pyg_outerconv.scale.chunks import MOST_EDGES
+from pyg_outerconv.scale.layerwise import MOST_EDGES
 from pyg_outerconv.scale.mapped import HEADER
 
 HERE = Path(__file__).parent

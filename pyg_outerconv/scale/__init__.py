@@ -1,11 +1,9 @@
 """Graphs larger than memory: layer-wise inference, samples that keep the weights of the basis."""
 
-from .carried import Carried
 from .generate import generate
-from .layerwise import convolve
-from .mapped_basis import carried_by, clusters_of
-from .samples import Blocks, Clusters, Neighbors, RandomNodes, Sample, Sampler, metis
-from .scratch import Scratch
+from .layerwise import Scratch, convolve
+from .mapped import carried_by, clusters_of
+from .samples import Blocks, Carried, Clusters, Neighbors, RandomNodes, Sample, Sampler, metis
 
 __all__ = [
     "Blocks",

@@ -1,25 +1,221 @@
-"""One layer over all nodes, chunk by chunk of targets, with the weights of the whole graph."""
+"""One layer over all nodes, chunk by chunk of targets, with the weights of the whole graph.
+
+Powers and products are propagated step by step; what lies between is in memory or in files.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, singledispatchmethod
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..basis import Basis, ChannelPolynomial
-from ..basis.edge_sets import hidden_part
-from ..basis.polynomial import Polynomial
+from ..basis.algebra import LabelMap, Stacked
+from ..basis.edge_sets import edge_sets, hidden_part, reached
+from ..basis.polynomial import Polynomial, combined
+from ..basis.products import Composed
+from ..basis.subpattern import spread_runs
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
+from ..files import reserve
+from ..graph import Features
 from ..nn import OuterConv
 from ..nn.call import Call
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, as_theta
-from .chunks import MOST_EDGES, check_features, chunks, reaching, rows_of
-from .scratch import Scratch
-from .stages import Stages
+
+MOST_EDGES = 2**20
+"""The default bound on edges plus targets of a chunk."""
+
+
+def chunks(basis: Basis, most: int = MOST_EDGES) -> Iterator[Tensor]:
+    """The targets of a basis (N,) in order, split so that each part has a bounded size.
+
+    Args:
+        basis: K matrices of size M × N.
+        most: the largest number of edges and targets of a part, in which a target with more edges
+            is alone.
+
+    Raises:
+        ValueError: ``most`` is not positive.
+    """
+    if most < 1:
+        raise RefusedValue("a chunk has targets", "a positive number of edges", most)
+    count = basis.size[1]
+    sizes = torch.ones(count, dtype=torch.long)
+    for edges in edge_sets(basis):
+        if edges.size[1] == count:
+            sizes += edges.pattern.target_ptr.diff().cpu()
+    ends = sizes.cumsum(0)
+    begin, before = 0, 0
+    while begin < count:
+        end = max(begin + 1, int(torch.searchsorted(ends, before + most, right=True)))
+        yield torch.arange(begin, end, device=basis.device)
+        begin, before = end, int(ends[end - 1])
+
+
+def reaching(basis: Basis, targets: Tensor) -> tuple[Basis, Tensor]:
+    """The part of a basis that reaches some targets, with all of its values.
+
+    Returns:
+        A_k[sources, targets] for every k, and the sources (M',), ascending.
+    """
+    into = basis.restricted(None, targets)
+    seen = torch.ones(targets.numel(), dtype=torch.bool, device=targets.device)
+    sources = reached(into, seen, range(into.num_bases)).nonzero().view(-1)
+    return into.restricted(sources, None), sources
+
+
+def rows_of(x: Tensor, nodes: Tensor, dtype: torch.dtype) -> Tensor:
+    """Rows of dense features, or of features in CSR, which remain CSR, in a floating point type."""
+    if x.layout == torch.strided:
+        return x.index_select(0, nodes).to(dtype)
+    begin, end = (x.crow_indices()[at] for at in (nodes, nodes + 1))
+    row, within = spread_runs(end - begin)
+    chosen = begin[row] + within
+    ptr = torch.cat([begin.new_zeros(1), (end - begin).cumsum(0)])
+    parts = ptr, x.col_indices()[chosen], x.values()[chosen].to(dtype)
+    return torch.sparse_csr_tensor(*parts, (nodes.numel(), x.size(1)), check_invariants=False)
+
+
+def check_features(x: Features) -> None:
+    """Raise ValueError for features that cannot be read row by row."""
+    plain = isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()
+    layouts = (torch.strided, torch.sparse_csr)
+    if x is not None and not (plain and isinstance(x, Tensor) and x.layout in layouts):
+        raise RefusedValue(
+            "layer-wise inference reads features row by row",
+            "a matrix of floating point numbers, dense or CSR, or None",
+            f"{type(x).__name__} {tuple(getattr(x, 'shape', ()))}",
+        )
+
+
+# Features between layers --------------------------------------------------------------------------
+
+
+class Scratch:
+    """Allocates tensors in memory, or mapped to files of a folder.
+
+    A mapped file has no name once it is open, so that its space is free again when the tensor goes,
+    or when the process is killed.
+
+    Args:
+        folder: an existing folder for the files; None for memory.
+    """
+
+    @typed
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = folder
+
+    def empty(self, *shape: int, like: Tensor) -> Tensor:
+        """A tensor of this shape, of the dtype of ``like``; in memory on its device.
+
+        Raises:
+            ValueError: the disk is full, or the folder cannot be written.
+        """
+        if self.folder is None or not math.prod(shape):
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
+        kind = torch.empty(0, dtype=like.dtype).numpy().dtype
+        try:
+            number, path = tempfile.mkstemp(prefix="outerconv-", dir=self.folder)
+            try:
+                with os.fdopen(number, "r+b") as file:
+                    reserve(file, kind.itemsize * math.prod(shape))
+                    return torch.from_numpy(np.memmap(file, kind, "r+", shape=shape))
+            finally:
+                os.unlink(path)
+        except OSError as error:
+            rule = "features between layers are written to files"
+            raise RefusedValue(rule, f"a folder with space at {self.folder}", error) from error
+
+
+class Stages:
+    """Propagates features through bases, holding a chunk of targets at a time.
+
+    Args:
+        scratch: where results and intermediate features are allocated.
+        most_edges: the bound on a chunk, see :func:`chunks`.
+    """
+
+    def __init__(self, scratch: Scratch | None = None, most_edges: int = MOST_EDGES) -> None:
+        self.scratch, self.most_edges = scratch or Scratch(), most_edges
+
+    def propagate(self, basis: Basis, x: Tensor) -> Tensor:
+        """H_k = A_kᵀ X for dense X (M, *batch, P): (N, K, *batch, P)."""
+        if hidden_part(basis) is not None:
+            return self._staged(basis, x)
+        out = self.scratch.empty(basis.size[1], basis.num_bases, *x.shape[1:], like=x)
+        for targets in chunks(basis, self.most_edges):
+            part, sources = reaching(basis, targets)
+            out[_slice(targets)] = part.propagate(rows_of(x, sources, x.dtype))
+        return out
+
+    @singledispatchmethod
+    def _staged(self, basis: Basis, x: Tensor) -> Tensor:
+        return self.propagate(basis.simpler(), x)
+
+    @_staged.register
+    def _(self, basis: Polynomial, x: Tensor) -> Tensor:
+        out = self.scratch.empty(basis.size[1], basis.num_bases, *x.shape[1:], like=x)
+        for k, h in enumerate(self.terms(basis, x)):
+            for part in chunks(basis, self.most_edges):
+                out[_slice(part), k] = h[_slice(part)]
+        return out
+
+    @_staged.register
+    def _(self, basis: Composed, x: Tensor) -> Tensor:
+        h = self.propagate(basis.second, self.propagate(basis.first, x))  # (N, K₂, K₁, …)
+        return h.transpose(1, 2).reshape(h.size(0), basis.num_bases, *x.shape[1:])
+
+    @_staged.register
+    def _(self, basis: Stacked, x: Tensor) -> Tensor:
+        out = self.scratch.empty(basis.size[1], basis.num_bases, *x.shape[1:], like=x)
+        start = 0
+        for part in basis.parts:
+            out[:, start : start + part.num_bases] = self.propagate(part, x)
+            start += part.num_bases
+        return out
+
+    @_staged.register
+    def _(self, basis: LabelMap, x: Tensor) -> Tensor:
+        h = self.propagate(basis.base, x)
+        out = self.scratch.empty(h.size(0), basis.num_bases, *x.shape[1:], like=x)
+        for targets in chunks(basis, self.most_edges):
+            out[_slice(targets)] = basis.of_labels(h[_slice(targets)], 1)
+        return out
+
+    def terms(self, basis: Polynomial, x: Tensor) -> Iterator[Tensor]:
+        """Yield h_k = p_k(A)ᵀ X (N, *batch, P) for each label; three terms are held at a time."""
+        last, here = None, x
+        if 0 in basis.labels:
+            yield here
+        for k in range(1, basis.num_terms):
+            alpha, beta, gamma = basis.recurrence.factors(k)
+            ahead = self.scratch.empty(*x.shape, like=x)
+            for targets in chunks(basis, self.most_edges):
+                part, sources = reaching(basis.operator, targets)
+                step = part.propagate(rows_of(here, sources, x.dtype)).squeeze(1) * alpha
+                rows = _slice(targets)
+                before = None if last is None else last[rows]
+                ahead[rows] = combined(step, here[rows], before, beta, gamma)
+            last, here = here, ahead
+            if k in basis.labels:
+                yield here
+
+
+def _slice(targets: Tensor) -> slice:
+    """The range of a chunk, whose numbers follow one another."""
+    return slice(int(targets[0]), int(targets[-1]) + 1)
+
+
+# A layer ------------------------------------------------------------------------------------------
 
 Finish = Callable[[Tensor, slice], Tensor]
 """A function of rows Y[n] (N', Q) and of their place, such as norm and activation."""
@@ -72,7 +268,7 @@ def convolve(
     rows = way(conv, x, basis, stages)
     out: Tensor | None = None
     for targets, y in rows:
-        place = slice(int(targets[0]), int(targets[-1]) + 1)
+        place = _slice(targets)
         y = y if finish is None else finish(y, place)
         if out is None:
             out = stages.scratch.empty(basis.size[1], y.size(1), like=y)

@@ -17,7 +17,7 @@ from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleLis
 from ...errors import RefusedValue
 from ...nn import dropout_features
 from ...scale import Scratch, convolve
-from ...scale.chunks import MOST_EDGES, rows_of
+from ...scale.layerwise import MOST_EDGES, rows_of
 from ..settings import Settings
 from .inputs import OfGraphs
 

@@ -22,7 +22,7 @@ from ...errors import RefusedValue
 from ...families import Cluster
 from ...nn import predicted_share, sparse_pays
 from ...nn.models import evaluating
-from ...scale.chunks import rows_of
+from ...scale.layerwise import rows_of
 from ...scale.samples import stream
 from ..data import Dataset, Entry
 from ..settings import Settings

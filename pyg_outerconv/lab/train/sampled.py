@@ -30,7 +30,7 @@ from ...scale import (
     clusters_of,
     metis,
 )
-from ...scale.chunks import MOST_EDGES, rows_of
+from ...scale.layerwise import MOST_EDGES, rows_of
 from ...scale.mapped import MappedGraph
 from ..data import Dataset
 from ..settings import Settings, fan_outs_of
