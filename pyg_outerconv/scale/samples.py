@@ -1,4 +1,4 @@
-"""Samples of a graph by PyG's loaders and by partitions, the same for the same seed and epoch.
+"""Samples of a graph by parts and by PyG's loader, the same for the same seed and epoch.
 
 They carry the edges, labels and values of the basis of the whole graph.
 """
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch_geometric import typing as pyg
 from torch_geometric.data import Data
-from torch_geometric.loader import NeighborLoader, RandomNodeLoader
+from torch_geometric.loader import NeighborLoader
 
 from ..basis import Basis
 from ..basis.algebra import Compound
@@ -174,6 +174,8 @@ def stream(*state: int) -> torch.Generator:
 class Sampler(ABC):
     """Splits an epoch into samples, of which each process draws some."""
 
+    carried: Carried
+
     @abstractmethod
     def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
         """The nodes of every sample that has some of the seeds (T,), in the order of training.
@@ -181,13 +183,15 @@ class Sampler(ABC):
         It depends on nothing but the arguments. Each seed is in exactly one sample.
         """
 
-    @abstractmethod
     def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
         """The samples of these numbers in a plan; each depends on its own number alone."""
+        for number in numbers:
+            nodes = plan[number]
+            yield Sample(nodes, self.carried.induced(nodes), nodes.numel())
 
 
 class RandomNodes(Sampler):
-    """Random parts of all nodes, by PyG's ``RandomNodeLoader``; by rows of a basis in mapped files.
+    """Random parts of all nodes.
 
     Args:
         carried: the basis.
@@ -201,22 +205,12 @@ class RandomNodes(Sampler):
     def __init__(self, carried: Carried, parts: int) -> None:
         _check_parts(parts, carried.num_nodes)
         self.carried, self.parts = carried, parts
-        self._loader = None if carried.mapped else RandomNodeLoader(carried.data(), parts)
 
     def plan(self, seeds: Tensor, seed: int, epoch: int) -> list[Tensor]:
         order = torch.randperm(self.carried.num_nodes, generator=stream(seed, epoch))
         drawn = order.split(math.ceil(self.carried.num_nodes / self.parts))
         parts = (part.sort().values for part in drawn)  # so that edges are sorted as they are
         return _with_seeds(parts, seeds, self.carried.num_nodes)
-
-    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
-        for number in numbers:
-            nodes = plan[number]
-            if self._loader is None:
-                basis = self.carried.induced(nodes)
-            else:
-                basis = self.carried.of_data(self._loader.collate_fn(nodes))
-            yield Sample(nodes, basis, nodes.numel())
 
 
 class Neighbors(Sampler):
@@ -305,11 +299,6 @@ class Clusters(Sampler):
             for chosen in order.split(self.together)
         )
         return _with_seeds(unions, seeds, self.carried.num_nodes)
-
-    def draw(self, plan: list[Tensor], numbers: list[int], seed: int, epoch: int) -> Samples:
-        for number in numbers:
-            nodes = plan[number]
-            yield Sample(nodes, self.carried.induced(nodes), nodes.numel())
 
 
 class Blocks(Clusters):
