@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 MOST_PARAMETERS = 2**30
 """The most parameters between hidden layers."""
-NEWER = (
-    *("peer_seeds", "undirected", "initial_residual", "identity_mapping", "input_layer"),
-    *("labels_as_features", "correct_and_smooth"),
-)
-"""Settings that older runs do not say; their defaults are what those runs did."""
 WHOLE: dict[str, tuple[Any, ...]] = {
     "architecture": ("layers", "blocks"),
     "labels_as_features": (0.0,),
@@ -420,11 +415,11 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
 
 
 def settings_from(values: dict[str, Any], origin: str) -> Settings:
-    """Settings that were written by :meth:`Settings.as_dict`; those of ``NEWER`` may be absent."""
+    """Settings that were written by :meth:`Settings.as_dict`."""
     names = {one.name for one in fields(Settings)}
     odd: Any = type(values).__name__
     if isinstance(values, dict):
-        odd = sorted((names ^ set(values)) - set(NEWER))
+        odd = sorted(names ^ set(values))
     if odd:
         raise RefusedValue(
             f"{origin} must hold the settings of a run",

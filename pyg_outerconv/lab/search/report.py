@@ -19,6 +19,7 @@ from .pictures import Seen
 from .plan import FIRST_FINAL_SEED, Plan
 from .portfolio import OURS, portfolio
 from .space import DIRECTIONS, OWN, choice_of, terms_text
+from .space import MODEL as DRAWN
 from .studies import Record
 
 Rows = list[tuple[str, ...]]
@@ -32,10 +33,7 @@ CHOICES = {
     "heads": "attention heads",
     "identity": "identity",
 }
-MODEL = (
-    *("depth", "hidden", "skip", "layer_norm", "dropout", "input_dropout"),
-    *("lr", "weight_decay", "normalize_features"),
-)
+MODEL = tuple(name for name in DRAWN if name != "deep_skip")  # which is a skip
 TITLES = tuple(name.replace("_", " ") for name in MODEL)
 
 

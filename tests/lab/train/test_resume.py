@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -21,7 +20,6 @@ from small_graphs import GIN, dataset
 from pyg_outerconv import files
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Source, load_own
-from pyg_outerconv.lab.settings import NEWER
 from pyg_outerconv.lab.train import Experiment, RunFolder, Settings, experiment, load_trained
 from pyg_outerconv.lab.train.loop import SeedRun
 
@@ -147,31 +145,6 @@ def test_a_finished_run_resumes_to_itself_and_to_nothing_else(whole, tmp_path):
     files.save_json(tmp_path / "config.json", config)
     with pytest.raises(ValueError, match="another graph of that name"):
         run(tmp_path, SETTINGS, resume=True)
-
-
-def test_a_run_from_before_a_setting_is_read_with_its_default(tmp_path, monkeypatch):
-    as_dict, newer = Settings.as_dict, NEWER
-    settings = replace(SETTINGS, peer=False)
-
-    def without(settings):
-        return {name: value for name, value in as_dict(settings).items() if name not in newer}
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Settings, "as_dict", without)
-        run(tmp_path / "run", settings)
-    before, home = results(tmp_path / "run"), RunFolder(tmp_path / "run")
-    written = json.loads(home.config.read_text())["settings"]
-    assert not set(newer) & set(written)
-    began = replace(settings, features="dense")
-    assert home.settings() == began
-    run(home.path, settings, resume=True)
-    assert results(home.path) == before
-    assert load_trained(home.path).settings == began
-    config = files.load_json(home.config)
-    del config["settings"]["lr"]
-    files.save_json(home.config, config)
-    with pytest.raises(ValueError, match=r"must hold the settings of a run.*other ones: \['lr'\]"):
-        home.settings()
 
 
 # By the command line ------------------------------------------------------------------------------
