@@ -432,7 +432,6 @@ ANEW = "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected for
 SPOIL = [
     ("expected family='Walk(length=2)'", change_config, {"family": "Walk(length=2)"}),
     ("expected hidden=9, got hidden=8", change_config, {"hidden": 9}),
-    ("expected (7, 4)", change_checkpoint, {"in_channels": 7}),
     ("of this graph", change_checkpoint, {"fingerprint": "0"}),
     ("must fit the model", change_checkpoint, {"parameters": {}}),
     ("checkpoint.pt", instead, {"name": "checkpoint.pt", "content": None}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -240,25 +241,17 @@ def check_device(name: str) -> str:
     """A device that torch has here, as torch names it; ``'auto'`` is CUDA if there is any."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    kind = name.split(":")[0]
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        known = ("auto", "cpu", "cuda", "mps")
-        if kind not in known:
-            raise RefusedValue(unknown("device", name, known)) from error
-        raise RefusedValue("a device is a kind and a number", "such as cuda:0", name) from error
     present = {
         "cpu": 1,
         "cuda": torch.cuda.device_count(),
         "mps": int(torch.backends.mps.is_available()),
     }
-    if device.type not in present:
+    kind, colon, number = name.partition(":")
+    if kind not in present:
         raise RefusedValue(unknown("device", name, ("auto", *present)))
-    if (device.index or 0) >= present[device.type]:
-        raise RefusedValue(
-            f"device {name!r} is not here",
-            " or ".join(kind for kind, number in present.items() if number),
-            name,
-        )
+    if colon and not re.fullmatch("0|[1-9][0-9]{0,3}", number):
+        raise RefusedValue("a device is a kind and a number", "such as cuda:0", name)
+    if int(number or 0) >= present[kind]:
+        here = " or ".join(kind for kind, count in present.items() if count)
+        raise RefusedValue(f"device {name!r} is not here", here, name)
     return name

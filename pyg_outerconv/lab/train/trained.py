@@ -151,15 +151,6 @@ def _model(
     checkpoint: dict[str, Any],
 ) -> Classifier:
     """The model with the parameters of a checkpoint, if that is of this graph."""
-    expected = checkpoint["in_channels"], checkpoint["num_classes"]
-    got = contender.in_channels, dataset.num_classes
-    if expected != got:
-        raise RefusedValue(
-            f"the checkpoint does not fit {settings.dataset} in "
-            f"{dataset.place}: its channels and classes must agree",
-            expected,
-            got,
-        )
     if checkpoint["fingerprint"] != dataset.fingerprint:
         raise RefusedValue(
             "the checkpoint must be of this graph",
