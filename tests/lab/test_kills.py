@@ -5,20 +5,110 @@ says how. A kill strikes if a run was under way, which ends by it. Of processes 
 it hits the launcher or a worker.
 """
 
+import json
+import os
 import random
 import shutil
 import signal
 import sqlite3
+import threading
 import time
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import run_folders
-from killed import HOW, Strikes, forking, running
 from mapped_graphs import write
 
 from pyg_outerconv import files
+
+# Processes that are killed ------------------------------------------------------------------------
+
+# Imports once, then forks for each command line, which comes through a pipe, as its answers go: a
+# kill hits the work, not the imports.
+PARENT = """
+import json, os, sys
+sys.path.insert(0, os.getcwd())
+os.chdir(sys.argv[1])
+os.dup2(os.open("told", os.O_WRONLY), 1)
+sys.stdin = open("asked")
+from pyg_outerconv.lab.cli import main
+{prelude}
+print("ready", flush=True)
+for number, line in enumerate(sys.stdin):
+    {each}
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        code = 1
+        try:
+            code = main(json.loads(line))
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+MINUTE = 60.0
+HOW = (signal.SIGKILL, signal.SIGTERM)
+
+
+@contextmanager
+def running(fresh, prelude, each="pass"):
+    """What runs command lines in processes of their own, in the current folder.
+
+    Args:
+        fresh: begins processes.
+        prelude: Python that is run once, with its imports.
+        each: Python that is run before each command line, whose ``number`` it knows.
+    """
+    for name in ("asked", "told"):
+        os.mkfifo(name)
+    begun = fresh.begin(PARENT.format(prelude=prelude, each=each), str(Path.cwd()))
+    with open("told") as told, open("asked", "w") as asked:
+
+        def run(line, number=0, after=0.0, whom=0):
+            """How one ended, that was killed after so many seconds, or one that it started.
+
+            Whatever still runs a minute later hangs, and is killed with all that it started.
+            """
+            asked.write(json.dumps(line) + "\n")
+            asked.flush()
+            child = int(told.readline())
+            killers = [threading.Timer(MINUTE, end, (child,))]
+            if number:
+                killers.append(threading.Timer(after, kill, (child, number, whom)))
+            for killer in killers:
+                killer.start()
+            code = int(told.readline())
+            for killer in killers:
+                killer.cancel()
+                killer.join()
+            return code
+
+        assert told.readline() == "ready\n", begun.err.read_text()
+        yield run
+    assert fresh.end(begun).returncode == 0
+
+
+def kill(process, number, whom):
+    """Kill a process, or one of those that it has started."""
+    with suppress(psutil.NoSuchProcess, IndexError):  # it has just ended by itself, or not begun
+        agent = psutil.Process(process)
+        [agent, *agent.children()][whom].send_signal(number)
+
+
+def end(process):
+    with suppress(psutil.NoSuchProcess):
+        agent = psutil.Process(process)
+        for one in (*agent.children(recursive=True), agent):
+            one.kill()
+
+
+# What is killed -----------------------------------------------------------------------------------
 
 RUN = ["--epochs", "20", "--patience", "0", "--seeds", "2", "--hidden", "8", "--dropout", "0.5"]
 BLOCKS = ["--batches", "blocks", "--parts", "6", "--parts-per-batch", "2", "--device", "cpu"]
@@ -113,21 +203,21 @@ PARTS = ["--batches", "random-nodes", "--parts", "6", "--split", "public"]
 # The command line, what is imported before, how a folder is read and compared with a whole one, how
 # often a run is killed again at most, and with which chance it is not.
 KINDS = {
-    "a run in memory": (["train", "KarateClub", *RUN], forking(TRAIN, EACH), *A_RUN),
+    "a run in memory": (["train", "KarateClub", *RUN], (TRAIN, EACH), *A_RUN),
     "a run in mapped files": (
         ["train", "--data", "graph", *RUN, *BLOCKS],
-        forking(TRAIN, EACH),
+        (TRAIN, EACH),
         *A_RUN,
     ),
-    "two processes": (["train", "KarateClub", *RUN, *PARTS], forking(TOGETHER), *A_RUN),
-    "a search": (["search"], forking(SEARCH), read_search, assert_same_search, 8, 0.0),
+    "two processes": (["train", "KarateClub", *RUN, *PARTS], (TOGETHER,), *A_RUN),
+    "a search": (["search"], (SEARCH,), read_search, assert_same_search, 8, 0.0),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property, fresh):
     ((command, *new), program, read, assert_same_end, most, chance) = KINDS[kind]
-    strikes, together = Strikes(pytestconfig.getoption("--kills")), kind == "two processes"
+    wanted, together = pytestconfig.getoption("--kills"), kind == "two processes"
     if command == "search":
         pytest.importorskip("optuna")
         from short_search import LINE
@@ -140,14 +230,14 @@ def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property,
         begun = (folder / "config.json").exists()
         return [command, *(["--resume"] if begun else new), "--out", str(folder)]
 
-    with running(fresh, program) as runner:
+    with running(fresh, *program) as runner:
         assert runner([command, *new, "--out", "whole"]) == 0, Path("said").read_text()
         began = time.monotonic()
         assert runner([command, *new, "--out", "again"]) == 0
         assert_same_end(tmp_path / "again", tmp_path / "whole")
         seconds = time.monotonic() - began
-        draw, number = random.Random(strikes.wanted), 0
-        while strikes.are_left:
+        draw, number, tried, struck = random.Random(wanted), 0, 0, Counter()
+        while struck.total() < wanted and tried < 2 * wanted + 10:
             folder, number, seen = tmp_path / f"run{number}", number + 1, None
             for basis in tmp_path.glob("graph/basis-*"):  # so that kills hit the writing of it too
                 shutil.rmtree(basis)
@@ -157,13 +247,17 @@ def test_killed_at_random_moments(kind, tmp_path, pytestconfig, record_property,
                 code = runner(line_for(folder), how, draw.uniform(0, seconds), whom)
                 # Where a worker is hit, the launcher says in its own way that one is gone.
                 assert together or code in (0, -how, 128 + how), Path("said").read_text()
-                seen = read(folder, seen)
-                strikes.note(how, bool(code), ("launcher", "worker", "worker")[whom] * together)
-                if not strikes.are_left or not code or draw.random() < chance:
+                seen, tried = read(folder, seen), tried + 1
+                hit = ("launcher ", "worker ", "worker ")[whom] * together
+                struck[f"{hit}{signal.Signals(how).name}"] += bool(code)
+                if struck.total() >= wanted or not code or draw.random() < chance:
                     break
             assert runner(line_for(folder)) == 0, Path("said").read_text()
             read(folder, seen)
             assert_same_end(folder, tmp_path / "whole")
-    told = strikes.told(number)
+    parts = ", ".join(f"{one} {count}" for one, count in sorted(struck.items()) if count)
+    line = f"{struck.total()} kills that struck, of {tried}, over {number} runs: {parts}"
+    assert struck.total() >= wanted, f"{line}; wanted {wanted}"
+    told = f"{line}; nothing unreadable, all ended as unbroken ones"
     record_property("kills", told)
     print(told)
