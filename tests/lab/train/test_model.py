@@ -1,26 +1,37 @@
-"""Models compute what their options say, at once and layer by layer, and decay what they say."""
+"""Models compute what their options say, at once and layer by layer, and decay what they say.
+
+Those of papers are settings: with the same parameters they are PyG's, or what a formula says.
+"""
 
 import json
+import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from run_folders import seed_run
 from torch import nn
+from torch_geometric import nn as pyg
 from torch_geometric.data import Data
-from torch_geometric.utils import to_dense_adj
+from torch_geometric.utils import add_remaining_self_loops, to_dense_adj
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Dataset, entry, load
+from pyg_outerconv.lab.settings import read_settings
 from pyg_outerconv.lab.train import NodeClassifier, Settings, make_split
-from pyg_outerconv.lab.train.classifiers import logits_by_layers
+from pyg_outerconv.lab.train.classifiers import KNOWLEDGE, logits_by_layers
 from pyg_outerconv.lab.train.inputs import choose_features, settle_features
 from pyg_outerconv.lab.train.loop import SeedRun
-from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.lab.train.model import new_settings, ours
 from pyg_outerconv.lab.train.peers import peer
 from pyg_outerconv.testing import assert_near
+
+ROOT = Path(__file__).resolve().parents[3]
+N, P, C = 14, 5, 3
 
 
 class Mix(nn.Module):
@@ -107,12 +118,14 @@ def test_weight_decay_groups(decay, others):
 
 
 def graph(with_features=True):
+    """A symmetric graph of N nodes with P features and C classes."""
     generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(12, (2, 40), generator=generator)
+    edges = torch.randint(N, (2, 50), generator=generator)
     edges = edges[:, edges[0] != edges[1]].unique(dim=1)
-    known = Data(edge_index=edges, y=torch.arange(12) % 3, num_nodes=12)
+    edges = torch.cat([edges, edges.flip(0)], dim=1).unique(dim=1)
+    known = Data(edge_index=edges, y=torch.arange(N) % C, num_nodes=N)
     if with_features:
-        known.x = torch.randn(12, 5, generator=generator)
+        known.x = torch.randn(N, P, generator=generator)
     return Dataset(entry("KarateClub"), known, None, "")
 
 
@@ -120,11 +133,11 @@ def made(dataset, family, **options):
     settings = Settings("KarateClub", family, "public", **{"hidden": 8, **options})
     contender = ours(dataset, settings)
     torch.manual_seed(0)
-    return contender.model(3, settings).eval(), contender
+    return contender.model(C, settings).eval(), contender
 
 
 def logits(model, contender):
-    return contender.inputs.logits(model, torch.arange(12))
+    return contender.inputs.logits(model, torch.arange(N))
 
 
 def test_blocks_add_what_is_between_two_linear_layers():
@@ -138,7 +151,7 @@ def test_blocks_add_what_is_between_two_linear_layers():
         activation="gelu",
         depth=2,
     )
-    adjacency = to_dense_adj(edges, max_num_nodes=12)[0] + torch.eye(12)
+    adjacency = to_dense_adj(edges, max_num_nodes=N)[0] + torch.eye(N)
     mean = adjacency / adjacency.sum(0)
     with torch.no_grad():
         out = F.gelu(model.first(x))
@@ -177,7 +190,7 @@ def test_blocks_read_sparse_features_and_none():
     assert_near(logits(*sparse), logits(*dense))
     bare = graph(with_features=False)
     model, contender = made(bare, "gcn", architecture="blocks")
-    bare.data.x = torch.eye(12)
+    bare.data.x = torch.eye(N)
     wanted, other = made(bare, "gcn", architecture="blocks", features="dense")
     wanted.load_state_dict(model.state_dict())
     assert_near(logits(model, contender), logits(wanted, other))
@@ -318,3 +331,258 @@ def test_cora_is_kept_sparse_and_its_numbers_stay(shared_data):
         histories.append(made.history)
     for name, values in histories[0].items():
         assert values == pytest.approx(histories[1][name], abs=2e-3), name
+
+
+# Models of papers ---------------------------------------------------------------------------------
+
+
+def model_of(dataset, family, **options):
+    """A model with parameters that are drawn, all of them."""
+    model, contender = made(dataset, family, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 2)
+    return model, contender
+
+
+def copied(theirs, mine, transposed=False):
+    """Give a parameter of PyG's our numbers."""
+    with torch.no_grad():
+        theirs.copy_(mine.t() if transposed else mine)
+
+
+def copy_linear(theirs, mine):
+    copied(theirs.weight, mine.weight)
+    copied(theirs.bias, mine.bias)
+
+
+# Jumping knowledge and the layer before -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("skip", ["concat", "max", "last"])
+def test_jumping_knowledge_is_pygs(skip):
+    dataset = graph()
+    mine, contender = model_of(dataset, "gcn", depth=3, skip=skip)
+    jk = "cat" if skip == "concat" else skip
+    theirs = pyg.GCN(P, 8, 3, C, jk=jk).eval()
+    for one, other in zip(theirs.convs, mine.convs, strict=True):
+        copied(one.lin.weight, other.theta.weight[0], transposed=True)
+        copied(one.bias, other.bias)
+    copy_linear(theirs.lin, mine.head)
+    wanted = theirs(dataset.data.x, dataset.data.edge_index)
+    assert_near(contender.inputs.logits(mine), wanted)
+
+
+def test_words_of_jumping_knowledge_are_pygs_functions():
+    outputs = list(torch.randn(4, 9, 6))
+    for name, mode in (("concat", "cat"), ("max", "max")):
+        assert torch.equal(KNOWLEDGE[name](outputs), pyg.JumpingKnowledge(mode)(outputs))
+    assert_near(KNOWLEDGE["sum"](outputs), sum(outputs))
+    assert torch.equal(KNOWLEDGE["last"](outputs), outputs[-1])
+
+
+@pytest.mark.parametrize("skip", ["none", "sum", "residual"])
+@pytest.mark.parametrize("kind", ["linear", "activated"])
+@pytest.mark.parametrize("features", ["dense", "sparse", "none"])
+def test_a_layer_before_convolutions_is_linear_or_has_an_activation(skip, kind, features):
+    dataset = graph(features != "none")
+    stored = "dense" if features == "none" else features
+    options = {"input_layer": kind, "skip": skip, "depth": 2, "features": stored}
+    mine, contender = model_of(dataset, "gcn", **options)
+    x = torch.eye(N) if features == "none" else dataset.data.x
+    hidden = x @ mine.first.weight.t() + mine.first.bias
+    hidden = F.relu(hidden) if kind == "activated" else hidden
+    outputs = []
+    structure = contender.inputs.structure
+    for conv in mine.convs if skip == "sum" else mine.convs[:1]:
+        hidden = F.relu(conv(hidden, structure)) + (hidden if skip == "residual" else 0)
+        outputs.append(hidden)
+    wanted = mine.head(sum(outputs)) if skip == "sum" else mine.convs[-1](hidden, structure)
+    assert_near(contender.inputs.logits(mine), wanted)
+    given = contender.inputs.x
+    assert_near(logits_by_layers(mine, given, structure, most_edges=7), wanted)
+    first, rest = mine.parameter_groups(Settings("d", "gcn", "s", decay="first"))
+    assert {id(one) for one in first["params"]} == {id(one) for one in mine.first.parameters()}
+    assert (first["weight_decay"], rest["weight_decay"]) == (5e-4, 0.0)
+
+
+def test_dropout_acts_after_the_first_layer():
+    mine, contender = model_of(graph(), "gcn", depth=1, input_layer="linear", dropout=0.5)
+    mine.train()
+    outputs = torch.stack([contender.inputs.logits(mine) for _ in range(4)])
+    assert bool((outputs != outputs[0]).any())
+
+
+# GCNII and LINKX ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("features", ["dense", "sparse"])
+def test_gcnii_is_pygs_layers_between_two_linear_ones(features):
+    dataset = graph()
+    options = {"initial_residual": 0.2, "identity_mapping": 0.7, "depth": 4, "features": features}
+    mine, contender = model_of(dataset, "gcn", architecture="gcnii", **options)
+    first = hidden = F.relu(F.linear(dataset.data.x, mine.first.weight, mine.first.bias))
+    for number, linear in enumerate(mine.linears, start=1):
+        layer = pyg.GCN2Conv(8, alpha=0.2, theta=0.7, layer=number)
+        copied(layer.weight1, linear.weight, transposed=True)
+        hidden = F.relu(layer(hidden, first, dataset.data.edge_index))
+    wanted, given = mine.head(hidden), contender.inputs
+    assert_near(given.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
+
+
+def test_gcnii_weighs_the_channels_of_several_labels_with_numbers_that_learn():
+    dataset = graph()
+    options = {"architecture": "gcnii", "depth": 1}
+    mine, contender = model_of(dataset, "stack(gcn, identity)", **options)
+    (weights,) = mine.mixes[0].parameters()
+    one, other = weights.view(2, 8)
+    first, beta = F.relu(mine.first(dataset.data.x)), mine.betas[0]
+    mixed = 0.9 * (step_of(dataset) @ first * one + first * other) + 0.1 * first
+    hidden = F.relu((1 - beta) * mixed + beta * mine.linears[0](mixed))
+    assert_near(contender.inputs.logits(mine), mine.head(hidden))
+    settings = Settings("KarateClub", "stack(gcn, identity)", "public", **options)
+    (weights,) = ours(dataset, settings).model(C, settings).mixes[0].parameters()
+    assert weights.requires_grad
+    assert bool((weights == 0.5).all())
+
+
+@pytest.mark.parametrize("features", ["dense", "sparse", "none"])
+def test_linkx_is_pygs(features):
+    dataset = graph(features != "none")
+    stored = "dense" if features == "none" else features
+    adjacency = "gcn(norm=None, add_self_loops=False)"
+    options = {"architecture": "linkx", "depth": 3, "layer_norm": "batch", "features": stored}
+    mine, contender = model_of(dataset, adjacency, **options)
+    theirs = pyg.LINKX(N, N if features == "none" else P, 8, C, num_layers=3).eval()
+    copied(theirs.edge_lin.weight, mine.nodes.theta.weight[0])
+    copied(theirs.edge_lin.bias, mine.nodes.bias)
+    copy_linear(theirs.node_mlp.lins[0], mine.first)
+    copy_linear(theirs.cat_lin1, mine.beside_nodes)
+    copy_linear(theirs.cat_lin2, mine.beside_features)
+    for one, other in zip(theirs.final_mlp.lins, [*mine.linears, mine.head], strict=True):
+        copy_linear(one, other)
+    for one, other in zip(theirs.final_mlp.norms, mine.norms, strict=True):
+        copy_linear(one.module, other)
+    wanted, given = theirs(dataset.data.get("x"), dataset.data.edge_index), contender.inputs
+    assert_near(given.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
+
+
+@pytest.mark.parametrize("architecture", ["gcnii", "linkx"])
+def test_matrices_of_features_and_peers_are_refused(architecture):
+    settings = Settings("KarateClub", "gat(heads=2)", "public", architecture=architecture)
+    with pytest.raises(ValueError, match="a family whose values read no features, got gat"):
+        ours(graph(), settings)
+    with pytest.raises(ValueError, match="expected architecture layers or blocks"):
+        peer(graph(), settings)
+
+
+# Filters whose weights learn ----------------------------------------------------------------------
+
+POWERS = "monomial(5, add_self_loops=True)"
+
+
+def step_of(dataset):
+    """GCN's matrix, which is symmetric."""
+    step = pyg.GCNConv(N, N, bias=False)
+    copied(step.lin.weight, torch.eye(N))
+    with torch.no_grad():
+        return step(torch.eye(N), dataset.data.edge_index)
+
+
+def test_gpr_gnn_is_a_first_layer_and_one_matrix_times_numbers():
+    """Σ_k γ_k T^k (σ(X W) V), of which that of APPNP is one choice of numbers."""
+    dataset = graph()
+    options = {"theta": "basis-decomposed:1", "input_layer": "activated", "depth": 1}
+    mine, contender = model_of(dataset, POWERS, **options)
+    (conv,) = mine.convs
+    gammas = [0.2 * 0.8**k for k in range(4)] + [0.8**4]
+    with torch.no_grad():
+        conv.theta.comp.copy_(torch.tensor(gammas).view(5, 1))
+        conv.bias.zero_()
+    mlp = F.relu(mine.first(dataset.data.x)) @ conv.theta.weight[0]
+    assert_near(
+        contender.inputs.logits(mine), pyg.APPNP(K=4, alpha=0.2)(mlp, dataset.data.edge_index)
+    )
+    with torch.no_grad():
+        conv.theta.comp.copy_(torch.randn(5, 1))
+    wanted = sum(g * torch.matrix_power(step_of(dataset), k) @ mlp
+                 for k, g in enumerate(conv.theta.comp))  # fmt: skip
+    assert_near(contender.inputs.logits(mine), wanted)
+
+
+# What the guide says ------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "train.md").read_text()
+PART = PAGE.split("## Models of papers")[1].split("\n## ")[0]
+ROWS = re.findall(r"^\| ([^|]+) \| `(--[^|]+)` \|", PART, re.M)
+
+
+@pytest.mark.parametrize(("name", "line"), ROWS, ids=[name for name, _ in ROWS])
+def test_models_of_the_guide_train(name, line, tmp_path):
+    small = ["--epochs", "3", "--seeds", "1", "--hidden", "12", "--out", str(tmp_path / "run")]
+    assert main(["train", "KarateClub", *shlex.split(line), *small]) == 0
+
+
+# Configurations of tunedGNN -----------------------------------------------------------------------
+
+TUNED = ROOT / "examples" / "tuned_gnn"
+FILES = sorted(TUNED.glob("*.toml"))
+LINES = re.findall(
+    r"^\| \[(\w+)\]\(([\w.-]+)\) \| (.*) \|$", (TUNED / "README.md").read_text(), re.M
+)
+FAMILIES = {"GCN": "gcn", "GraphSAGE": "stack(gcn(norm='target'), identity)", "GAT": "gat"}
+
+
+def test_each_configuration_has_a_line_and_each_line_one():
+    assert {file.name for file in FILES} == {name for _, name, _ in LINES}
+
+
+@pytest.mark.parametrize(("name", "file", "rest"), LINES, ids=[file for _, file, _ in LINES])
+def test_a_configuration_of_tuned_gnn_is_that_of_its_line(name, file, rest):
+    model, lr, width, layers, dropout, decay, epochs, norm, residual, first, published = (
+        part.strip() for part in rest.split("|")
+    )
+    asked = read_settings(TUNED / file)
+    assert asked.pop("dataset") == name
+    settings = new_settings(entry(name), asked)
+    found = (settings.lr, settings.hidden, settings.depth, settings.dropout, settings.weight_decay)
+    assert found == (float(lr), int(width), int(layers), float(dropout), float(decay))
+    assert (settings.epochs, settings.layer_norm) == (int(epochs), norm)
+    assert settings.root_weight == (residual == "yes" and model != "GraphSAGE")
+    assert settings.input_layer == ("linear" if first == "yes" else "none")
+    assert asked["family"] == FAMILIES[model]
+    assert (settings.skip, settings.select, settings.patience) == ("last", "metric", 0)
+    assert settings.metric == ("auroc" if name == "Minesweeper" else "accuracy")
+    assert re.fullmatch(r"\d\d\.\d\d ± \d\.\d\d", published)
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
+def test_layers_of_tuned_gnn_are_these_settings(kind):
+    """Convolution and a linear layer beside it, norm, activation; a linear layer at the end."""
+    dataset = graph()
+    loops, _ = add_remaining_self_loops(dataset.data.edge_index, num_nodes=N)
+    family = {"gcn": "gcn", "sage": FAMILIES["GraphSAGE"], "gat": "gat"}[kind]
+    options = {"root_weight": kind != "sage", "skip": "last", "input_layer": "linear"}
+    mine, contender = model_of(dataset, family, depth=2, layer_norm="layer", **options)
+    hidden = mine.first(dataset.data.x)
+    for conv, norm in zip(mine.convs, mine.norms, strict=True):
+        if kind == "gcn":
+            theirs = pyg.GCNConv(8, 8)
+            copied(theirs.lin.weight, conv.theta.weight[0], transposed=True)
+            out = theirs(hidden, loops) + hidden @ conv.root.weight[0]
+        elif kind == "sage":
+            theirs = pyg.SAGEConv(8, 8)
+            copied(theirs.lin_l.weight, conv.theta.weight[0], transposed=True)
+            copied(theirs.lin_r.weight, conv.theta.weight[1], transposed=True)
+            copied(theirs.lin_l.bias, torch.zeros(8))
+            out = theirs(hidden, loops)
+        else:
+            theirs = pyg.GATConv(8, 8, add_self_loops=False)
+            copied(theirs.lin.weight, conv.theta.weight[0], transposed=True)
+            copied(theirs.att_src, conv.family.score.att_source[None])
+            copied(theirs.att_dst, conv.family.score.att_target[None])
+            out = theirs(hidden, loops) + hidden @ conv.root.weight[0]
+        hidden = F.relu(norm(out + conv.bias))
+    assert_near(contender.inputs.logits(mine), mine.head(hidden))
