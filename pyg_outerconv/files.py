@@ -2,7 +2,8 @@
 
 What is written here carries a checksum, compared before anything else is looked at, so that damage
 and edits are noticed; and nothing that is read can run code. A checksum is against accidents: who
-can write a file can give it another checksum too.
+can write a file can give it another checksum too. What cannot be read or written raises OSError,
+what is not as it should be ValueError.
 """
 
 from __future__ import annotations
@@ -38,11 +39,7 @@ _ZEROS = 2**24  # bytes that are written at once
 
 
 def as_path(text: str | Path, name: str) -> Path:
-    """A path that a user wrote; ``~`` is a home folder.
-
-    Raises:
-        ValueError: no file can have that name, or there is no such home folder.
-    """
+    """A path that a user wrote; ``~`` is a home folder."""
     if not str(text):
         raise RefusedValue(f"{name} must name a folder or a file", "a name", "an empty text")
     try:
@@ -59,12 +56,7 @@ def as_path(text: str | Path, name: str) -> Path:
 
 
 def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
-    """The content of a regular file.
-
-    Raises:
-        OSError: it cannot be read, is no regular file (a pipe is not waited for), or is larger
-            than ``limit``.
-    """
+    """The content of a regular file of bounded size; a pipe is not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
     try:
@@ -81,11 +73,7 @@ def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
 
 
 def open_archive(content: bytes, limit: int = UNPACKED_LIMIT) -> zipfile.ZipFile:
-    """Open a zip file whose declared unpacked size is within a limit; nothing is unpacked.
-
-    Raises:
-        ValueError: it is not a zip file, or declares a larger size.
-    """
+    """Open a zip file whose declared unpacked size is within a limit; nothing is unpacked."""
     try:
         archive = zipfile.ZipFile(BytesIO(content))
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
@@ -108,11 +96,7 @@ def checksum(content: dict[str, Any]) -> str:
 
 
 def save_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace a file by JSON with its checksum.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Replace a file by JSON with its checksum."""
     sealed = {**content, "checksum": checksum(content)}
     text = json.dumps(sealed, indent=1, allow_nan=False) + "\n"
     text = _LIST_OF_NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
@@ -120,12 +104,7 @@ def save_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """Read a file of :func:`save_json`.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is something else, or has been changed since.
-    """
+    """Read a file of :func:`save_json`."""
     try:
         content = json.loads(read_bytes(path).decode())
         known = isinstance(content, dict) and content.pop("checksum", None) == checksum(content)
@@ -146,11 +125,7 @@ _END_SIZE = 22
 
 
 def save_tensors(path: Path, content: dict[str, Any]) -> None:
-    """Replace a file by tensors and plain Python, which ``torch.load(weights_only=True)`` reads.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Replace a file by tensors and plain Python, which ``torch.load(weights_only=True)`` reads."""
     import torch
 
     buffer = BytesIO()
@@ -162,12 +137,7 @@ def save_tensors(path: Path, content: dict[str, Any]) -> None:
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
-    """Read a file of :func:`save_tensors` to the CPU; nothing in it is run.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is something else, or has been changed since.
-    """
+    """Read a file of :func:`save_tensors` to the CPU; nothing in it is run."""
     import torch
 
     sealed = read_bytes(path)
@@ -195,11 +165,7 @@ def _foreign(path: Path, expected: str, got: str) -> RefusedValue:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Replace a file atomically: a reader sees the old content or the new.
-
-    Raises:
-        OSError: it cannot be written; then it is as it was.
-    """
+    """Replace a file atomically: a reader sees the old content or the new, the old if it fails."""
     temporary = path.with_name(temporary_name(path.name))
     try:
         with temporary.open("wb") as file:
@@ -217,9 +183,6 @@ def reserve(file: BinaryIO, size: int) -> None:
 
     A mapped file without its space has none to ask for: what is written to it on a full disk kills
     the process.
-
-    Raises:
-        OSError: there is no such space.
     """
     if size >= 2**63:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -235,9 +198,6 @@ def write_out(path: Path, content: bytes) -> None:
     """Write what a user asked for: a regular file is replaced as a whole, through links.
 
     Anything else, such as ``/dev/stdout``, is written to.
-
-    Raises:
-        OSError: it cannot be written.
     """
     if path.is_file() or not path.exists():
         replace(path.resolve(), content)

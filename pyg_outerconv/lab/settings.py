@@ -398,9 +398,6 @@ def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
     Args:
         entry: the dataset, as its split protocol reads it.
         explicit: settings by name, with ``family`` and ``split``; None for a default.
-
-    Raises:
-        ValueError, TypeError: a setting is refused.
     """
     asked = {name: value for name, value in explicit.items() if value is not None}
     settings = Settings(**{"dataset": entry.name, **entry.defaults, **asked})

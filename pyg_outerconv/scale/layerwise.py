@@ -42,9 +42,6 @@ def chunks(basis: Basis, most: int = MOST_EDGES) -> Iterator[Tensor]:
         basis: K matrices of size M × N.
         most: the largest number of edges and targets of a part, in which a target with more edges
             is alone.
-
-    Raises:
-        ValueError: ``most`` is not positive.
     """
     if most < 1:
         raise RefusedValue("a chunk has targets", "a positive number of edges", most)

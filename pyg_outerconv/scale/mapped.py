@@ -83,9 +83,6 @@ class ArrayWriter:
         """A block that writes a folder, which stands at its place once it is finished.
 
         What killed processes left there is removed. The folder of a faster process stays.
-
-        Raises:
-            ValueError: the disk is full, or the folder above cannot be written.
         """
         temporary = place.with_name(temporary_name(place.name))
         try:
@@ -99,11 +96,7 @@ class ArrayWriter:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def create(self, name: str, dtype: str, *shape: int) -> Any:
-        """A new array of zeros in a file that has its space, to be written by slices.
-
-        Raises:
-            ValueError: the disk is full, or the folder cannot be written.
-        """
+        """A new array of zeros in a file that has its space, to be written by slices."""
         path, kind = self.folder / f"{name}.npy", np.dtype(dtype)
         self._arrays[name] = None
         header = {"descr": kind.str, "fortran_order": False, "shape": shape}
@@ -120,11 +113,7 @@ class ArrayWriter:
         return made
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Write all to the disk, and then the header with checksums and some facts.
-
-        Raises:
-            ValueError: the disk is full, or the folder cannot be written.
-        """
+        """Write all to the disk, and then the header with checksums and some facts."""
         files = {}
         try:
             for name, array in self._arrays.items():
@@ -184,11 +173,7 @@ class Arrays(dict[str, Tensor]):
         return made
 
     def verify(self, *names: str) -> None:
-        """Read some arrays once, and compare their checksums.
-
-        Raises:
-            ValueError: a file was changed since it was written, or cannot be read.
-        """
+        """Read some arrays once, and compare their checksums."""
         for name in names:
             path, known = self.folder / f"{name}.npy", self.checksums[name]
             try:

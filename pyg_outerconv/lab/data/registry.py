@@ -112,11 +112,7 @@ def shipped(name: str) -> Path:
 
 
 def entry(name: str) -> Entry:
-    """The registry's entry of that name, in any case.
-
-    Raises:
-        ValueError: no dataset has that name; the nearest is named.
-    """
+    """The registry's entry of that name, in any case."""
     by_lower = {listed.lower(): one for listed, one in registry().items()}
     if name.lower() not in by_lower:
         raise RefusedValue(unknown("dataset", name, registry()))

@@ -22,6 +22,7 @@ from ..settings import Settings
 from ..train import Interrupted
 from ..train.experiment import StopOnInterrupt
 from ..train.folder import CONFIG, LOCK, Folder, alone_in
+from ..train.loop import Stopped
 from ..train.splits import check_classes
 from .finals import Finals
 from .plan import FIRST_TRIAL_SEED, Plan, plan_from
@@ -29,7 +30,7 @@ from .portfolio import OURS, Kind, Labels, kinds_for, visible_labels, without_la
 from .report import Report, make_page
 from .space import Bounds, as_drawn, check_terms, neighbours_for, terms_text
 from .studies import Record, Studies, writing
-from .work import Outcome, Stopped, Task, Workers
+from .work import Outcome, Task, Workers
 
 STORAGE, WINNER, TABLE, PAGE = "study.db", "winner.toml", "search.md", "search.html"
 PAGE_SECONDS = 60.0  # between pages that are written while trials run

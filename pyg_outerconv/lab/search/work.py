@@ -25,16 +25,12 @@ from torch import Tensor
 from ...errors import RefusedValue
 from ..own_code import import_own
 from ..settings import Settings
-from ..train.loop import Diverged, SeedRun, train
+from ..train.loop import Diverged, SeedRun, Stopped, train
 from ..train.model import Contender, on_backend, ours
 from .pictures import Seen, look_at
 from .portfolio import Labels, Unlabelled
 
 ALONE = 10.0  # seconds of training before other processes are begun, which takes some itself
-
-
-class Stopped(Exception):  # noqa: N818 - no error, a wish
-    """Training was asked to stop."""
 
 
 @dataclass(frozen=True)

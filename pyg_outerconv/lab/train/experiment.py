@@ -23,12 +23,11 @@ from ..data import Dataset, entry, load
 from ..settings import Settings
 from .folder import PICTURE, RunFolder, dataset_of
 from .inputs import choose_features, settle_features
-from .loop import SeedRun, Stopped, rank, train
+from .loop import CorrectAndSmooth, SeedRun, Stopped, rank, train
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
 from .results import SMOOTHED, can_draw, draw_curves, summarise
 from .sampled import check_mapped, prepare
-from .smoothing import CorrectAndSmooth
 from .splits import Split, absent_classes, check_classes, check_protocol, make_split
 
 SNAPSHOT_SECONDS = 20.0

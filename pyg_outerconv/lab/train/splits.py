@@ -52,9 +52,6 @@ def check_protocol(entry: Entry, protocol: str) -> str:
     ``'ten-fold'`` is cross-validation: classes are in equal shares in each of ten folds, of which
     seed s tests the s-th, validates on the next, and trains on the other eight; seeds from 10 on
     take folds that are drawn anew.
-
-    Raises:
-        ValueError: the dataset has no such protocol, or percentages do not add up.
     """
     if not entry.draws_splits and protocol not in entry.splits:
         rule = f"the split of {entry.name} is the one that its files hold"
@@ -83,11 +80,7 @@ def check_protocol(entry: Entry, protocol: str) -> str:
 
 
 def make_split(data: Data, protocol: str, seed: int) -> Split:
-    """The split of a seed. Where a dataset has several, seed s takes the s-th, in a cycle.
-
-    Raises:
-        ValueError: the dataset is too small for the protocol.
-    """
+    """The split of a seed. Where a dataset has several, seed s takes the s-th, in a cycle."""
     generator = torch.Generator().manual_seed(seed)
     shares = _SHARES.fullmatch(protocol)
     if shares:

@@ -22,9 +22,9 @@ from ..data import Dataset, Source
 from ..settings import Settings
 from .folder import RunFolder, dataset_of
 from .inputs import Inputs, WholeGraph
+from .loop import CorrectAndSmooth
 from .model import Classifier, Contender, check_device, on_backend, ours
 from .results import METRICS, accuracy
-from .smoothing import CorrectAndSmooth
 from .splits import Split, make_split
 
 _ROWS = 2**16  # of predictions that are made, or written, at once

@@ -14,10 +14,9 @@ from pyg_outerconv.lab import data
 from pyg_outerconv.lab.settings import Smoothing, smoothing_of
 from pyg_outerconv.lab.train import Experiment, Settings, load_trained, make_split
 from pyg_outerconv.lab.train.inputs import WithClasses
-from pyg_outerconv.lab.train.loop import SeedRun
+from pyg_outerconv.lab.train.loop import CorrectAndSmooth, SeedRun
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.results import table
-from pyg_outerconv.lab.train.smoothing import CorrectAndSmooth
 from pyg_outerconv.testing import assert_near
 
 SETTINGS = Settings(
