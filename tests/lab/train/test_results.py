@@ -2,17 +2,12 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
+from pyg_outerconv.lab import pages
 from pyg_outerconv.lab.pages import code, plain
-from pyg_outerconv.lab.report.compare import markdown as page_of_comparison
-from pyg_outerconv.lab.report.show_run import page as page_of_run
-from pyg_outerconv.lab.reproduce.run import page as page_of_table
-from pyg_outerconv.lab.reproduce.table import Published, Row, Table
-from pyg_outerconv.lab.search.report import make_page as page_of_search
 from pyg_outerconv.lab.train.results import (
     METRICS,
     accuracy,
@@ -131,69 +126,26 @@ NAMES = [
 ]
 
 
-def of_run(name):
-    label = {"layer": name, "name": name, "norm": 1.0, "metric": 0.5, "change": 0.1}
-    seen = {"layer": name, "node": 3, "node_name": name, "picture": "a.png", "labels": [name]}
-    seen |= {"num_sources": 1, "sources": [1], "source_names": [name], "values": [[0.5]]}
-    settings = {"dataset": name, "family": name, "depth": 2, "hidden": 8, "split": name}
-    scores = {"nodes": 1, "precision": 1.0, "recall": 1.0, "f1": None}
-    facts = {
-        "model": name,
-        "settings": {**settings, "metric": name},
-        "seed": 0,
-        "nodes": {"train": 1, "validation": 1, "test": 1},
-        "metric": {"validation": 0.5, "test": 0.5},
-        "recorded": 0.5,
-        "contributions": [{**label, "loss_change": 0.1}],
-        "neighbourhoods": [seen],
-        "class_names": [name],
-        "classes": [{"class": 0, **scores}],
-        "basis": {"layer": name, "learned": True},
-        "shown_nodes": [3],
-        "node_names": [name],
-    }
-    return page_of_run(facts, ["basis.png", "contributions.png"])
+# Whatever a template of a page may say a name by.
+EVERYWHERE = """
+{% from form import page, heading, text, items, table, picture %}
+{% call page(name) %}
+{{ heading(name) }}
+{{ text(name, name, name) }}
+{{ items([name, name]) }}
+{{ table([["head", name], [name, "1"]]) }}
+{{ picture(name, "a.png") }}
+{% endcall %}
+"""
+LAB = Path(pages.__file__).parents[1]
+TEMPLATES = [path for path in LAB.glob("*/*.jinja") if path.parent.name not in ("pages", "bench")]
 
 
-def of_comparison(name):
-    model = {"run": name, "key": "outerconv", "name": name, "wanted": 1, "test": {"0": 0.5}}
-    model |= {"differing": {"family": name, "theta": name}, "mean": 0.5, "std": None}
-    model |= {"validation": [0.5], "seconds": [1.0], "difference": None}
-    group = {**dict.fromkeys(("dataset", "split", "metric"), name), "models": [model]}
-    found = {"groups": [{**group, "reference": 0, "majority": 0.5}]}
-    return page_of_comparison({**found, "notes": [f"{name} is alone"]}, has_picture=True)
-
-
-def of_table(name):
-    published = {"Cora": Published(50.0, name)}
-    row = Row(name, {}, {}, published, peer=True, note=name)
-    table = Table(Path("t.toml"), name, {"Cora": {}}, (row,), seeds=1, about=name)
-    peer = {"name": name, "seeds": 1, "mean": 60.0, "std": None, "seconds": 1.0, "gap": -10.0}
-    record = {"dataset": "Cora", "row": name, "metric": name, "split": name, "seeds": 1}
-    record |= {"mean": 50.0, "std": None, "seconds": 1.0, "majority": 20.0}
-    record |= {"peer": {**peer, "gap_error": None}, "published": vars(published["Cora"])}
-    record |= {"at_peer": False, "at_published": False}
-    facts = {"versions": {"torch": "2", "torch_geometric": "2"}, "threads": 1, "machine": "a CPU"}
-    return page_of_table(table, [record], {**facts, "command": f"outerconv reproduce {name}"})
-
-
-def of_search(name):
-    rows = ("result", "model", "marginal", "term", "label", "best", "homophily", "final", "source")
-    found = {f"{kind}_rows": lambda: [("head", name), (name, "1")] for kind in rows}
-    base = SimpleNamespace(dataset=name)
-    plan = SimpleNamespace(base=base, seeds=1)
-    values = {"facts": name, "software": "", "metric": "f1", "winner": ("gcn", 0)}
-    report = SimpleNamespace(plan=plan, **values, **found)
-    report.findings = report.verdict = lambda: [name]
-    return page_of_search(report, "markdown")
-
-
-PAGES = {
-    "run": of_run,
-    "comparison": of_comparison,
-    "table": of_table,
-    "search": of_search,
-}
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_templates_say_names_by_macros_alone(path):
+    said = re.findall(r"{{\s*(\w*)", path.read_text())
+    assert said
+    assert set(said) <= {"heading", "text", "items", "table", "picture", "figures"}
 
 
 def columns(page):
@@ -203,9 +155,10 @@ def columns(page):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("page", PAGES)
-def test_names_are_text_on_every_page(page, name):
-    written, usual = PAGES[page](name), PAGES[page]("name")
+def test_names_are_text_on_every_page(name, tmp_path):
+    template = tmp_path / "every.jinja"
+    template.write_text(EVERYWHERE)
+    written, usual = (pages.render_page(template, name=said) for said in (name, "name"))
     outside = re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", written.replace(plain(name), "name"))
     assert "<" not in outside
     assert written.count("\n") == usual.count("\n")
