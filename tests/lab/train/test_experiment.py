@@ -27,6 +27,7 @@ from pyg_outerconv.lab.train import experiment as module
 from pyg_outerconv.lab.train.inputs import WholeGraph
 from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import ours
+from pyg_outerconv.lab.train.results import accuracy
 from pyg_outerconv.nn import gat_conv
 
 SETTINGS = Settings(
@@ -257,59 +258,6 @@ def classifier(family, in_channels=P, **changes):
     return NodeClassifier(in_channels, C, lambda p, q: OuterConv(p, q, family), Settings(**options))
 
 
-def dense_terms(conv, x, structure):
-    """(K, N, Q) by dense matrices."""
-    dense = conv.basis(x, structure).to_dense()
-    rows = torch.eye(N) if x is None else x
-    return torch.einsum("kmn,mp,kpq->knq", dense, rows, conv.theta()[:, 0])
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(
-    ("family", "changes"),
-    [
-        ("stack(gcn, identity, walk(2))", {}),
-        ("chebyshev(3)", {"depth": 3, "skip": "residual", "layer_norm": "batch"}),
-        ("directed(gcn)", {"skip": "concat"}),
-    ],
-)
-def test_a_label_is_taken_out_of_one_layer(family, changes):
-    model = classifier(family, **changes)
-    model.norms.apply(lambda part: isinstance(part, BatchNorm1d) and part.running_var.fill_(0.3))
-    found = contributions(model, X, EDGES, Y, MASK)
-    assert model.training
-    model.eval()
-    inputs = {}
-    handles = [
-        conv.register_forward_pre_hook(
-            lambda conv, args, name=f"convs.{place}": inputs.__setitem__(name, args[0])
-        )
-        for place, conv in enumerate(model.convs)
-    ]
-    whole = model(X, EDGES)[MASK]
-    for handle in handles:
-        handle.remove()
-    at = iter(found)
-    for name in [f"convs.{place}" for place in range(len(model.convs))]:
-        conv = model.get_submodule(name)
-        terms = dense_terms(conv, inputs[name], EDGES)
-        for k in range(conv.family.num_bases):
-            one = next(at)
-            assert (one.layer, one.label, one.name) == (name, k, conv.family.labels[k])
-            assert one.norm == pytest.approx(float(terms[k].norm()), rel=1e-5)
-            changed = copy.deepcopy(model)
-            changed.get_submodule(name).theta.weight[k] = 0
-            logits = changed(X, EDGES)[MASK]
-            right = float((logits.argmax(-1) == Y[MASK]).float().mean())
-            assert one.metric == pytest.approx(right, abs=1e-6)
-            before = float((whole.argmax(-1) == Y[MASK]).float().mean())
-            assert one.change == pytest.approx(right - before, abs=1e-6)
-            assert one.loss == pytest.approx(float(F.cross_entropy(logits, Y[MASK])), rel=1e-4)
-            gap = float(F.cross_entropy(logits, Y[MASK]) - F.cross_entropy(whole, Y[MASK]))
-            assert one.loss_change == pytest.approx(gap, rel=1e-3, abs=1e-5)
-    assert next(at, None) is None
-
-
 class Attends(Module):
     """A layer of attention with dropout, called twice, and a layer that is never called."""
 
@@ -324,43 +272,59 @@ class Attends(Module):
         return self.conv(self.dropout(out.relu()), structure)
 
 
+DEEP = {"depth": 3, "skip": "residual", "layer_norm": "batch"}
+MODELS = {
+    "stack": lambda: classifier("stack(gcn, identity, walk(2))"),
+    "chebyshev": lambda: classifier("chebyshev(3)", **DEEP),
+    "directed": lambda: classifier("directed(gcn)", skip="concat"),
+    "attention, called twice": Attends,
+    "without features": lambda: classifier("walk(1)", in_channels=N),
+}
+
+
 @torch.no_grad()
-def test_heads_of_a_layer_that_is_called_twice():
+@pytest.mark.parametrize("case", MODELS)
+def test_a_label_is_taken_out_of_one_layer(case):
     torch.manual_seed(2)
-    model = Attends()
-    found = contributions(model, X, EDGES, Y % P, MASK.nonzero().view(-1))
-    assert [(one.layer, one.label) for one in found] == [("conv", 0), ("conv", 1)]
+    model, x = MODELS[case](), None if case == "without features" else X
+    model.apply(lambda part: isinstance(part, BatchNorm1d) and part.running_var.fill_(0.3))
+    found = contributions(model, x, EDGES, Y, MASK)
+    assert model.training
     model.eval()
-
-    def once(x, without):
-        _, basis = model.conv(x, EDGES, return_attention_weights=True)
-        dense, theta = basis.to_dense(), model.conv.theta()[:, 0] / 2
-        terms = torch.einsum("kmn,mp,kpq->knq", dense, x, theta)
-        kept = [k for k in range(2) if k != without]
-        return terms, terms[kept].sum(0)
-
-    for k, one in enumerate(found):
-        first, out = once(X, None)
-        second, _ = once(out.relu(), None)
-        square = first[k].square().sum() + second[k].square().sum()
-        assert one.norm == pytest.approx(float(square.sqrt()), rel=1e-5)
-        _, out = once(X, k)
-        _, logits = once(out.relu(), k)
-        loss = float(F.cross_entropy(logits[MASK], (Y % P)[MASK]))
-        assert one.loss == pytest.approx(loss, rel=1e-5)
+    layers = {name: one for name, one in model.named_modules() if isinstance(one, OuterConv)}
+    calls = {name: [] for name in layers}
+    handles = [
+        conv.register_forward_pre_hook(lambda conv, args, name=name: calls[name].append(args))
+        for name, conv in layers.items()
+    ]
+    whole = model(x, EDGES)[MASK]
+    for handle in handles:
+        handle.remove()
+    before, at = (accuracy(whole, Y[MASK]), F.cross_entropy(whole, Y[MASK])), iter(found)
+    for name, conv in layers.items():
+        for k, title in enumerate(conv.family.labels if calls[name] else ()):
+            one, changed = next(at), copy.deepcopy(model)
+            assert (one.layer, one.label, one.name) == (name, k, title)
+            changed.get_submodule(name).theta.weight[k] = 0
+            terms = [conv(*args) - changed.get_submodule(name)(*args) for args in calls[name]]
+            assert one.norm == pytest.approx(float(torch.stack(terms).norm()), rel=1e-4)
+            logits = changed(x, EDGES)[MASK]
+            assert one.metric == pytest.approx(accuracy(logits, Y[MASK]), abs=1e-6)
+            assert one.change == pytest.approx(one.metric - before[0], abs=1e-6)
+            loss = F.cross_entropy(logits, Y[MASK])
+            assert one.loss == pytest.approx(float(loss), rel=1e-4)
+            assert one.loss_change == pytest.approx(float(loss - before[1]), rel=1e-3, abs=1e-5)
+    assert next(at, None) is None
 
 
 @torch.no_grad()
-def test_nodes_without_features_and_a_metric_of_ones_own():
-    model = classifier("walk(1)", in_channels=N)
-    found = contributions(model, None, EDGES, Y, MASK, lambda logits, y: float(logits[:, 0].sum()))
-    terms = dense_terms(model.convs[0], None, EDGES)
-    assert [one.norm for one in found[:2]] == pytest.approx(terms.norm(dim=(1, 2)).tolist())
-    model.eval()
-    whole = model(None, EDGES)[MASK][:, 0].sum()
-    model.convs[1].theta.weight[1] = 0
-    without = model(None, EDGES)[MASK][:, 0].sum()
-    assert found[3].change == pytest.approx(float(without - whole), rel=1e-4, abs=1e-4)
+def test_a_metric_of_ones_own():
+    model = classifier("gcn").eval()
+    found = contributions(model, X, EDGES, Y, MASK, lambda logits, y: float(logits[:, 0].sum()))
+    whole = model(X, EDGES)[MASK][:, 0].sum()
+    model.convs[1].theta.weight[0] = 0
+    without = model(X, EDGES)[MASK][:, 0].sum()
+    assert found[1].change == pytest.approx(float(without - whole), rel=1e-4, abs=1e-4)
 
 
 def test_modes_come_back_and_hooks_go():
