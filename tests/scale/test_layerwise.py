@@ -89,7 +89,6 @@ OTHERS = {
 @torch.no_grad()
 def test_forms_of_parameters_reductions_scores_and_features(name, tmp_path):
     (family, options), kind = OTHERS[name], name.partition(",")[0]
-    basis, x = graph(family)
     given = {"in_channels": 5, "out_channels": 4, **options}
     if family is SUPPORT:  # the softmax is over whole neighbourhoods
         conv = AttentionConv(5, 6, heads=2, **options, root_weight=True).double()
@@ -97,6 +96,7 @@ def test_forms_of_parameters_reductions_scores_and_features(name, tmp_path):
         conv = OuterConv(**given, family=family).double()
     if isinstance(family, Favard):
         torch.nn.init.normal_(conv.theta.comp)
+    basis, x = graph(SUPPORT if family is SUPPORT else conv.family)
     x = None if kind == "none" else torch.where(x > 0.5, x, 0.0) if kind == "sparse" else x
     held = x.to_sparse_csr() if kind == "sparse" else x
     scratch = Scratch(tmp_path if kind == "files" else None)

@@ -175,7 +175,7 @@ def test_every_architecture_trains_every_kind_of_family(family, options):
     groups = model.parameter_groups(Settings("KarateClub", family, "public"))
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
     optimizer = torch.optim.Adam(groups, lr=0.05)
-    for _ in range(5):
+    for _ in range(20):
         optimizer.zero_grad()
         loss = F.cross_entropy(logits(model, contender), dataset.data.y)
         loss.backward()
