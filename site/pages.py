@@ -306,8 +306,8 @@ def benchmarks() -> Iterator[str]:
         told = {"processes": 1, **settings}
         words += [f"--{option} {told[option]}" for option in ("repeats", "processes", "threads")]
         yield f"## {path.stem}\n\n"
-        yield f"- **Command**, from its settings: `{' '.join(words)}`, in {settings['dtype']}; "
-        yield f"it took {run['seconds'] / 60:.0f} minutes.\n"
+        yield f"- **Command** of its time, from its settings: `{' '.join(words)}`, in "
+        yield f"{settings['dtype']}; it took {run['seconds'] / 60:.0f} minutes.\n"
         yield f"- **Machine**: {machine['processor']}, {machine['cores']} cores, "
         yield f"{machine['memory_gib']:.0f} GiB, {machine['system']}, {machine['device']}; "
         yield f"Python {machine['python']}, {versions}.\n"

@@ -243,7 +243,6 @@ def of_benchmark(name: str) -> list[str]:
     return [
         of_benchmarks.bars(records[0]),
         of_benchmarks.curves(records, FORWARD, 10.0),
-        of_benchmarks.growth(records, FORWARD),
     ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import io
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from ...errors import RefusedValue
 from ...files import as_path
 from ..train.folder import next_folder, versions, write_files
 from ..train.model import check_device
-from .case import Case, Context
+from .case import CASES, Case, Context
+from .cases import register_all
+from .memory import in_a_process
 from .page import make_page
 from .report import (
     as_json,
@@ -34,14 +37,13 @@ from .report import (
     say_record,
 )
 from .roofline import measure_roofline
-from .run import Plan, run_cases
+from .run import run_cases
 
 if TYPE_CHECKING:
     from .command import Options
 
 PACKAGE = Path(__file__).parents[2]
 WRITABLE = "the folder must be writable"
-_OF_THE_WHOLE = ("out", "compare", "processes", "only_list")
 
 
 class Campaign:
@@ -49,89 +51,96 @@ class Campaign:
 
     def __init__(self, options: Options, cases: Sequence[Case]) -> None:
         self.cases = cases
-        earlier = options.compare
+        earlier, quick = options.compare, options.quick
         self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
-        quick = options.quick
-        context = Context(
+        device, dtype = check_device(options.device), getattr(torch, options.dtype)
+        self.options = options
+        self.context = Context(
             options.scale,
             quick,
-            check_device(options.device),
-            getattr(torch, options.dtype),
+            device,
+            dtype,
             options.seed,
             options.root,
+            options.samples,
+            not (quick or options.no_memory),
+            options.threads or torch.get_num_threads(),
         )
-        self.options = options
-        self.threads = options.threads or torch.get_num_threads()
-        self.plan = Plan(context, options.samples, not (quick or options.no_memory), self.threads)
         self.commit = commit_of(PACKAGE)
         self.folder = new_folder(options.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []
 
-    def run(self) -> None:
-        """Measure, print and write; an interrupted run keeps the records that it has."""
+    def run(self) -> dict[str, Any]:
+        """Measure, print and write the report; an interrupted run keeps what it has."""
         before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(self.context.threads)
         try:
-            began, machine = time.perf_counter(), describe_machine(self.plan.context.device)
-            print(say_machine(machine))
+            self.began = time.perf_counter()
+            self.machine = describe_machine(self.context.device)
+            print(say_machine(self.machine))
             if self.options.processes > 1:
                 self._run_processes()
             else:
-                self._run_here(machine, began)
-            self._say_end(self._finish(machine, began))
+                self._run_here()
+            report = self._finish()
+            self._say_end(report)
+            return report
         finally:
             torch.set_num_threads(before)
 
     def _run_processes(self) -> None:
         """Measure all cases in each process and merge the records."""
-        reports = run_processes(self.options, self.folder, print)
+        names = [case.name for case in self.cases]
+        reports = run_processes(self.options, names, self.folder, print)
         self.records, self.roofline = merge(reports)
         for record in self.records:
             print(f"\n{say_record(record)}")
 
-    def _run_here(self, machine: dict[str, Any], began: float) -> None:
-        self.roofline = measure_roofline(self.plan.context)
+    def _run_here(self) -> None:
+        self.roofline = measure_roofline(self.context)
         print(
             f"copies {self.roofline.bandwidth / 1e9:.1f} GB/s, multiplies matrices at "
             f"{self.roofline.flop_rate / 1e9:.0f} Gflop/s\n"
         )
-        total = sum(len(case.points(self.plan.context)) for case in self.cases)
+        total = sum(len(case.points(self.context)) for case in self.cases)
         bar = tqdm(total=total, unit="point", disable=not sys.stderr.isatty(), leave=False)
 
         def done(record: dict[str, Any]) -> None:
             self.records.append(record)
             bar.write(say_record(record) + "\n", file=sys.stdout)
             bar.update()
-            self._write(machine, time.perf_counter() - began)
+            self._write()
 
         try:
             with bar:
-                run_cases(self.cases, self.plan, self.roofline, bar.set_description, done)
+                run_cases(self.cases, self.context, self.roofline, bar.set_description, done)
         except BaseException:  # such as Ctrl-C: the page shows what there is so far
-            self._finish(machine, began)
+            self._finish()
             raise
 
-    def _finish(self, machine: dict[str, Any], began: float) -> dict[str, Any]:
-        report = self._write(machine, time.perf_counter() - began)
+    def _finish(self) -> dict[str, Any]:
+        report = self._write()
         write_files(self.folder, {"bench.html": make_page(report).encode()}, WRITABLE)
         return report
 
-    def _write(self, machine: dict[str, Any], seconds: float) -> dict[str, Any]:
-        context = self.plan.context
+    def _write(self) -> dict[str, Any]:
+        context, seconds = self.context, time.perf_counter() - self.began
         settings = {
             "quick": context.quick,
             "scale": context.scale,
             "share": context.share,
-            "repeats": self.plan.repeats,
+            "repeats": context.repeats,
             "processes": self.options.processes,
-            "threads": self.threads,
+            "threads": self.context.threads,
             "dtype": str(context.dtype).removeprefix("torch."),
             "seed": context.seed,
             "version": versions()["pyg_outerconv"],
             "commit": self.commit,
         }
-        report = make_report(machine, settings, self.roofline, self.records, self.cases, seconds)
+        report = make_report(
+            self.machine, settings, self.roofline, self.records, self.cases, seconds
+        )
         if self.old is not None:
             report["compared"] = compare_reports(report, self.old)
         write_files(self.folder, {"bench.json": as_json(report)}, WRITABLE)
@@ -163,7 +172,7 @@ def new_folder(out: str | None) -> Path:
 
 
 def run_processes(
-    options: Options, folder: Path, told: Callable[[str], None]
+    options: Options, cases: Sequence[str], folder: Path, told: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """The report of each process, one after the other; each has a folder ``process-<number>``.
 
@@ -171,30 +180,19 @@ def run_processes(
     """
     reports = []
     for number in range(1, options.processes + 1):
-        out = folder / f"process-{number}"
-        flags = [*_flags(options), *(["--no-memory"] if number > 1 else [])]
-        done = subprocess.run(
-            [sys.executable, "-m", "pyg_outerconv", "bench", *flags, "--out", str(out)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        if not (out / "bench.html").is_file():
-            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-            raise RefusedValue(f"process {number} must end", "a report", last)
-        reports.append(read_json(out / "bench.json"))
+        out, no_memory = str(folder / f"process-{number}"), options.no_memory or number > 1
+        one = replace(options, processes=1, compare=None, out=out, no_memory=no_memory)
+        try:
+            reports.append(in_a_process(_report_of, one, cases))
+        except Exception as error:  # of any kind: there is nothing to compare then
+            got = f"{type(error).__name__}: {error}"
+            raise RefusedValue(f"process {number} must end", "a report", got) from error
         told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
     return reports
 
 
-def _flags(options: Options) -> list[str]:
-    """The options of one process."""
-    flags: list[str] = []
-    for name, value in vars(options).items():
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, tuple):
-            flags += [word for one in value for word in (flag, one)]
-        elif name not in _OF_THE_WHOLE and value not in (None, False):
-            flags += [flag] if value is True else [flag, str(value)]
-    return flags
+def _report_of(options: Options, cases: Sequence[str]) -> dict[str, Any]:
+    """What a run finds, which prints nothing."""
+    register_all()
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        return Campaign(options, [CASES[name] for name in cases]).run()

@@ -26,7 +26,6 @@ PYG_CSR = "PyG, torch CSR"
 PYG_COMPILED = "PyG, compiled"
 PYG_CACHED = "PyG, cached"
 SCATTER = "torch-scatter"
-CHAINED = "outerconv, one after the other"
 FLOOR = "matrix products alone"
 LOADING = "loading alone"
 SPARSE = "outerconv, kept sparse"
@@ -46,7 +45,7 @@ Sizes = Mapping[str, float | int | str]
 
 @dataclass(frozen=True)
 class Context:
-    """The settings that every case shares."""
+    """The settings that every case shares, of its data and of how it is measured."""
 
     scale: float = 1.0
     quick: bool = False
@@ -54,6 +53,9 @@ class Context:
     dtype: torch.dtype = torch.float32
     seed: int = 0
     root: str | None = None
+    repeats: int = 1
+    memory: bool = False
+    threads: int = 1
 
     @property
     def share(self) -> float:
@@ -121,7 +123,6 @@ class Setup:
     absent: dict[str, str] = field(default_factory=dict)  # why a peer is not run
     work: dict[str, Work] = field(default_factory=dict)
     inner: int | None = None  # steps in a sample; None lets `measure` choose
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,32 @@
 """Peak memory of one step, beyond what was allocated before it; on CUDA devices and on Linux.
 
-On a CPU a step runs in a process of its own (``python -m pyg_outerconv.lab.bench.memory REQUEST``),
-whose allocator is told to give memory back at once; the system's own record of the peak is reset
-before the step.
+On a CPU a step runs in a process of its own, whose allocator is told to give memory back at once;
+the system's own record of the peak is reset before the step.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import subprocess
-import sys
-import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import torch
 
-from .case import CASES, Context, Step, synchronizer
+from .case import CASES, Context, Point, Step, synchronizer
 from .cases import register_all
+
+T = TypeVar("T")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 # Freed blocks of this size and above go back to the system instead of into the heap.
 _ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
-
-
-class ProbeFailed(Exception):  # noqa: N818 - as Interrupted
-    """The process that was to measure a step broke off; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -85,47 +82,41 @@ def free_memory(device: str) -> int:
     return int(psutil.virtual_memory().available)
 
 
-# In a process of its own --------------------------------------------------------------------------
+def peak_alone(context: Context, case: str, at: Point, mode: str, contender: str) -> Peak:
+    """Set a case up in a process of its own, and measure one step of one contender there."""
+    with _environment(_ALLOCATOR):
+        return in_a_process(_peak_of, context, case, at, mode, contender)
 
 
-def request_for(
-    context: Context, threads: int, case: str, at: Any, mode: str, contender: str
-) -> dict[str, Any]:
-    """The request to a probe, as plain values."""
-    fields = {**vars(context), "dtype": str(context.dtype).removeprefix("torch.")}
-    of_case = {"case": case, "at": at, "mode": mode, "contender": contender}
-    return {"context": fields, "threads": threads, **of_case}
-
-
-def peak_in_child(request: dict[str, Any]) -> Peak:
-    """Have a process of its own measure one step, see :func:`answer`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pyg_outerconv.lab.bench.memory", json.dumps(request)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **_ALLOCATOR, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ProbeFailed(lines[-1])
-    return Peak(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def answer(request: dict[str, Any]) -> dict[str, int | str]:
-    """Set the case up, and measure one step of one contender."""
+def _peak_of(context: Context, case: str, at: Point, mode: str, contender: str) -> Peak:
     register_all()
-    torch.set_num_threads(request["threads"])
-    fields = request["context"]
-    context = Context(**{**fields, "dtype": getattr(torch, fields["dtype"])})
+    torch.set_num_threads(context.threads)
     torch.manual_seed(context.seed)
-    setup = CASES[request["case"]].make(context, request["at"])
+    setup = CASES[case].make(context, at)
     by_name = {contender.name: contender for contender in setup.contenders}
-    peak = peak_here(by_name[request["contender"]].steps[request["mode"]])
+    peak = peak_here(by_name[contender].steps[mode])
     synchronizer(context.device)()
-    return asdict(peak)
+    return peak
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    print(json.dumps(answer(json.loads(sys.argv[1]))))
+def in_a_process(function: Callable[..., T], *given: Any) -> T:
+    """The result of a function in a new process of its own, which shows no warnings."""
+    with (
+        _environment({"PYTHONWARNINGS": "ignore"}),
+        ProcessPoolExecutor(1, get_context("spawn")) as alone,
+    ):
+        return alone.submit(function, *given).result()
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that a block begins."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value

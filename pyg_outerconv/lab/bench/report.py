@@ -299,6 +299,9 @@ def say_seconds(seconds: float) -> str:
     return f"{seconds * factor:{digits}} {unit}"
 
 
+HEAD = ("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")
+
+
 def say_record(record: dict[str, Any]) -> str:
     """One point: medians of its contenders, their spread and their share of the bound."""
     lines = [f"{say_place(record)}: {record['description']}"]
@@ -306,14 +309,8 @@ def say_record(record: dict[str, Any]) -> str:
         lines.append(
             ", ".join(f"{name} {say_size(size)}" for name, size in record["sizes"].items())
         )
-    head = ("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")
-    rows, last = [head], list(record["modes"])[-1:]
-    for row in timing_rows(record):
-        peak = record["memory"].get(row[0]) if [row[1]] == last else None
-        memory = "" if peak is None else f"{peak['step'] / 2**20:.0f} MiB"
-        rows.append(tuple(cell or "-" for cell in (*row, memory)))  # type: ignore[arg-type]
-    if len(rows) > 1:
-        lines.append(text_table(rows))
+    if rows := timing_rows(record):
+        lines.append(text_table([HEAD, *(tuple(cell or "-" for cell in row) for row in rows)]))
     lines += [f"note: {note}" for note in record["notes"]]
     lines += [f"not run: {name}: {reason}" for name, reason in record["absent"].items()]
     lines += [f"ERROR: {name}: {reason}" for name, reason in record["errors"].items()]
@@ -321,16 +318,31 @@ def say_record(record: dict[str, Any]) -> str:
 
 
 def timing_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Of each mode and contender the median, the spread, over ours, and of the bound, or ''."""
+    """The columns of ``HEAD`` for each mode and contender, '' where a number is not known.
+
+    Memory is that of the last mode; of a single point the bound of a mode stands below it.
+    """
     rows: list[tuple[str, ...]] = []
+    last = [*record["modes"]][-1:]
     for mode, timings in record["modes"].items():
         ours = (timings.get(OURS) or next(iter(timings.values())))["median"]
         for name, timing in timings.items():
-            fraction = record["fractions"].get(mode, {}).get(name)
-            spread = f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}"
-            over, share = f"{timing['median'] / ours:.2f}", f"{100 * (fraction or 0):.0f} %"
-            row = name, mode, say_seconds(timing["median"]), spread, over
-            rows.append((*row, "" if fraction is None else share))
+            share = record["fractions"].get(mode, {}).get(name)
+            peak = record["memory"].get(name) if [mode] == last else None
+            rows.append(
+                (
+                    name,
+                    mode,
+                    say_seconds(timing["median"]),
+                    f"{say_seconds(timing['low'])} – {say_seconds(timing['high'])}",
+                    f"{timing['median'] / ours:.2f}",
+                    "" if share is None else f"{100 * share:.0f} %",
+                    "" if peak is None else f"{peak['step'] / 2**20:.0f} MiB",
+                )
+            )
+        bound = record["bounds"].get(mode)
+        if bound is not None and record["axis"] is None:
+            rows.append(("bound", mode, say_seconds(bound["seconds"]), "", "", bound["limit"], ""))
     return rows
 
 

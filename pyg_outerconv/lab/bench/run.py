@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -23,25 +23,15 @@ import torch
 from torch import Tensor
 
 from .case import OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
-from .memory import ProbeFailed, is_known, peak_in_child, peak_on_cuda, request_for
+from .memory import is_known, peak_alone, peak_on_cuda
 from .roofline import Roofline
 
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How to run: the context, samples of each step, whether to look at memory."""
-
-    context: Context
-    repeats: int
-    memory: bool
-    threads: int
-
-
 def run_cases(
     cases: Iterable[Case],
-    plan: Plan,
+    context: Context,
     roofline: Roofline,
     begin: Callable[[str], None] = lambda title: None,
     done: Callable[[Record], None] = lambda record: None,
@@ -49,33 +39,32 @@ def run_cases(
     """Run every point of some cases; an error is recorded and does not stop the other points."""
     records = []
     for case in cases:
-        for at in case.points(plan.context):
+        for at in case.points(context):
             begin(case.name if at is None else f"{case.name} at {at}")
             with _quiet():
                 began = time.perf_counter()
-                record = run_point(case, at, plan, roofline)
+                record = run_point(case, at, context, roofline)
                 record["seconds"] = round(time.perf_counter() - began, 2)
             records.append(record)
             done(record)
     return records
 
 
-def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
+def run_point(case: Case, at: Point, context: Context, roofline: Roofline) -> Record:
     """The record of one point, see :mod:`.report`."""
     named = {"case": case.name, "group": case.group, "description": case.description}
     parts = ("sizes", "modes", "bounds", "fractions", "agreement", "memory", "absent", "errors")
     record: Record = {**named, "axis": case.axis, "at": at, **{part: {} for part in parts}}
     record |= {"notes": [], "seconds": 0.0}
-    torch.manual_seed(plan.context.seed)
+    torch.manual_seed(context.seed)
     try:
-        setup = case.make(plan.context, at)
+        setup = case.make(context, at)
     except Exception as error:  # of any kind: the record says it, and the other cases run
         record["errors"][OURS] = _tell(error)
         return record
-    record["sizes"], record["notes"] = dict(setup.sizes), list(setup.notes)
-    record["absent"] = dict(setup.absent)
-    running = compare(setup.contenders, plan.context.tolerance, record)
-    _time(running, setup, plan, record)
+    record["sizes"], record["absent"] = dict(setup.sizes), dict(setup.absent)
+    running = compare(setup.contenders, context.tolerance, record)
+    _time(running, setup, context, record)
     for mode, work in setup.work.items():
         if mode in record["modes"]:
             record["bounds"][mode] = bound = roofline.bound(work)
@@ -84,22 +73,22 @@ def run_point(case: Case, at: Point, plan: Plan, roofline: Roofline) -> Record:
                 for name, timing in record["modes"][mode].items()
             }
     modes = {one.name: list(one.steps)[-1] for one in running if one.name in case.memory}
-    if modes and plan.memory and not is_known(plan.context.device):
+    if modes and context.memory and not is_known(context.device):
         record["notes"].append("peak memory is measured on CUDA devices and on Linux")
-    elif plan.memory and torch.device(plan.context.device).type == "cuda":
+    elif context.memory and torch.device(context.device).type == "cuda":
         for one in running:
             if one.name in modes:
-                peak = peak_on_cuda(one.steps[modes[one.name]], plan.context.device)
+                peak = peak_on_cuda(one.steps[modes[one.name]], context.device)
                 record["memory"][one.name] = asdict(peak)
-    elif plan.memory:
+    elif context.memory:
         del setup, running  # a child sets the case up again, and needs the room
         gc.collect()
         for name, mode in modes.items():  # the last mode, which does most
-            request = request_for(plan.context, plan.threads, case.name, at, mode, name)
             try:
-                record["memory"][name] = asdict(peak_in_child(request))
-            except ProbeFailed as error:
-                record["errors"][f"memory of {name}"] = str(error)
+                peak = peak_alone(context, case.name, at, mode, name)
+                record["memory"][name] = asdict(peak)
+            except Exception as error:  # of any kind, such as memory that was not enough there
+                record["errors"][f"memory of {name}"] = _tell(error)
     return record
 
 
@@ -136,18 +125,17 @@ def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -
     return running
 
 
-def _time(running: Sequence[Contender], setup: Setup, plan: Plan, record: Record) -> None:
+def _time(running: Sequence[Contender], setup: Setup, context: Context, record: Record) -> None:
     modes = dict.fromkeys(mode for contender in running for mode in contender.steps)
-    synchronize = synchronizer(plan.context.device)
+    synchronize = synchronizer(context.device)
     for mode in modes:
         steps = {c.name: c.steps[mode] for c in running if mode in c.steps}
         ready = {c.name: c.ready for c in running}
         try:
-            timings = measure(steps, plan.repeats, synchronize, setup.inner, ready=ready)
+            timings = measure(steps, context.repeats, synchronize, setup.inner, ready=ready)
+            record["modes"][mode] = timings
         except Exception as error:  # of any kind: the other modes are timed all the same
             record["errors"][mode] = _tell(error)
-            continue
-        record["modes"][mode] = {name: asdict(timing) for name, timing in timings.items()}
 
 
 def _tell(error: Exception) -> str:
@@ -176,22 +164,11 @@ SHORTEST_SAMPLE = 5e-3
 MOST_INNER = 1000
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of one step."""
-
-    median: float
-    low: float
-    high: float
-    least: float
-    repeats: int
-    inner: int
-
-
-def summarise(samples: list[float], inner: int) -> Timing:
-    """Median and quartiles of some samples."""
-    low, middle, high = pd.Series(samples).quantile([0.25, 0.5, 0.75])
-    return Timing(float(middle), float(low), float(high), min(samples), len(samples), inner)
+def summarise(samples: Sequence[float], inner: int) -> dict[str, float]:
+    """Seconds of one step: median and quartiles of some samples, and the least of them."""
+    low, median, high = pd.Series(samples).quantile([0.25, 0.5, 0.75]).tolist()
+    counts = {"least": min(samples), "repeats": len(samples), "inner": inner}
+    return {"median": median, "low": low, "high": high, **counts}
 
 
 def measure(
@@ -201,8 +178,8 @@ def measure(
     inner: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
     ready: Mapping[str, Callable[[int], Any] | None] | None = None,
-) -> dict[str, Timing]:
-    """Time some steps in rounds, one sample of each in a round.
+) -> dict[str, dict[str, float]]:
+    """Time some steps in rounds, one sample of each in a round; see :func:`summarise`.
 
     Every round begins with another contender, so that none always follows the same one.
     """
@@ -211,9 +188,15 @@ def measure(
     def sample(name: str, count: int) -> float:
         if (prepare := ready.get(name)) is not None:
             prepare(count)
-        return _sample(steps[name], count, synchronize, clock)
+        step = steps[name]
+        synchronize()
+        began = clock()
+        for _ in range(count):
+            step()
+        synchronize()
+        return (clock() - began) / count
 
-    counts = {}
+    counts: dict[str, int] = {}
     for name in steps:
         once = sample(name, 1)
         counts[name] = inner or max(1, min(MOST_INNER, int(SHORTEST_SAMPLE / max(once, 1e-9))))
@@ -231,15 +214,6 @@ def measure(
         if collecting:
             gc.enable()
     return {name: summarise(samples[name], counts[name]) for name in names}
-
-
-def _sample(step: Step, inner: int, synchronize: Step, clock: Callable[[], float]) -> float:
-    synchronize()
-    began = clock()
-    for _ in range(inner):
-        step()
-    synchronize()
-    return (clock() - began) / inner
 
 
 def difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

@@ -15,7 +15,6 @@ from torch_geometric.utils import to_torch_csr_tensor
 from ...basis import Basis
 from ...families import Family
 from .case import FORWARD, PYG_COMPILED, SCATTER, TRAINING, Contender, Context, Setup, Sizes, Work
-from .graphs import random_graph
 from .roofline import convolution
 
 M = TypeVar("M", bound=Module)
@@ -55,28 +54,17 @@ class Sides:
         shape: Sequence[int],
         edge_index: Tensor | None = None,
         types: Tensor | None = None,
-        out_channels: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         generator = generator or context.generator()
         self.context = context
         self.x = context.randn(*shape, generator=generator).requires_grad_()
-        out_shape = *shape[:-1], out_channels or shape[-1]
-        self.direction = context.randn(*out_shape, generator=generator)
+        self.direction = context.randn(*shape, generator=generator)
         none = torch.empty(2, 0, dtype=torch.long)
         self.edge_index = (none if edge_index is None else edge_index).to(context.device)
         self.types = None if types is None else types.to(context.device)
         self.contenders: list[Contender] = []
         self.absent: dict[str, str] = {}  # why a peer is not run
-
-    @classmethod
-    def on_random_graph(
-        cls, context: Context, nodes: int, p: int, q: int, degree: int = 12
-    ) -> Sides:
-        """On a graph of so many nodes at full scale, with ``degree`` edges into each on average."""
-        generator, nodes = context.generator(), context.size(nodes, at_least=8)
-        edge_index = random_graph(nodes, degree * nodes, generator)
-        return cls(context, (nodes, p), edge_index, None, q, generator)
 
     # What they work on --------------------------------------------------------------------------
 
@@ -156,7 +144,7 @@ class Sides:
 
     def work(self, parameters: int, edges: int, rows: int, **further: Any) -> dict[str, Work]:
         """The least work of a convolution, see :func:`.roofline.convolution`."""
-        ends = (self.nodes, self.direction.size(0), self.x.size(-1), self.direction.size(-1))
+        ends = (self.nodes, self.nodes, self.x.size(-1), self.x.size(-1))
         return convolution(ends, parameters, edges, rows, self.context.item_size, **further)
 
     def setup(self, sizes: Sizes, work: dict[str, Work] | None = None) -> Setup:

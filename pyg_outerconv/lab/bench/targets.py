@@ -1,7 +1,6 @@
 """Targets of cases: a text each, and a function that judges the points of one case.
 
-Sweeps are judged here too: how time grows along them, and at which density dense becomes faster
-than sparse.
+Also at which density of a sweep dense becomes faster than sparse.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .case import DENSE_FORMS, FORWARD, OURS, PREPARATION, SPARSE, TRAINING
+from .case import DENSE_FORMS, OURS, PREPARATION, SPARSE, TRAINING
 
 Record = dict[str, Any]
 Records = Sequence[Record]
@@ -41,11 +40,11 @@ class Point:
         """Whether a contender was timed."""
         return who in self.record["modes"].get(mode, {})
 
-    def peak(self, who: str = OURS) -> int:
-        """Bytes of a step."""
+    def peak(self, who: str = OURS, of: str = "step") -> int:
+        """Bytes of a step, or of the process."""
         if who not in self.record["memory"]:
             raise self._missing(who)
-        return int(self.record["memory"][who]["step"])
+        return int(self.record["memory"][who][of])
 
     def ratios(self, mode: str, peer: str) -> list[float]:
         """The time of a peer over ours: one number, or one for each of several processes."""
@@ -75,7 +74,7 @@ class Target:
         except NotMeasured as reason:
             verdict = None, None, str(reason)
         found = dict(zip(("measured", "reached", "note"), verdict, strict=True))
-        return {"what": self.what.format(**records[0]), "asked": self.asked, **found}
+        return {"what": self.what, "asked": self.asked, **found}
 
 
 def of_point(what: str, asked: str, measure: Callable[[Point], Measured]) -> Target:
@@ -136,74 +135,34 @@ def within(seconds: float, mode: str = PREPARATION, mebibytes: float | None = No
     return of_point(mode, f"under {1e3 * seconds:g} ms{memory}", measure)
 
 
-def pays_within(peer: str, steps: float) -> Target:
-    """Preparation takes no longer than what ``steps`` training steps save against ``peer``."""
+def under(gibibytes: float) -> Target:
+    """The whole process, preparation included, stays under some gibibytes."""
 
     def measure(one: Point) -> Measured:
-        saved = one.seconds(TRAINING, peer) - one.seconds(TRAINING)
-        if saved <= 0:
-            return "never", False, "a step is not faster"
-        needed = one.seconds(PREPARATION) / saved
-        return f"{needed:.2f}", needed <= steps, ""
+        taken = one.peak(of="process") / 2**30
+        return f"{taken:.2f} GiB", taken < gibibytes, ""
 
-    what = f"preparation, in steps of what is saved against {peer}"
-    return of_point(what, f"within {steps:g}", measure)
+    return of_point("peak memory of the process", f"under {gibibytes:g} GiB", measure)
 
 
 # Of sweeps ----------------------------------------------------------------------------------------
-
-
-def _sweep(
-    points: list[Point], mode: str, who: str = OURS, size: str = ""
-) -> list[tuple[float, float]]:
-    """The place, or a size, of each point where a contender was timed, and its seconds."""
-    return [
-        (float(one.record["sizes"][size] if size else one.record["at"]), one.seconds(mode, who))
-        for one in points
-        if one.has(mode, who)
-    ]
 
 
 def ahead_up_to(peer: str, highest: float, mode: str = TRAINING) -> Target:
     """Ours is faster than ``peer`` at every point of a sweep up to ``highest``."""
 
     def measure(points: list[Point]) -> Measured:
-        theirs = dict(_sweep(points, mode, peer))
-        ours = [(at, time) for at, time in _sweep(points, mode) if at in theirs and at <= highest]
-        if not ours:
+        ratios = [
+            (one.seconds(mode, peer) / one.seconds(mode), one.record["at"])
+            for one in points
+            if one.has(mode, peer) and one.has(mode, OURS) and one.record["at"] <= highest
+        ]
+        if not ratios:
             raise NotMeasured("no such point")
-        least, at = min((theirs[at] / time, at) for at, time in ours)
+        least, at = min(ratios)
         return f"{least:.2f}×", least > 1, f"least at {at:g}"
 
     return Target(f"{mode}, time of {peer} up to {highest:g}", "more than 1×", measure)
-
-
-def flat(size: str, ratio: float, mode: str = FORWARD) -> Target:
-    """The time for each unit of ``size`` grows at most ``ratio``-fold along a sweep."""
-
-    def measure(points: list[Point]) -> Measured:
-        costs = {count: time / count for count, time in _sweep(points, mode, size=size)}
-        if len(costs) < 2:
-            raise NotMeasured("needs two points")
-        first, last = min(costs), max(costs)
-        worst = max(costs.values()) / costs[first]
-        ends = (f"{1e9 * costs[count]:.2f} ns at {count:.3g}" for count in (first, last))
-        return f"{worst:.2f}×", worst <= ratio, ", ".join(ends)
-
-    return Target(f"{mode}, growth of the time per {size}", f"within {ratio:g}×", measure)
-
-
-def under(gibibytes: float) -> Target:
-    """The whole process, preparation included, stays under some gibibytes at every point."""
-
-    def measure(points: list[Point]) -> Measured:
-        memory = [one.record["memory"][OURS] for one in points if OURS in one.record["memory"]]
-        if not memory:
-            raise NotMeasured("not measured")
-        most = max(peak["process"] for peak in memory) / 2**30
-        return f"{most:.2f} GiB", most < gibibytes, ""
-
-    return Target("peak memory of the process", f"under {gibibytes:g} GiB", measure)
 
 
 def good_choice(share: float, slack: float, mode: str = TRAINING) -> Target:
@@ -233,35 +192,6 @@ def good_choice(share: float, slack: float, mode: str = TRAINING) -> Target:
 def chosen_key(mode: str) -> str:
     """Under which of a record's sizes the order is named that was chosen for a mode."""
     return f"chosen, {mode}"
-
-
-def exponent(
-    predicted: float, contender: str = OURS, mode: str = TRAINING, slack: float = 0.25
-) -> Target:
-    """The time grows at most as a power of the axis of a sweep, within some slack.
-
-    Overheads of small sizes and better use of the machine at large ones make it less; so it is
-    reached where the fitted exponent is at most ``slack`` above the predicted one.
-    """
-
-    def measure(points: list[Point]) -> Measured:
-        found = _sweep(points, mode, contender)
-        if len(found) < 2:
-            raise NotMeasured("needs two points")
-        fitted = fitted_exponent(*zip(*found, strict=True))
-        # Where a quadratic part is added to a linear one, the last step tells more than the fit.
-        last = fitted_exponent(*zip(*found[-2:], strict=True))
-        note = f"{last:.2f} from {found[-2][0]:g} to {found[-1][0]:g}"
-        return f"{fitted:.2f}", fitted <= predicted + slack, note
-
-    asked = f"{predicted:g}, at most {predicted + slack:g}"
-    return Target(f"{mode}, exponent of {{axis}}", asked, measure)
-
-
-def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The slope of log seconds over log sizes, by least squares."""
-    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, seconds))
-    return statistics.linear_regression(x, y).slope
 
 
 # Where dense becomes faster than sparse -----------------------------------------------------------

@@ -14,10 +14,9 @@ from pyg_outerconv.lab.bench.case import (
     Work,
 )
 from pyg_outerconv.lab.bench.roofline import Roofline
-from pyg_outerconv.lab.bench.run import Plan
 
 ROOFLINE = Roofline(bandwidth=1e9, flop_rate=1e9)
-PLAN = Plan(Context(scale=0.01, quick=True), repeats=2, memory=False, threads=1)
+CONTEXT = Context(scale=0.01, quick=True, repeats=2)
 
 
 def contender(name, factor=2.0, **options):

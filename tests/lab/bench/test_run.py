@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 from dataclasses import replace
 
 import pytest
 import torch
-from lab.bench.fakes import PLAN, ROOFLINE, broken, contender, fake_case
+from lab.bench.fakes import CONTEXT, ROOFLINE, broken, contender, fake_case
 
 from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab.bench import case as module
@@ -29,13 +30,7 @@ from pyg_outerconv.lab.bench.case import (
     select,
 )
 from pyg_outerconv.lab.bench.graphs import Fresh
-from pyg_outerconv.lab.bench.memory import (
-    ProbeFailed,
-    answer,
-    peak_here,
-    peak_in_child,
-    request_for,
-)
+from pyg_outerconv.lab.bench.memory import peak_alone, peak_here
 from pyg_outerconv.lab.bench.report import RECORD, failures
 from pyg_outerconv.lab.bench.roofline import attention, convolution, measure_roofline
 from pyg_outerconv.lab.bench.run import difference, measure, run_cases, summarise
@@ -43,7 +38,7 @@ from pyg_outerconv.lab.bench.targets import faster
 
 
 def run_one(made):
-    (found,) = run_cases([made], PLAN, ROOFLINE)
+    (found,) = run_cases([made], CONTEXT, ROOFLINE)
     return found
 
 
@@ -96,25 +91,12 @@ def test_a_case_that_cannot_be_set_up_does_not_stop_the_others():
     unmade = Case("unmade", "fakes", "cannot be made", make)
     begun, done = [], []
     found = run_cases(
-        [unmade, fake_case(contender(OURS))], PLAN, ROOFLINE, begun.append, done.append
+        [unmade, fake_case(contender(OURS))], CONTEXT, ROOFLINE, begun.append, done.append
     )
     assert found == done
     assert begun == ["unmade", "fake"]
     assert found[0]["errors"] == {OURS: "MemoryError: too large"}
     assert found[1]["modes"]
-
-
-def test_every_point_of_a_sweep_has_a_record():
-    sweep = Case(
-        "sweep",
-        "fakes",
-        "numbers",
-        lambda context, at: Setup([contender(OURS)], {"edges": at}),
-        axis="edges",
-        points=lambda context: (10, 20),
-    )
-    found = run_cases([sweep], PLAN, ROOFLINE)
-    assert [(record["at"], record["sizes"]["edges"]) for record in found] == [(10, 10), (20, 20)]
 
 
 def test_a_case_is_one_registration(monkeypatch):
@@ -126,7 +108,7 @@ def test_a_case_is_one_registration(monkeypatch):
         return Setup([contender(OURS, factor)], {"factor": factor})
 
     assert list(module.CASES) == ["a", "b"]
-    assert module.CASES["b"].make(PLAN.context, None).sizes == {"factor": 3.0}
+    assert module.CASES["b"].make(CONTEXT, None).sizes == {"factor": 3.0}
     with pytest.raises(RefusedValue, match="'a' is taken"):
         case("a", "letters", "again")(times)
 
@@ -174,22 +156,18 @@ def test_medians_and_quartiles_leave_the_warm_up_out():
     clock = Clock()
     steps = {"a": clock.step("a", 100.0, 5.0, 1.0, 2.0, 4.0, 3.0)}
     found = measure(steps, 5, clock=lambda: clock.now)["a"]
-    assert (found.median, found.low, found.high, found.least) == (3.0, 2.0, 4.0, 1.0)
-    assert (found.repeats, found.inner) == (5, 1)
+    quartiles = {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
+    assert found == {**quartiles, "repeats": 5, "inner": 1}
+    alone = dict.fromkeys(("median", "low", "high", "least"), 2.0)
+    assert summarise([2.0], 1) == {**alone, "repeats": 1, "inner": 1}
 
 
-def test_short_steps_are_repeated_within_a_sample():
+@pytest.mark.parametrize(("seconds", "asked", "inner"), [(1e-3, None, 5), (1.0, 3, 3)])
+def test_short_steps_are_repeated_within_a_sample_and_a_given_number_is_kept(seconds, asked, inner):
     clock = Clock()
-    found = measure({"a": clock.step("a", 1e-3)}, 2, clock=lambda: clock.now)["a"]
-    assert found.inner == 5
-    assert found.median == pytest.approx(1e-3)
-    assert len(clock.log) == 1 + 2 * 5
-
-
-def test_a_given_number_of_steps_is_kept():
-    clock = Clock()
-    found = measure({"a": clock.step("a", 1.0)}, 2, inner=3, clock=lambda: clock.now)["a"]
-    assert (found.inner, len(clock.log)) == (3, 1 + 2 * 3)
+    found = measure({"a": clock.step("a", seconds)}, 2, inner=asked, clock=lambda: clock.now)["a"]
+    assert (found["inner"], len(clock.log)) == (inner, 1 + 2 * inner)
+    assert found["median"] == pytest.approx(seconds)
 
 
 def test_what_is_told_before_a_sample_is_not_timed():
@@ -202,7 +180,7 @@ def test_what_is_told_before_a_sample_is_not_timed():
     steps = {name: clock.step(name, 1.0) for name in "ab"}
     found = measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
     assert told == [1, 3, 3]
-    assert found["a"].median == found["b"].median == 1.0
+    assert found["a"]["median"] == found["b"]["median"] == 1.0
 
 
 def test_new_graphs_are_copies_of_each_in_turn():
@@ -225,11 +203,6 @@ def test_the_collector_of_garbage_is_left_as_it_was():
     measure({"a": lambda: seen.append(gc.isenabled())}, 1, inner=1)
     assert gc.isenabled()
     assert seen == [True, False]  # the warm-up, then the sample
-
-
-def test_one_sample_is_its_own_quartiles():
-    found = summarise([2.0], 1)
-    assert (found.low, found.median, found.high) == (2.0, 2.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -303,36 +276,38 @@ def test_the_peak_of_a_step_is_what_it_holds():
 
 def test_where_no_peak_is_known_a_note_says_so(monkeypatch):
     monkeypatch.setattr("pyg_outerconv.lab.bench.run.is_known", lambda device: False)
-    plan = replace(PLAN, memory=True)
-    (found,) = run_cases([fake_case(contender(OURS), memory=(OURS,))], plan, ROOFLINE)
+    context = replace(CONTEXT, memory=True)
+    (found,) = run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
     assert found["notes"] == ["peak memory is measured on CUDA devices and on Linux"]
     assert found["memory"] == found["errors"] == {}
 
 
-def test_a_child_measures_one_contender():
-    context = Context(scale=0.2)
-    ours = peak_in_child(request_for(context, 1, "gcn-100k", None, TRAINING, OURS))
+@pytest.fixture
+def _here(monkeypatch):
+    """What a process of its own does is done in this one."""
+    monkeypatch.setattr(memory, "in_a_process", lambda function, *given: function(*given))
+
+
+def test_a_process_measures_one_contender():
+    before = dict(os.environ)
+    ours = peak_alone(Context(scale=0.2), "gcn-100k", None, TRAINING, OURS)
     # 240k edges × 64 channels of float32 make 58 MiB, which PyG holds several times and ours never.
     assert 0 < ours.step < 58 * MIB
     assert ours.process > 100 * MIB
-    theirs = answer(request_for(context, torch.get_num_threads(), "gcn-100k", None, TRAINING, PYG))
-    assert theirs["step"] > 2 * 58 * MIB
+    assert os.environ == before
 
 
-def test_a_child_that_breaks_off_says_why(tmp_path, monkeypatch):
-    request = request_for(Context(), torch.get_num_threads(), "no-such-case", None, TRAINING, OURS)
+@pytest.mark.usefixtures("_here")
+def test_pygs_layer_holds_its_messages():
+    context = Context(scale=0.2, threads=torch.get_num_threads())
+    theirs = peak_alone(context, "gcn-100k", None, TRAINING, PYG)
+    assert theirs.step > 2 * 58 * MIB
+
+
+def test_a_process_that_breaks_off_says_why(monkeypatch):
     with pytest.raises(KeyError, match="no-such-case"):
-        answer(request)
-    child = tmp_path / "python"
-    child.write_text("#!/bin/sh\necho Traceback >&2\necho KeyError: no-such-case >&2\nexit 1\n")
-    child.chmod(0o755)
-    monkeypatch.setattr(memory.sys, "executable", str(child))
-    with pytest.raises(ProbeFailed, match="^KeyError: no-such-case$"):
-        peak_in_child(request)
-
-
-def test_a_probe_answers_in_plain_values():
-    context = Context(scale=0.001, quick=True)
-    threads = torch.get_num_threads()
-    found = answer(request_for(context, threads, "gcn-100k", None, TRAINING, OURS))
-    assert set(found) == {"step", "process", "method"}
+        peak_alone(Context(), "no-such-case", None, TRAINING, OURS)
+    monkeypatch.setattr(memory, "in_a_process", lambda *given: {}["it"])
+    context = replace(CONTEXT, memory=True)
+    (found,) = run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
+    assert found["errors"] == {f"memory of {OURS}": "KeyError: 'it'"}

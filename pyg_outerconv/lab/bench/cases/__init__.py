@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-FILES = "layers preparation attention growth epochs density orders grid small compiled"
+FILES = "layers attention epochs density orders grid small"
 
 
 def register_all() -> None:

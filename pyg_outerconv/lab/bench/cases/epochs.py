@@ -19,7 +19,7 @@ from ....nn import OuterConv, SparseFeatures, dropout_features
 from ...data.graph import MASKS
 from ...train.peers import begin_as
 from ..case import EPOCH, LOADING, OURS, PYG, Contender, Context, Setup, case
-from ..real_graphs import CITATION, CLASSES, FEATURES, citation_graph, proteins
+from ..graphs import CITATION, CLASSES, FEATURES, citation_graph, proteins
 from ..targets import faster
 from .layers import LAYERS
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module, ModuleList
 from torch_geometric.data import Data
-from torch_geometric.nn import ChebConv, GCNConv, TAGConv
+from torch_geometric.nn import ChebConv, GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from ....families import GCN, Walk
-from ....nn import OuterConv, compose
+from ....nn import OuterConv
 from ....nn.recipes import layer_of
-from ....pyg import outer_conv
+from ....pyg import from_pyg, outer_conv
 from ...train.peers import begin_as, peer_of
 from ..case import (
-    CHAINED,
     FLOOR,
     FORWARD,
     OURS,
@@ -33,10 +32,9 @@ from ..case import (
     Setup,
     case,
 )
-from ..graphs import random_graph, uniform_types
-from ..real_graphs import fb15k_237
+from ..graphs import fb15k_237, random_graph, uniform_types
 from ..roofline import attention, relation_rows
-from ..sides import Sides
+from ..sides import QUICK, Sides
 from ..targets import faster, smaller
 
 NODES, CHANNELS, HEADS, RELATIONS = 100_000, 64, 4, 3
@@ -77,7 +75,8 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
 
     The edges are normalised, and sorted, before the clock starts, for either of them.
     """
-    ours, theirs, given = layer.pair(sides.data, sides.x.size(1), sides.direction.size(1))
+    channels = sides.x.size(1)
+    ours, theirs, given = layer.pair(sides.data, channels, channels)
     is_learned = ours.family.makes_use_of("x")
     ours = outer_conv(theirs) if is_learned else ours  # which has every bias of PyG's
     ours, theirs = sides.placed(ours), sides.placed(theirs)
@@ -96,8 +95,10 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
 
 
 def on_random_graph(context: Context) -> Sides:
-    """The graph and the channels of most cases."""
-    return Sides.on_random_graph(context, NODES, CHANNELS, CHANNELS)
+    """The graph and the channels of most cases: twelve edges into each node on average."""
+    generator, nodes = context.generator(), context.size(NODES, at_least=8)
+    edge_index = random_graph(nodes, 12 * nodes, generator)
+    return Sides(context, (nodes, CHANNELS), edge_index, generator=generator)
 
 
 @case(
@@ -141,105 +142,30 @@ def _by_scatter(sides: Sides, edges: Tensor, weight: Tensor, layer: GCNConv) -> 
 
 
 @case(
+    "walk-3-forward",
+    "polynomial",
+    "walks of length 0 to 3 along the edges, against TAGConv; the transition matrix is prepared",
+    targets=(faster(PYG, 6),),
+    family="walk(3)",
+    terms=4,
+)
+@case(
     "chebyshev-5",
     "polynomial",
     "Chebyshev layer of 5 terms, lambda_max given; PyG's rescaled Laplacian is prepared too",
     targets=(faster(PYG, 6),),
     memory=(OURS, PYG),
+    family="chebyshev(5, lambda_max=2.0)",
     terms=5,
+    has_diagonal=True,
 )
-def chebyshev(context: Context, terms: int) -> Setup:
-    """OuterConv and PyG's ChebConv."""
+def polynomial(context: Context, family: str, terms: int, has_diagonal: bool = False) -> Setup:
+    """OuterConv and PyG's layer of the same polynomial."""
     sides = on_random_graph(context)
-    both(sides, Layer("Chebyshev", f"chebyshev({terms}, lambda_max=2.0)"))
-    rows = terms * sides.nodes
-    work = sides.work(terms * CHANNELS**2, sides.edges + sides.nodes, rows, products=terms - 1)
+    both(sides, Layer("a polynomial", family))
+    entries, rows = sides.edges + has_diagonal * sides.nodes, terms * sides.nodes
+    work = sides.work(terms * CHANNELS**2, entries, rows, products=terms - 1)
     return sides.setup({"channels": CHANNELS, "terms": terms}, work)
-
-
-@case(
-    "walk-3",
-    "polynomial",
-    "walks of length 0 to 3, forward and backward, against a pair of TAGConv",
-    targets=(faster(PYG, 6),),
-    length=3,
-)
-def walk(context: Context, length: int) -> Setup:
-    """OuterConv and two of PyG's TAGConv, one on reversed edges; transition matrices prepared."""
-    sides, family = on_random_graph(context), Walk(length, direction="both")
-    conv = sides.placed(OuterConv(CHANNELS, CHANNELS, family))
-    steps = [
-        sides.basis(Walk(1, powers=(1,), direction=way)).edges() for way in ("forward", "backward")
-    ]
-    ways = [(step.index.long(), step.values()) for step in steps]
-    tags = [TAGConv(CHANNELS, CHANNELS, K=length, normalize=False, bias=False) for _ in ways]
-    pair: Any = sides.placed(torch.nn.ModuleList(tags))
-    lins = [lin for tag in tags for lin in tag.lins]
-    with torch.no_grad():
-        for lin, theta in zip(lins, conv.theta()[:, 0], strict=True):
-            lin.weight.copy_(theta.t())
-    bias = torch.zeros_like(sides.direction[0], requires_grad=True)
-    parameters = [*pair.parameters(), bias]
-
-    def two(*given: tuple[Any, ...]) -> Tensor:
-        there, back = (tag(sides.x, *way) for tag, way in zip(pair, given, strict=True))
-        out: Tensor = there + back + bias
-        return out
-
-    matrices = [(sides.matrix(*way),) for way in ways]
-    sides.layer(OURS, conv, sides.basis(family))
-    sides.add(PYG, lambda: two(*ways), parameters)
-    sides.add(PYG_CSR, lambda: two(*matrices), parameters)
-    sides.compiled(lambda: two(*ways), of=parameters)
-    terms = 2 * (length + 1)
-    work = sides.work(terms * CHANNELS**2, sides.edges, terms * sides.nodes, products=2 * length)
-    return sides.setup({"channels": CHANNELS, "length": length}, work)
-
-
-@case(
-    "composition-64",
-    "composition",
-    "two linear GCN layers of 64 channels, composed and in a chain, normalised edges prepared",
-    channels=(64, 64, 64),
-)
-@case(
-    "composition-wide-inside",
-    "composition",
-    "two linear GCN layers of 16, 64 and 16 channels, composed and in a chain",
-    channels=(16, 64, 16),
-)
-@case(
-    "composition-500-16-7",
-    "composition",
-    "two linear GCN layers of 500, 16 and 7 channels, composed and in a chain",
-    channels=(500, 16, 7),
-)
-def composition(context: Context, channels: tuple[int, int, int]) -> Setup:
-    """The composition of two OuterConv, both in a chain, and two of PyG's GCNConv in two ways."""
-    p, _, q = channels
-    sides = Sides.on_random_graph(context, NODES, p, q, degree=10)
-    ours = [sides.placed(OuterConv(*ends, GCN())) for ends in pairwise(channels)]
-    theirs = [sides.placed(GCNConv(*ends, normalize=False)) for ends in pairwise(channels)]
-    for peer, conv in zip(theirs, ours, strict=True):
-        begin_as(peer, conv)
-    basis = sides.basis(GCN())
-    edges, weight = gcn_norm(sides.edge_index, None, sides.nodes, dtype=context.dtype)
-    sides.layer(OURS, compose(*ours), basis.compose(basis))
-    sides.layer(CHAINED, Chain(*ours), basis, own=True)
-    sides.layer(PYG, Chain(*theirs), edges, weight)
-    sides.layer(PYG_CSR, Chain(*theirs), sides.matrix(edges, weight))
-    work = sides.work(p * q, basis.edges().num_edges, sides.nodes, products=2)
-    return sides.setup({"channels": " to ".join(map(str, channels))}, work)
-
-
-class Chain(torch.nn.Sequential):
-    """Layers one after the other, each called with what is given beside the features."""
-
-    def forward(self, x: Tensor, *structure: Any) -> Tensor:
-        """(N, Q) of (N, P)."""
-        for layer in self:
-            x = layer(x, *structure)
-        return x
 
 
 # Relations ----------------------------------------------------------------------------------------
@@ -349,3 +275,62 @@ for _name, _what in (("gat", "GAT"), ("gatv2", "GATv2"), ("transformer", "Transf
         memory=(OURS, PYG),
         layer=_name,
     )(attention_layer)
+
+
+# Under torch.compile -----------------------------------------------------------------------------
+
+EAGER = "outerconv, not compiled"
+SIZES = {"small": (500, 2_500), "middle": (5_000, 50_000), "large": (20_000, 200_000)}
+
+
+class TwoLayers(Module):
+    """Two layers with an ELU between them.
+
+    No ReLU: torch's compiled one is slow on some CPUs, where it stores a boolean for each number
+    (12 ms instead of 2 for 20,000 x 64 on an AMD EPYC with torch 2.13).
+    """
+
+    def __init__(self, layers: list[Module]) -> None:
+        super().__init__()
+        self.layers = ModuleList(layers)
+
+    def forward(self, x: Tensor, *edges: Tensor) -> Tensor:
+        first, second = self.layers
+        out: Tensor = second(F.elu(first(x, *edges)), *edges)
+        return out
+
+
+def two_layers(context: Context, layer: str, size: str) -> Setup:
+    """Ours compiled, ours as it is, and PyG's compiled; a quick run compiles nothing."""
+    generator, (nodes, edges) = context.generator(), SIZES[size]
+    nodes, edges = context.size(nodes, 8), context.size(edges, 16)
+    edge_index = torch.randint(nodes, (2, edges), generator=generator)
+    types = uniform_types(edges, RELATIONS, generator) if layer == "rgcn" else None
+    sides = Sides(context, (nodes, CHANNELS), edge_index, types)
+    given = [part for part in (sides.edge_index, sides.types) if part is not None]
+    pairs = [LAYERS[layer].pair(sides.data, CHANNELS, CHANNELS) for _ in range(2)]
+    theirs = sides.placed(TwoLayers([one for _, one, _ in pairs]))
+    ours = from_pyg(theirs)
+    running = {OURS: (ours, True), EAGER: (ours, False), PYG_COMPILED: (theirs, True)}
+    if context.quick:
+        sides.absent[PYG_COMPILED] = QUICK
+        running[PYG] = running.pop(PYG_COMPILED)
+    else:
+        torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
+    for name, (model, compiles) in running.items():
+        step: Any = torch.compile(model) if compiles and not context.quick else model
+        sides.layer(name, step, *given, own=model is ours)
+    return sides.setup({"channels": CHANNELS})
+
+
+for _layer in ("gcn", "sage", "gat", "gatv2", "transformer", "rgcn"):
+    for _size in SIZES:
+        case(
+            f"compiled-{_layer}-{_size}",
+            "compiled",
+            f"two layers of {LAYERS[_layer].words}, compiled",
+            targets=(faster(EAGER, 1.0), faster(PYG_COMPILED, 1.0)),
+            quick=False,
+            layer=_layer,
+            size=_size,
+        )(two_layers)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from ....basis import Basis, EdgeBasis
 from ....contract import Problem, contract
 from ....contract.plan import Candidate, candidates, choose_order
-from ....families import GCN, Chebyshev, Family, Relation, Walk
+from ....families import parse_family
 from ....graph import Features, SparseFeatures
 from ....nn import OuterConv
 from ....theta import as_theta
@@ -27,12 +27,13 @@ HOPELESS = 30
 
 @dataclass(frozen=True)
 class Shape:
-    """A problem."""
+    """A problem; types of edges come as often as each other, or as :func:`zipf_types` has them."""
 
     nodes: int
     degree: int
     channels: tuple[int, int]
-    make: Callable[[Context, Tensor, int], tuple[Basis, Family]]
+    family: str
+    zipf: bool = False
     theta: str = "full"
     dtype: torch.dtype | None = None
     aggr: str = "sum"
@@ -40,69 +41,53 @@ class Shape:
     learns: str = "x"
 
 
-def _of(family: Family) -> Callable[..., tuple[Basis, Family]]:
-    def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
-        return family.basis(edges, size=(nodes, nodes), dtype=context.dtype), family
-
-    return make
-
-
-_gcn, _chebyshev, _walk = _of(GCN()), _of(Chebyshev(5, lambda_max=2.0)), _of(Walk(3))
-
-
-def _relations(labels: int, zipf: bool = False) -> Callable[..., tuple[Basis, Family]]:
-    def make(context: Context, edges: Tensor, nodes: int) -> tuple[Basis, Family]:
-        draw = zipf_types if zipf else uniform_types
-        types = draw(edges.size(1), labels, context.generator()).to(edges.device)
-        family = Relation(labels, None)
-        return family.basis(edges, edge_type=types, size=(nodes, nodes)), family
-
-    return make
-
-
 SHAPES: dict[str, Shape] = {
-    "gcn 100k 64-64": Shape(100_000, 12, (64, 64), _gcn),
-    "gcn 100k 16-128": Shape(100_000, 12, (16, 128), _gcn),
-    "gcn 100k 128-16": Shape(100_000, 12, (128, 16), _gcn),
-    "gcn 10k 256-32": Shape(10_000, 40, (256, 32), _gcn),
-    "gcn 2k 1433-16": Shape(2_000, 5, (1433, 16), _gcn),
-    "gcn 2k 16-7": Shape(2_000, 5, (16, 7), _gcn),
-    "gcn 1k dense": Shape(1_000, 500, (64, 64), _gcn),
-    "chebyshev 100k 64-64": Shape(100_000, 12, (64, 64), _chebyshev),
-    "chebyshev 50k 128-16": Shape(50_000, 12, (128, 16), _chebyshev),
-    "chebyshev 50k 16-128": Shape(50_000, 12, (16, 128), _chebyshev),
-    "walk 50k 64-64": Shape(50_000, 12, (64, 64), _walk),
-    "walk 50k 64-8": Shape(50_000, 12, (64, 8), _walk),
-    "relation 8, 100k 64-64": Shape(100_000, 12, (64, 64), _relations(8)),
-    "relation 40, 100k 64-64": Shape(100_000, 12, (64, 64), _relations(40)),
-    "relation 8, 50k 16-64": Shape(50_000, 12, (16, 64), _relations(8)),
-    "relation 8, 50k 64-16": Shape(50_000, 12, (64, 16), _relations(8)),
-    "relation 3, 10k dense": Shape(10_000, 100, (64, 64), _relations(3)),
-    "relation 90, 8k 16-16": Shape(8_000, 7, (16, 16), _relations(90, zipf=True)),
-    "relation 474, 15k 64-64": Shape(14_541, 37, (64, 64), _relations(474, zipf=True)),
+    "gcn 100k 64-64": Shape(100_000, 12, (64, 64), "gcn"),
+    "gcn 100k 16-128": Shape(100_000, 12, (16, 128), "gcn"),
+    "gcn 100k 128-16": Shape(100_000, 12, (128, 16), "gcn"),
+    "gcn 10k 256-32": Shape(10_000, 40, (256, 32), "gcn"),
+    "gcn 2k 1433-16": Shape(2_000, 5, (1433, 16), "gcn"),
+    "gcn 2k 16-7": Shape(2_000, 5, (16, 7), "gcn"),
+    "gcn 1k dense": Shape(1_000, 500, (64, 64), "gcn"),
+    "chebyshev 100k 64-64": Shape(100_000, 12, (64, 64), "chebyshev(5, lambda_max=2.0)"),
+    "chebyshev 50k 128-16": Shape(50_000, 12, (128, 16), "chebyshev(5, lambda_max=2.0)"),
+    "chebyshev 50k 16-128": Shape(50_000, 12, (16, 128), "chebyshev(5, lambda_max=2.0)"),
+    "walk 50k 64-64": Shape(50_000, 12, (64, 64), "walk(3)"),
+    "walk 50k 64-8": Shape(50_000, 12, (64, 8), "walk(3)"),
+    "relation 8, 100k 64-64": Shape(100_000, 12, (64, 64), "relation(8, None)"),
+    "relation 40, 100k 64-64": Shape(100_000, 12, (64, 64), "relation(40, None)"),
+    "relation 8, 50k 16-64": Shape(50_000, 12, (16, 64), "relation(8, None)"),
+    "relation 8, 50k 64-16": Shape(50_000, 12, (64, 16), "relation(8, None)"),
+    "relation 3, 10k dense": Shape(10_000, 100, (64, 64), "relation(3, None)"),
+    "relation 90, 8k 16-16": Shape(8_000, 7, (16, 16), "relation(90, None)", zipf=True),
+    "relation 474, 15k 64-64": Shape(14_541, 37, (64, 64), "relation(474, None)", zipf=True),
     "relation 474 of 30 bases": Shape(
-        14_541, 37, (64, 64), _relations(474, zipf=True), "basis-decomposed(num_bases=30)"
+        *(14_541, 37, (64, 64), "relation(474, None)"),
+        zipf=True,
+        theta="basis-decomposed(num_bases=30)",
     ),
     "relation 8 of 2 bases": Shape(
-        50_000, 12, (64, 64), _relations(8), "basis-decomposed(num_bases=2)"
+        50_000, 12, (64, 64), "relation(8, None)", theta="basis-decomposed(num_bases=2)"
     ),
     "relation 8 in 4 blocks": Shape(
-        50_000, 12, (64, 64), _relations(8), "block-diagonal(num_blocks=4)"
+        50_000, 12, (64, 64), "relation(8, None)", theta="block-diagonal(num_blocks=4)"
     ),
     # Ten more, of other types, gradients, features, reductions and forms of Θ.
-    "gcn 20k 32-48, degree 100": Shape(20_000, 100, (32, 48), _gcn),
-    "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), _gcn, learns="nothing"),
-    "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), _relations(10), density=0.01),
-    "relation 20, 30k float64": Shape(30_000, 6, (48, 24), _relations(20), dtype=torch.float64),
-    "relation 5, 20k max": Shape(20_000, 10, (32, 32), _relations(5), aggr="max"),
-    "relation 40 of 4 bases": Shape(
-        30_000, 10, (32, 64), _relations(40), "basis-decomposed(num_bases=4)"
+    "gcn 20k 32-48, degree 100": Shape(20_000, 100, (32, 48), "gcn"),
+    "gcn 50k 300-32, x given": Shape(50_000, 8, (300, 32), "gcn", learns="nothing"),
+    "relation 10, 10k sparse x": Shape(10_000, 8, (1000, 16), "relation(10, None)", density=0.01),
+    "relation 20, 30k float64": Shape(
+        30_000, 6, (48, 24), "relation(20, None)", dtype=torch.float64
     ),
-    "relation 30, values learn": Shape(20_000, 12, (32, 16), _relations(30), learns="values"),
-    "relation 8, depthwise": Shape(50_000, 10, (64, 64), _relations(8), "depthwise"),
-    "walk 10 of the identity": Shape(20_000, 8, (64, 64), _of(Walk(10)), "identity"),
+    "relation 5, 20k max": Shape(20_000, 10, (32, 32), "relation(5, None)", aggr="max"),
+    "relation 40 of 4 bases": Shape(
+        30_000, 10, (32, 64), "relation(40, None)", theta="basis-decomposed(num_bases=4)"
+    ),
+    "relation 30, values learn": Shape(20_000, 12, (32, 16), "relation(30, None)", learns="values"),
+    "relation 8, depthwise": Shape(50_000, 10, (64, 64), "relation(8, None)", theta="depthwise"),
+    "walk 10 of the identity": Shape(20_000, 8, (64, 64), "walk(10)", theta="identity"),
     "chebyshev 8 of 2 bases": Shape(
-        20_000, 8, (16, 64), _of(Chebyshev(8, lambda_max=2.0)), "basis-decomposed(num_bases=2)"
+        20_000, 8, (16, 64), "chebyshev(8, lambda_max=2.0)", theta="basis-decomposed(num_bases=2)"
     ),
 }
 
@@ -183,7 +168,12 @@ def _drawn(context: Context, shape: Shape) -> tuple[Basis, Features, OuterConv]:
     generator, (p, q) = context.generator(), shape.channels
     nodes = context.size(shape.nodes, at_least=8)
     edge_index = random_graph(nodes, shape.degree * nodes, generator).to(context.device)
-    basis, family = shape.make(context, edge_index, nodes)
+    family, beside = parse_family(shape.family), dict[str, Any]()
+    if family.makes_use_of("edge_type"):
+        draw = zipf_types if shape.zipf else uniform_types
+        types = draw(edge_index.size(1), family.num_bases, context.generator())
+        beside = {"edge_type": types.to(context.device)}
+    basis = family.basis(edge_index, size=(nodes, nodes), dtype=context.dtype, **beside)
     if shape.learns == "values" and isinstance(basis, EdgeBasis):
         basis = basis.with_values(basis.values(context.dtype).clone().requires_grad_())
     dense = context.randn(nodes, p, generator=generator)
