@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import RefusedValue, unknown
-from ...files import STOPPED, as_path, load_json
+from ...errors import RefusedValue
+from ...files import STOPPED, as_path
 from ..fields import read_toml
 from ..pages import render_page, text_table
 from ..settings import Settings, settings_from
@@ -20,7 +20,15 @@ from ..train.experiment import Experiment, Interrupted
 from ..train.folder import CONFIG, RunFolder, alone_in, versions, write_files
 from ..train.model import OURS, PEER, check_device
 from .searches import read_search_table, reproduce_searches
-from .table import Cell, Table, find_table, read_table, shipped_tables
+from .table import (
+    Cell,
+    Table,
+    chosen_names,
+    find_table,
+    read_results,
+    read_table,
+    shipped_tables,
+)
 
 if TYPE_CHECKING:
     from ..cli.commands import Reproduction
@@ -71,11 +79,7 @@ def _percent(value: float | None) -> float | None:
 
 def read_report(path: Path) -> list[dict[str, Any]]:
     """The results in a file that :func:`reproduce` wrote."""
-    content = load_json(path)
-    found = content.get("kind"), content.get("format")
-    if found != (KIND, FORMAT):
-        raise RefusedValue(f"{path} must hold the results of a table", (KIND, FORMAT), found)
-    records: list[dict[str, Any]] = content["records"]
+    records: list[dict[str, Any]] = read_results(path, KIND, FORMAT)
     return records
 
 
@@ -150,7 +154,9 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
         return reproduce_searches(path, asked, settings, place)
     found, device = read_table(path), settings.get("device")
     cells = list(found.cells(check_device(device or "auto")))
-    cells = _chosen(cells, asked.data, asked.rows)
+    data = chosen_names("data set", asked.data, [cell.dataset for cell in cells])
+    rows = chosen_names("row", asked.rows, [cell.row.name for cell in cells])
+    cells = [cell for cell in cells if cell.dataset in data and cell.row.name in rows]
     folder = Path("runs") / "tables" / found.name
     folder = as_path(asked.out, "--out") if asked.out else folder
     command = ["outerconv", "reproduce", asked.table]
@@ -181,23 +187,6 @@ def _list() -> None:
         names = dict.fromkeys(one.data for one in searched.searches)
         rows.append((searched.name, "kinds", ", ".join(names), searched.title))
     print(text_table(rows))
-
-
-def _chosen(cells: list[Cell], data: tuple[str, ...], rows: tuple[str, ...]) -> list[Cell]:
-    for kind, asked, known in (
-        ("data set of the table", data, {cell.dataset.lower(): cell.dataset for cell in cells}),
-        ("row of the table", rows, {cell.row.name.lower(): cell.row.name for cell in cells}),
-    ):
-        for name in asked:
-            if name.lower() not in known:
-                raise RefusedValue(unknown(kind, name, known.values()))
-    kept_data, kept_rows = [{name.lower() for name in asked} for asked in (data, rows)]
-    return [
-        cell
-        for cell in cells
-        if (not data or cell.dataset.lower() in kept_data)
-        and (not rows or cell.row.name.lower() in kept_rows)
-    ]
 
 
 def _kept(folder: Path, table: Table) -> dict[tuple[str, str], dict[str, Any]]:

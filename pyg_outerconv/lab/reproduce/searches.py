@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RefusedValue
-from ...files import STOPPED, as_path, load_json
+from ...files import STOPPED, as_path
 from ..data import DataUnavailable, entry, load
 from ..fields import check_settings, read_toml, read_values, setting
 from ..pages import render_page
@@ -19,6 +19,7 @@ from ..settings import Settings
 from ..train.experiment import Interrupted
 from ..train.folder import CONFIG, alone_in, write_files
 from ..train.splits import check_protocol
+from .table import Published, chosen_names, read_results
 
 if TYPE_CHECKING:
     from ..cli.commands import Reproduction
@@ -47,19 +48,13 @@ class Searched:
         return f"{self.data}-{self.split}".lower()
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a paper, in percent, and its protocol in words."""
+@dataclass(frozen=True, kw_only=True)
+class Figure(Published):
+    """A figure of a paper with its protocol in words."""
 
     data: str = setting()
     model: str = setting()
-    value: float = setting(at_least=0, at_most=100)
-    source: str = setting()
     protocol: str = setting()
-    std: float | None = setting(None, at_least=0, at_most=100)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def read_search_table(path: Path) -> SearchTable:
     lists: dict[str, list[Any]] = {}
     for name, kind in (("search", Searched), ("published", Figure)):
         own = {one.name: one for one in fields(kind)}
-        needed = [one.name for one in fields(kind)][:2]
+        needed = [one.name for one in fields(kind) if one.default is MISSING]
         lists[name] = [
             kind(**read_values(own, one, f"{path}, {name} {number}", needed))
             for number, one in enumerate(content.get(name, ()), 1)
@@ -128,16 +123,13 @@ def reproduce_searches(
     if asked.rows or asked.seeds:
         rule = "a table of searches has the rows and seeds of its protocol"
         raise RefusedValue(rule, "--data alone", "--row" if asked.rows else "--seeds")
-    known = {one.data.lower() for one in table.searches}
-    for name in asked.data:
-        if name.lower() not in known:
-            raise RefusedValue("a data set of the table", sorted(known), name)
-    wanted = {name.lower() for name in asked.data} or known
+    wanted = chosen_names("data set", asked.data, [one.data for one in table.searches])
     folder = as_path(asked.out, "--out") if asked.out else Path("runs") / "tables" / table.name
     command = shlex.join(["outerconv", "reproduce", str(asked.table)])
     with alone_in(folder, begin=lambda: write_files(folder, {})):
-        records = _kept(folder, table)
-        for one in (one for one in table.searches if one.data.lower() in wanted):
+        kept = folder / f"{table.name}.json"
+        records = read_results(kept, KIND, FORMAT) if kept.is_file() else {}
+        for one in (one for one in table.searches if one.data in wanted):
             print(f"\n{one.data}, split {one.split}", flush=True)
             try:
                 with closing(
@@ -196,19 +188,6 @@ def record(one: Searched, report: Report) -> dict[str, Any]:
         "rows": [list(row) for row in report.result_rows()],
         "differences": differences,
     }
-
-
-def _kept(folder: Path, table: SearchTable) -> dict[str, Any]:
-    path = folder / f"{table.name}.json"
-    if not path.is_file():
-        return {}
-    content = load_json(path)
-    if (content.get("kind"), content.get("format")) != (KIND, FORMAT):
-        raise RefusedValue(
-            f"{path} must hold a table of searches", (KIND, FORMAT), content.get("kind")
-        )
-    records: dict[str, Any] = content["records"]
-    return records
 
 
 def _write(folder: Path, table: SearchTable, records: dict[str, Any], command: str) -> None:

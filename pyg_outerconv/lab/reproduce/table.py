@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import Refused, RefusedValue, unknown
+from ...files import load_json
 from ..data import entry
 from ..fields import check_settings, read_toml, read_values, setting
 from ..settings import Settings
@@ -120,6 +121,24 @@ def shipped_tables(of: str = "row") -> list[Path]:
         if folder.is_dir():
             return [path for path in sorted(folder.glob("*.toml")) if of in read_toml(path)]
     return []
+
+
+def read_results(path: Path, kind: str, version: int) -> Any:
+    """The records in a file of results that an earlier call wrote."""
+    content = load_json(path)
+    found = content.get("kind"), content.get("format")
+    if found != (kind, version):
+        raise RefusedValue(f"{path} must hold the results of a table", (kind, version), found)
+    return content["records"]
+
+
+def chosen_names(kind: str, asked: Sequence[str], known: Iterable[str]) -> set[str]:
+    """The names of a table that are asked for, in whatever case they are written; all for none."""
+    by_lower = {name.lower(): name for name in known}
+    for name in asked:
+        if name.lower() not in by_lower:
+            raise RefusedValue(unknown(f"{kind} of the table", name, by_lower.values()))
+    return {by_lower[name.lower()] for name in asked} or set(by_lower.values())
 
 
 _TABLE = {one.name: one for one in fields(Table) if one.name not in ("path", "rows")}

@@ -8,9 +8,8 @@ import pytest
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.fields import read_toml
-from pyg_outerconv.lab.reproduce import find_table, read_table
 from pyg_outerconv.lab.reproduce.run import page, read_report, record
-from pyg_outerconv.lab.reproduce.table import shipped_tables
+from pyg_outerconv.lab.reproduce.table import find_table, read_table, shipped_tables
 from pyg_outerconv.lab.train.experiment import Experiment, Interrupted
 
 TABLE = """

@@ -103,7 +103,7 @@ def test_what_is_no_such_table_is_refused(table, refused, tmp_path):
     line = ["reproduce", table, "--out", tmp_path / "out"]
     refused([*line, "--row", "MLP"], "the rows and seeds of its protocol: expected --data alone")
     refused([*line, "--seeds", "3"], "expected --data alone, got --seeds")
-    refused([*line, "--data", "Cora"], "a data set of the table")
+    refused([*line, "--data", "Cora"], "unknown data set of the table 'Cora'")
     refused([*line, "--jobs", "-1"], "jobs has a minimum")
     for wrong, said in (
         (TABLE.replace("trials = 2", "trails = 2"), "unknown setting 'trails'"),
