@@ -335,8 +335,7 @@ class Basis(ABC):
           ``labels`` (which ones), ``titles`` (a text for each of the K labels), ``max_panels``.
         - ``'shift'``: for grids, the output grid under each label in the colours of the inputs
           that it sees. Options as above, ``cell`` (the input that arrows follow), ``inputs`` and
-          ``outputs`` (the shape of a grid, a mask, or ``Cells``) if the basis does not know its
-          grids; cells without nodes are dark.
+          ``outputs`` (shapes of grids) if the basis does not know its grids.
         - ``'flattenings'``: Φ̂ and Φ̌ (the paper's figure 2). Options ``theta`` (K, P, Q), else
           ``channels`` (P, Q) and ``seed`` of a random one.
         - ``'receptive-field'``: the inputs that reach an output ``cell`` (coordinates, or a node's

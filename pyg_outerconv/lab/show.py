@@ -13,7 +13,7 @@ from ..errors import RefusedValue
 from ..families import FAMILIES, Family
 from ..files import as_path
 from ..graph import Cells, Graph, edge_list_of
-from ..plot.frames import frames
+from ..plot.shapes import grids_of
 from . import data
 from .family_options import any_family, options, short_name
 
@@ -117,10 +117,9 @@ def _picture_options(
         found["channels"] = numbers(asked.channels, "--channels", "x")
     if kind in ("matrices", "shift", "graph"):
         found["titles"] = family.labels
-    if kind == "receptive-field" and shape is not None:
-        knows = frames(basis, None, None) is not None
-        if not knows and basis.size[0] == basis.size[1]:
-            found["inputs"] = shape
+    is_square = basis.size[0] == basis.size[1]
+    if kind == "receptive-field" and shape is not None and is_square and grids_of(basis) is None:
+        found["inputs"] = shape
     return {name: value for name, value in found.items() if value is not None}
 
 

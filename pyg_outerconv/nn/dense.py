@@ -114,18 +114,14 @@ def plot_phi(
 
     check_matplotlib()
     from ..plot.canvas import check_format, save
-    from ..plot.matrices import check_flattenings, flattenings
+    from ..plot.matrices import check_flattenings, draw_phi
 
     if path is not None:
         check_format(path)
     size = conv._basis(Call.without_x(edge_index, *args, **kwargs)).size
     channels = conv.theta.in_channels, conv.theta.out_channels
     check_flattenings(size, channels)
-    hat, check = (
-        flat(conv, edge_index, *args, **kwargs).detach().cpu().double().numpy()
-        for flat in (phi_hat, phi_check)
-    )
-    figure = flattenings(hat, check, size, channels)
+    figure = draw_phi(quadri_tensor(conv, edge_index, *args, **kwargs))
     if path is not None:
         save(figure, path)
     return figure

@@ -31,7 +31,6 @@ NEGATIVE, ZERO, POSITIVE = "#b2182b", "#dcdcdc", "#1f5fa8"
 THIN = "#b3b7bd"  # of a line whose value is about zero, on white
 ABSENT = "#ffffff"
 LINE = "#9a9a9a"
-NO_NODE = "#6b6b6b"
 MARK, REACHED, QUIET = "#d9822b", "#3b7dd8", "#e4e4e4"
 
 
@@ -81,9 +80,6 @@ def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) 
         entries: the number of entries in all panels.
         sides: rows and columns of every panel.
         advice: how to draw a smaller picture, for the message.
-
-    Raises:
-        ValueError: there are more than ``MAX_ENTRIES`` entries, or a side exceeds ``MAX_SIDE``.
     """
     if entries > MAX_ENTRIES:
         raise RefusedValue(
@@ -98,11 +94,7 @@ def check_entries(what: str, entries: int, sides: tuple[int, ...], advice: str) 
 
 
 def check_format(path: str | Path) -> str:
-    """The format of a file by its extension, 'png' or 'svg'.
-
-    Raises:
-        ValueError: the extension is neither PNG nor SVG.
-    """
+    """The format of a file by its extension, 'png' or 'svg'."""
     extension = Path(path).suffix.removeprefix(".")
     if extension.lower() not in FORMATS:
         raise RefusedValue(unknown("extension of a picture", extension, FORMATS))
@@ -119,11 +111,7 @@ def rendered(figure: Figure, kind: str = "png") -> bytes:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the extension, as a whole.
-
-    Raises:
-        ValueError: the extension is another one, or the file cannot be written.
-    """
+    """Write a figure as PNG or SVG, by the extension, as a whole."""
     picture = rendered(figure, check_format(path))
     try:
         write_out(Path(path), picture)

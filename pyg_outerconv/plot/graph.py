@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,12 +16,24 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue
-from .canvas import LINE, MARK, QUIET, REACHED, THIN, label_colours, new_figure, value_colours
+from .canvas import (
+    LINE,
+    MARK,
+    QUIET,
+    REACHED,
+    THIN,
+    image_shape,
+    label_colours,
+    new_figure,
+    value_colours,
+)
+from .labels import MAX_PANELS, labels_of
 from .layout import (
     MAX_NODES,
     Edges,
     Numbers,
     Values,
+    edges_of,
     lay_out,
     nearest,
     of_label,
@@ -29,75 +41,104 @@ from .layout import (
     part,
     radius,
 )
+from .shapes import grids_of
+
+if TYPE_CHECKING:
+    from ..basis.base import Basis
 
 MAX_EDGES = 6  # of a panel, for each node; those of the largest |value|
 _ACROSS, _FEW = 3, 9  # panels side by side; of more than so many panels one more
+MAX_SOURCES = 24  # of a neighbourhood, of the largest mean |value| over labels
 _REACH = 1.25  # a panel shows [-_REACH, _REACH] on both axes
 
 
 def graph(
-    edges: Edges,
-    titles: Sequence[str],
-    layout: str = "spring",
-    seed: int = 0,
+    basis: Basis,
     *,
-    shape: tuple[int, int] | None = None,
-    around: Sequence[int] = (),
-    classes: Numbers | None = None,
     labels: Sequence[int] | None = None,
-    max_panels: int = 16,
+    titles: Sequence[str] | None = None,
+    max_panels: int = MAX_PANELS,
+    around: int | Sequence[int] = (),
+    classes: Any = None,
+    layout: str | None = None,
+    seed: int = 0,
 ) -> Figure:
-    """Draw a panel for each label: nodes, and edges with the colour and the width of their value.
+    """Draw a panel for each A_k: nodes, and edges with the colour and the width of their value.
 
-    Two edges there and back of one value are a line, others arrows; negative ones are dashed. Of a
-    graph of more than ``MAX_NODES`` nodes, or if nodes are given, a part is drawn; the nodes in its
-    middle are framed.
-
-    Args:
-        edges: the edges of all labels.
-        titles: the name of each label.
-        layout: ``'spring'`` or ``'circle'``; if M ≠ N, sources are left and targets right.
-        seed: the seed of the spring layout.
-        shape: rows and columns of a grid, in which nodes stand in place of a layout.
-        around: nodes of the picture; the part is these and the nodes that are nearest to them.
-        classes: (nodes,) a class for each node, negative where it is unknown; None for none.
-        labels: the labels to draw; None for all, or for those of the largest values among the drawn
-            nodes if there are more than ``max_panels``.
-
-    Raises:
-        ValueError: the layout is unknown, or there is not a class for each node.
-        IndexError: a node is out of range.
+    Two edges there and back of one value are a line, others arrows; negative ones are dashed. Cells
+    of a grid stand in their places, unless a ``layout`` is given. If M ≠ N, sources are left and
+    targets right. Of a graph of more than ``MAX_NODES`` nodes, or if nodes are given, a part is
+    drawn: these, framed, and the nodes that are nearest to them. Of more labels than
+    ``max_panels`` those of the largest values in the part are drawn.
     """
-    if classes is not None and classes.shape != (edges.num_nodes,):
-        raise RefusedValue("nodes have a class each", (edges.num_nodes,), classes.shape)
-    nodes, middle, said = part(edges, around)
-    places = lay_out(edges, nodes, layout, seed) if shape is None else on_grid(shape, nodes)
-    chosen, told = (
-        _labels(edges, nodes, len(titles), max_panels) if labels is None else (labels, "")
-    )
-    shown = [of_label(edges, k, nodes) for k in chosen]
-    figure, panels, points = square_panels(len(chosen), len(nodes))
-    colour_map, norm = value_colours(np.concatenate([values for _, _, values in shown]), THIN)
-    scale = ScalarMappable(norm, colour_map)
-    fills, paint = class_fills(classes, nodes)
-    class_legend(figure, paint)
-    for axes, k, (source, target, value) in zip(panels, chosen, shown, strict=True):
-        kept = np.sort(np.argsort(-np.abs(value), kind="stable")[: MAX_EDGES * len(nodes)])
-        more = len(value) - len(kept)
-        axes.set_title(titles[k] + (f", {more} smaller edges left out" if more else ""), fontsize=9)
-        strokes = [tuple(colour) for colour in scale.to_rgba(value[kept])]
-        draw_edges(axes, source[kept], target[kept], value[kept], places, strokes, norm.vmax)
-        framed = np.isin(nodes, middle)
-        draw_nodes(axes, places, fills, _numbers(edges, nodes), points, framed)
-    if any(len(value) for _, _, value in shown):
-        value_bar(figure, panels, scale, "A[k, m, n]")
+    edges = edges_of(basis)
+    _, names, _ = labels_of(basis, range(basis.num_bases), titles, max_panels)
+    if classes is not None:
+        classes = np.asarray(classes)
+        if classes.shape != (edges.num_nodes,):
+            raise RefusedValue("nodes have a class each", (edges.num_nodes,), classes.shape)
+    nodes, middle, said = part(edges, (around,) if isinstance(around, int) else tuple(around))
+    shapes = grids_of(basis) if layout is None else None
+    if shapes is not None and shapes[0] == shapes[1] and len(shapes[0]) <= 2:
+        places = on_grid(image_shape(shapes[0]), nodes)
+    else:
+        places = lay_out(edges, nodes, layout or "spring", seed)
+    if labels is None:
+        chosen, told = _largest(edges, nodes, len(names), max_panels)
+    else:
+        (chosen, _, _), told = labels_of(basis, labels, titles, max_panels), ""
+    shown: list[tuple[Any, ...]] = []
+    shown_names, most = [], MAX_EDGES * len(nodes)
+    for k in chosen:
+        ends_and_value = of_label(edges, k, nodes)
+        order = np.argsort(-np.abs(ends_and_value[-1]), kind="stable")
+        kept, more = np.sort(order[:most]), len(order) - most
+        shown.append(tuple(one[kept] for one in ends_and_value))
+        shown_names.append(names[k] + (f", {more} smaller edges left out" if more > 0 else ""))
+    framed = np.isin(nodes, middle)
+    numbers = _numbers(edges, nodes)
+    figure, _ = value_panels(shown, shown_names, nodes, places, classes, numbers, framed)
     if said := "; ".join(filter(None, (told, said))):
         figure.suptitle(said, fontsize=10)
     return figure
 
 
-def _labels(edges: Edges, nodes: Numbers, count: int, most: int) -> tuple[list[int], str]:
-    """The labels to draw, and how many are left out in words; '' for none."""
+def value_panels(
+    shown: Sequence[tuple[Any, ...]],
+    titles: Sequence[str],
+    nodes: Numbers,
+    places: Values,
+    classes: Numbers | None,
+    numbers: Numbers,
+    framed: NDArray[np.bool_],
+) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel for each label, all on one scale of values, and its panels.
+
+    Args:
+        shown: of each label sources, targets, as places among the nodes, and values of its edges.
+        titles: of the panels.
+        nodes: that are drawn, ``places`` and ``numbers`` of each, and which are ``framed``.
+        classes: of all nodes, negative where it is unknown; None for none.
+    """
+    figure, panels, points = square_panels(len(shown), len(nodes))
+    colour_map, norm = value_colours(np.concatenate([values for _, _, values in shown]), THIN)
+    scale = ScalarMappable(norm, colour_map)
+    fills, paint = class_fills(classes, nodes)
+    class_legend(figure, paint)
+    for axes, title, (source, target, value) in zip(panels, titles, shown, strict=True):
+        axes.set_title(title, fontsize=9)
+        strokes = [tuple(colour) for colour in scale.to_rgba(value)]
+        draw_edges(axes, source, target, value, places, strokes, norm.vmax)
+        draw_nodes(axes, places, fills, numbers, points, framed)
+    if any(len(value) for _, _, value in shown):  # a bar as high as one of the panels
+        rows = ceil(len(panels) / _across(len(panels)))
+        look: dict[str, Any] = {"shrink": 0.7 / rows, "aspect": 20, "label": "A[k, m, n]"}
+        figure.colorbar(scale, ax=panels, **look)
+    return figure, panels
+
+
+def _largest(edges: Edges, nodes: Numbers, count: int, most: int) -> tuple[list[int], str]:
+    """The labels of the largest values, and how many are left out in words; '' for none."""
     if count <= most:
         return list(range(count)), ""
     inside = np.zeros(edges.num_nodes, dtype=bool)
@@ -113,16 +154,13 @@ def _labels(edges: Edges, nodes: Numbers, count: int, most: int) -> tuple[list[i
     return chosen, told
 
 
-def receptive_field(
-    edges: Edges, reached: Sequence[int], target: int, layout: str = "spring", seed: int = 0
+def reaching_nodes(
+    edges: Edges, reached: Sequence[int], target: int, layout: str, seed: int
 ) -> Figure:
     """Draw the graph, with ``target`` framed and the inputs ``reached`` filled.
 
     Of a graph of more than ``MAX_NODES`` nodes the target and its inputs are drawn, those that are
     nearest to it where they are many.
-
-    Raises:
-        ValueError: the layout is unknown.
     """
     framed = target + (0 if edges.is_square else edges.size[0])
     nodes, title = np.arange(edges.num_nodes), f"output {target}: reached by "
@@ -142,6 +180,97 @@ def receptive_field(
     draw_nodes(axes, places, fills, _numbers(edges, nodes), points, nodes == framed)
     axes.set_title(title, fontsize=9)
     return figure
+
+
+def strongest(values: Values, present: NDArray[np.bool_]) -> Numbers:
+    """The sources (S,) with edges, at most ``MAX_SOURCES``, the largest mean |value| first.
+
+    Args:
+        values: (K, M) the values of the edges to one target.
+        present: (K, M) whether there is an edge.
+    """
+    sources = np.flatnonzero(present.any(0))
+    mean = np.where(present, np.abs(values), 0.0).mean(0)[sources]
+    return sources[np.argsort(-mean, kind="stable")[:MAX_SOURCES]]
+
+
+def neighbourhood(
+    values: Values,
+    present: NDArray[np.bool_],
+    target: int,
+    titles: Sequence[str],
+    *,
+    classes: Numbers | None = None,
+    said: str = "",
+) -> Figure:
+    """Draw the sources of a target around it, with the value of each edge as width and number.
+
+    The target is framed, in the middle; an edge from itself is a loop below it. Sources stand in
+    the order of their classes, in the same place in all panels. Of many sources those of the
+    largest mean |value| are drawn, and the title says how many are left out.
+
+    Args:
+        values: (K, M) the values of the edges to the target, which is a source, too.
+        present: (K, M) whether there is an edge.
+        target: n.
+        titles: the name of each of the K labels.
+        classes: (M,) a class for each node, negative where it is unknown; None for none.
+        said: the beginning of the title.
+    """
+    own = bool(present[:, target].any())
+    nodes, places = _around(strongest(values, present), target, classes, own)
+    count, shown = int(present.any(0).sum()), min(len(values), MAX_PANELS)
+    edges = []
+    for row, there in zip(values[:shown, nodes], present[:shown, nodes], strict=True):
+        source = np.flatnonzero(there)  # the target is the first of the nodes
+        edges.append((source, np.zeros(len(source), dtype=np.int64), row[source]))
+    framed = np.arange(len(nodes)) == 0
+    figure, panels = value_panels(edges, titles[:shown], nodes, places, classes, nodes, framed)
+    for axes, (source, _, row) in zip(panels, edges, strict=True):
+        _write(axes, places, source, row)
+    parts = [said, f"node {target}: {count} source{'' if count == 1 else 's'}"]
+    if (left_out := count - (len(nodes) - 1 + own)) > 0:
+        parts.append(f"{left_out} of the smallest values left out")
+    if shown < len(values):
+        parts.append(f"{shown} of {len(values)} labels")
+    figure.suptitle("; ".join(filter(None, parts)), fontsize=10)
+    return figure
+
+
+def _around(
+    sources: Numbers, target: int, classes: Numbers | None, loop: bool
+) -> tuple[Numbers, Values]:
+    """The nodes, the target first, and their places: a circle around it, open below for a loop."""
+    others = np.sort(sources[sources != target])
+    if classes is not None:
+        others = others[np.argsort(classes[others], kind="stable")]
+    gap = 0.35 if loop else 0.0
+    angles = np.linspace(-np.pi / 2 + gap, 1.5 * np.pi - gap, len(others) + 2)[1:-1]
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.concatenate([[target], others]), np.concatenate([np.zeros((1, 2)), circle])
+
+
+def _write(axes: Axes, places: Values, source: Numbers, values: Values) -> None:
+    """The number of each edge, on it; that of a loop below it."""
+    for node, value in zip(source.tolist(), values.tolist(), strict=True):
+        x, y = 0.6 * places[node] if node else (0.0, -0.34)
+        box = {
+            "boxstyle": "round,pad=0.12",
+            "facecolor": "white",
+            "edgecolor": "none",
+            "alpha": 0.85,
+        }
+        axes.text(
+            x,
+            y,
+            f"{value:.2f}",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            bbox=box,
+            zorder=4,
+            gid="value",
+        )
 
 
 # Drawing -------------------------------------------------------------------------------------
@@ -248,10 +377,9 @@ def draw_nodes(
     fills: Sequence[str],
     numbers: Numbers,
     points: float,
-    framed: NDArray[np.bool_] | None = None,
+    framed: NDArray[np.bool_],
 ) -> None:
     """Draw the nodes, with numbers where there is room; ``points`` are those of a unit."""
-    marked = np.zeros(len(places), dtype=bool) if framed is None else framed
     node = radius(places)
     sides = np.full(len(places), 2 * node)
     axes.add_collection(
@@ -263,8 +391,8 @@ def draw_nodes(
             offsets=places,
             offset_transform=axes.transData,
             facecolors=list(fills),
-            edgecolors=[MARK if mark else "#333333" for mark in marked],
-            linewidths=[2.4 if mark else 0.8 for mark in marked],
+            edgecolors=[MARK if mark else "#333333" for mark in framed],
+            linewidths=[2.4 if mark else 0.8 for mark in framed],
             zorder=2,
         )
     )
@@ -322,9 +450,3 @@ def class_legend(figure: Figure, paint: dict[int, str]) -> None:
     ]
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
-
-
-def value_bar(figure: Figure, panels: list[Axes], scale: ScalarMappable, label: str) -> None:
-    """A colour bar beside the panels, as high as one of them."""
-    rows = ceil(len(panels) / _across(len(panels)))
-    figure.colorbar(scale, ax=panels, shrink=0.7 / rows, aspect=20, label=label)

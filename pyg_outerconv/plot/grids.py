@@ -3,168 +3,170 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from .canvas import ABSENT, MARK, NO_NODE, QUIET, REACHED, image_shape, lines
-from .frames import Frame
-from .matrices import left_out_title, panels
+from ..errors import RefusedValue
+from .canvas import ABSENT, MARK, QUIET, REACHED, check_entries, image_shape, lines
+from .graph import reaching_nodes
+from .labels import MAX_PANELS, labels_of
+from .layout import edges_of
+from .matrices import panels
+from .shapes import Grids, Shape, grids, node_at
 
-Grids = tuple[Frame, Frame]
-"""The input grid and the output grid."""
+if TYPE_CHECKING:
+    from ..basis.base import Basis
+    from ..basis.edges import EdgeBasis
 
 
-def shifts(
-    seen: NDArray[np.int64], both: Grids, titles: Sequence[str], followed: int, *, left_out: int = 0
+def shift(
+    basis: Basis,
+    *,
+    labels: Sequence[int] | None = None,
+    titles: Sequence[str] | None = None,
+    max_panels: int = MAX_PANELS,
+    cell: int | Sequence[int] | None = None,
+    inputs: Any = None,
+    outputs: Any = None,
 ) -> Figure:
     """Draw the input grid, and for each label the output grid in the colours of its inputs.
 
-    White cells see no input, dark cells are not nodes. Arrows follow one input.
-
-    Args:
-        seen: (K, cells) the input cell that each output cell sees under each label, −1 for none.
-        both: the grids.
-        titles: the title of each of the K labels.
-        followed: the number of the input cell at which the arrows start.
-        left_out: the number of labels that are not drawn.
+    White cells see no input. Arrows follow the input ``cell``, by default the middle.
     """
+    chosen, names, told = labels_of(basis, labels, titles, max_panels)
+    both = grids(basis, inputs, outputs)
+    if both is None:
+        raise RefusedValue(
+            "a picture of shifts needs grids", "a grid, or inputs= and outputs=", basis
+        )
     given, made = both
+    _check_cells("M + N·K", both, len(chosen))
+    middle = [count // 2 for count in given]
+    followed = node_at(middle if cell is None else cell, given)
+    seen = _seen(basis.select(chosen).edges())
     figure, (first, *others) = _panels(1 + len(seen), both)
-    numbers = np.arange(len(given.present))
-    _draw_numbers(first, numbers, len(numbers), given, "input")
-    _outline(first, _place(followed, given.shape), MARK)
-    origin = _same_place(followed, given.shape, made.shape)
-    for axes, row, title in zip(others, seen, titles, strict=True):
-        _draw_numbers(axes, row, len(numbers), made, title)
-        ends = np.flatnonzero(row == followed).tolist()
-        _follow(axes, origin, [_place(end, made.shape) for end in ends])
-    left_out_title(figure, len(seen), left_out)
+    numbers = np.arange(prod(given))
+    colours, most = colormaps["viridis"].with_extremes(bad=ABSENT), max(len(numbers) - 1, 1)
+    _draw(first, numbers, given, colours, most, "input")
+    _outline(first, divmod(followed, given[-1]), MARK)
+    origin = _same_place(followed, given, made)
+    for axes, row, title in zip(others, seen, names, strict=True):
+        _draw(axes, np.ma.masked_less(row, 0), made, colours, most, title)
+        for end in np.flatnonzero(row == followed).tolist():
+            _follow(axes, origin, divmod(end, made[-1]))
+    if told:
+        figure.suptitle(told, fontsize=10)
     return figure
 
 
-def receptive_field(reached: Sequence[int], targets: Sequence[int], both: Grids) -> Figure:
-    """Draw the output grid with ``targets`` marked, and the input grid with ``reached`` marked.
+def receptive_field(
+    basis: Basis,
+    *,
+    cell: int | Sequence[int] = 0,
+    reach: int = 1,
+    inputs: Any = None,
+    outputs: Any = None,
+    layout: str = "spring",
+    seed: int = 0,
+) -> Figure:
+    """Draw the inputs that reach an output: cells of a grid, or nodes of a graph.
 
-    Dark cells are not nodes.
-
-    Args:
-        reached: numbers of input cells.
-        targets: numbers of output cells.
-        both: the grids.
+    On grids the output is marked in one panel, and its inputs in another.
     """
+    both = grids(basis, inputs, outputs)
+    target = node_at(cell, (basis.size[1],) if both is None else both[1])
+    if both is not None:
+        _check_cells("M + N", both, 1)
+    reached = basis.receptive_field(target, reach).tolist()
+    if both is None:
+        return reaching_nodes(edges_of(basis), reached, target, layout, seed)
     given, made = both
-    figure, (left, right) = _panels(2, both)
-    names = ", ".join(str(made.coordinates(target)) for target in targets)
-    _highlight(left, targets, made, MARK, f"output {names}")
-    count = f"{len(reached)} of {int(given.present.sum())} inputs"
-    _highlight(right, reached, given, REACHED, f"reached by {count}")
+    figure, both_axes = _panels(2, both)
+    count = f"{len(reached)} of {prod(given)} inputs"
+    asked = tuple(map(int, np.unravel_index(target, made)))
+    for axes, cells, grid, colour, title in (
+        (both_axes[0], [target], made, MARK, f"output {asked}"),
+        (both_axes[1], reached, given, REACHED, f"reached by {count}"),
+    ):
+        shown = np.isin(np.arange(prod(grid)), cells).astype(float)
+        _draw(axes, shown, grid, ListedColormap([QUIET, colour]), 1, title)
     return figure
+
+
+def _check_cells(what: str, both: Grids, outputs: int) -> None:
+    sides = [side for shape in both for side in image_shape(shape)]
+    count = prod(both[0]) + outputs * prod(both[1])
+    check_entries(what, count, tuple(sides), "labels= for fewer, or a smaller grid")
+
+
+def _seen(edges: EdgeBasis) -> NDArray[np.int64]:
+    """(K, N) the input that each output sees under each label; −1 for none."""
+    seen = torch.full((edges.num_bases, edges.size[1]), -1, dtype=torch.long, device=edges.device)
+    target, label = edges.index[1].long(), edges.label.long()
+    seen[label, target] = edges.index[0].long()
+    if int((seen >= 0).sum()) < edges.num_edges:
+        raise RefusedValue(
+            "a picture of shifts shows one input for each output and label",
+            "no output that sees several",
+            "some that do; draw the kind 'matrices'",
+        )
+    return np.asarray(seen.cpu().numpy())
 
 
 def _panels(number: int, both: Grids) -> tuple[Figure, list[Axes]]:
-    rows, columns = zip(*(image_shape(grid.shape) for grid in both), strict=True)
+    rows, columns = zip(*map(image_shape, both), strict=True)
     return panels(number, max(rows), max(columns), 0.0)
 
 
-def _draw_numbers(
-    axes: Axes, numbers: NDArray[np.int64], count: int, grid: Frame, title: str
+def _draw(
+    axes: Axes, values: NDArray[Any], grid: Shape, colours: Colormap, most: float, title: str
 ) -> None:
-    """Draw each cell in the colour of its number, below ``count``; white if negative."""
-    axes.imshow(
-        np.ma.masked_less(numbers, 0).reshape(image_shape(grid.shape)),
-        cmap=colormaps["viridis"].with_extremes(bad=ABSENT),
-        norm=Normalize(0, max(count - 1, 1)),
-        interpolation="none",
-    )
-    _hide(axes, grid.present, grid.shape)
-    _finish_image(axes, grid.shape, title)
+    """Draw each cell in the colour of its value, from 0 to ``most``.
 
-
-def _same_place(
-    number: int, shape: tuple[int, ...], other: tuple[int, ...]
-) -> tuple[int, int] | None:
-    """The place of a cell's coordinates in the image of another grid; None if out of bounds."""
-    at = np.unravel_index(number, shape)
-    if len(shape) != len(other) or any(i >= count for i, count in zip(at, other, strict=True)):
-        return None
-    return _place(int(np.ravel_multi_index(at, other)), other)
-
-
-def _follow(axes: Axes, origin: tuple[int, int] | None, ends: Sequence[tuple[int, int]]) -> None:
-    """Mark the outputs that see an input, with arrows from the input's place."""
-    for end in ends:
-        _outline(axes, end, MARK)
-        if origin is not None and end != origin:
-            _outline(axes, origin, MARK, ":")
-            _arrow(axes, origin, end, MARK)
-
-
-def _highlight(axes: Axes, cells: Sequence[int], grid: Frame, colour: str, title: str) -> None:
-    shown = np.zeros(len(grid.present))
-    shown[list(cells)] = 1
-    axes.imshow(
-        shown.reshape(image_shape(grid.shape)),
-        cmap=ListedColormap([QUIET, colour]),
-        norm=Normalize(0, 1),
-        interpolation="none",
-    )
-    _hide(axes, grid.present, grid.shape)
-    _finish_image(axes, grid.shape, title)
-
-
-def _place(number: int, shape: Sequence[int]) -> tuple[int, int]:
-    """Row and column of cell ``number`` in the image; the last axis runs fastest."""
-    return divmod(number, shape[-1])
-
-
-def _finish_image(axes: Axes, shape: Sequence[int], title: str) -> None:
-    """Add title, ticks, lines between cells, and heavier lines between slices of 3 axes or more."""
-    rows, columns = image_shape(shape)
+    Lines are between cells, and heavier ones between slices of 3 axes or more.
+    """
+    sides = rows, columns = image_shape(grid)
+    image = values.reshape(sides)
+    axes.imshow(image, cmap=colours, norm=Normalize(0, most), interpolation="none")
     axes.set_title(title, fontsize=9)
     axes.set_xticks([0, columns - 1] if columns > 1 else [0])
     axes.set_yticks([0, rows - 1] if rows > 1 else [0])
     axes.tick_params(labelsize=7, length=2)
-    lines(axes, (rows, columns), (1, 1), width=0.4)
-    if len(shape) > 2:
-        lines(axes, (rows, columns), (shape[-2], columns), width=1.4)
+    lines(axes, sides, (1, 1), width=0.4)
+    if len(grid) > 2:
+        lines(axes, sides, (grid[-2], columns), width=1.4)
 
 
-def _hide(axes: Axes, present: NDArray[np.bool_], shape: Sequence[int]) -> None:
-    """Cover the cells of an image that are not nodes."""
-    if present.all():
-        return
-    absent = np.ma.masked_array(np.ones(present.shape), present).reshape(image_shape(shape))
-    axes.imshow(absent, cmap=ListedColormap([NO_NODE]), interpolation="none")
+def _same_place(number: int, shape: Shape, other: Shape) -> tuple[int, int] | None:
+    """Row and column of a cell's coordinates in the image of another grid; None if out of it."""
+    at = np.unravel_index(number, shape)
+    if len(shape) != len(other) or any(i >= count for i, count in zip(at, other, strict=True)):
+        return None
+    return divmod(int(np.ravel_multi_index(at, other)), other[-1])
+
+
+def _follow(axes: Axes, origin: tuple[int, int] | None, end: tuple[int, int]) -> None:
+    """Mark an output that sees an input, with an arrow from the input's place."""
+    _outline(axes, end, MARK)
+    if origin is not None and end != origin:
+        _outline(axes, origin, MARK, ":")
+        arrow = {"arrowstyle": "->", "color": MARK, "linewidth": 1.4}
+        axes.annotate(
+            "", xy=end[::-1], xytext=origin[::-1], arrowprops=arrow, annotation_clip=False
+        )
 
 
 def _outline(axes: Axes, at: tuple[int, int], colour: str, style: str = "-") -> None:
     """Draw a frame around the cell at (row, column)."""
-    row, column = at
-    axes.add_patch(
-        Rectangle(
-            (column - 0.5, row - 0.5),
-            1,
-            1,
-            fill=False,
-            edgecolor=colour,
-            linewidth=1.6,
-            linestyle=style,
-        )
-    )
-
-
-def _arrow(axes: Axes, start: tuple[int, int], end: tuple[int, int], colour: str) -> None:
-    """Draw an arrow between two cells, each given as (row, column)."""
-    axes.annotate(
-        "",
-        xy=end[::-1],
-        xytext=start[::-1],
-        arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 1.4},
-        annotation_clip=False,
-    )
+    corner = at[1] - 0.5, at[0] - 0.5
+    look: dict[str, Any] = {"edgecolor": colour, "linewidth": 1.6, "linestyle": style}
+    axes.add_patch(Rectangle(corner, 1, 1, fill=False, **look))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import networkx
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..errors import RefusedIndex, RefusedValue, unknown
+
+if TYPE_CHECKING:
+    from ..basis.base import Basis
 
 LAYOUTS = ("spring", "circle")
 MAX_NODES = 100  # of a whole graph; of a larger one a part is drawn
@@ -57,13 +62,18 @@ class Edges:
         return f"source {node}" if node < m else f"target {node - m}"
 
 
+def edges_of(basis: Basis) -> Edges:
+    """The edges of a basis."""
+    edges = basis.edges()
+    source, target = edges.index.long().cpu().numpy()
+    values = edges.values(torch.double).detach().cpu().numpy()
+    return Edges(source, target, edges.label.long().cpu().numpy(), values, edges.size)
+
+
 def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, list[int], str]:
     """The nodes to draw, those in their middle, and which they are in words; '' for all.
 
     A part has at most ``PART`` nodes, and fewer where many edges are between them.
-
-    Raises:
-        IndexError: a node of ``around`` is out of range.
     """
     for node in around:
         if not 0 <= node < edges.num_nodes:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ..errors import RefusedValue
 from .canvas import check_entries, lines, new_figure, panel_size, value_colours
+from .labels import MAX_PANELS, PARTS, labels_of
+from .shapes import grids_of
+
+if TYPE_CHECKING:
+    from ..basis.base import Basis
 
 COLUMNS = 5
+LEGIBLE = 240  # rows or columns of a flattening; of larger ones the norms of blocks are drawn
 
 
 def panels(
@@ -27,82 +37,85 @@ def panels(
     return figure, [figure.add_subplot(down, across, at) for at in range(1, number + 1)]
 
 
-def left_out_title(figure: Figure, shown: int, left_out: int) -> None:
-    """Write the number of labels that are not drawn above the panels."""
-    if left_out:
-        figure.suptitle(f"{shown} of {shown + left_out} labels; {left_out} left out", fontsize=10)
-
-
 def matrices(
-    values: NDArray[np.float64],
-    titles: Sequence[str],
+    basis: Basis,
     *,
-    left_out: int = 0,
-    blocks: tuple[int, int] | None = None,
+    labels: Sequence[int] | None = None,
+    titles: Sequence[str] | None = None,
+    max_panels: int = MAX_PANELS,
 ) -> Figure:
     """Draw a panel for each A_k: row m, column n, coloured by value, white without an edge.
 
-    Args:
-        values: (K, M, N), masked where there is no edge.
-        titles: the title of each of the K labels.
-        left_out: the number of labels that are not drawn.
-        blocks: numbers of sources and of targets between lines, for grids of several axes.
+    Matrices of grids of several axes have lines between rows of cells.
     """
-    num_labels, num_sources, num_targets = values.shape
-    figure, all_axes = panels(num_labels, num_sources, num_targets)
+    chosen, names, told = labels_of(basis, labels, titles, max_panels)
+    m, n = basis.size
+    check_entries("M·N·K", m * n * len(chosen), (m, n), PARTS)
+    edges = basis.select(chosen).edges()
+    absent = ~edges.support().cpu().numpy()
+    values = np.ma.masked_array(edges.to_dense().detach().cpu().double().numpy(), absent)
+    figure, all_axes = panels(len(chosen), m, n)
     colour_map, norm = value_colours(values)
-    for axes, matrix, title in zip(all_axes, values, titles, strict=True):
+    shapes = grids_of(basis)
+    for axes, matrix, title in zip(all_axes, values, names, strict=True):
         axes.imshow(matrix, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, "target n", "source m")
-        if blocks is not None:
-            lines(axes, (num_sources, num_targets), blocks, width=0.4)
+        if shapes is not None and len(shapes[0]) > 1:
+            lines(axes, (m, n), (shapes[0][-1], shapes[1][-1]), width=0.4)
     figure.colorbar(all_axes[0].images[0], ax=all_axes, shrink=0.8, label="A[k, m, n]")
-    left_out_title(figure, num_labels, left_out)
+    if told:
+        figure.suptitle(told, fontsize=10)
     return figure
 
 
-def check_flattenings(size: tuple[int, int], channels: tuple[int, int]) -> None:
-    """Refuse flattenings that are too large to be legible.
+def flattenings(
+    basis: Basis, *, theta: Tensor | None = None, channels: tuple[int, int] = (2, 3), seed: int = 0
+) -> Figure:
+    """Draw Σ_k A_k ⊗ Θ_k and Σ_k Θ_k ⊗ A_k; Θ is drawn from a normal distribution if None."""
+    if theta is None:
+        if len(channels) != 2 or min(channels) < 1:
+            raise RefusedValue("flattenings need channels", "(P, Q) >= 1", channels)
+        random = torch.Generator().manual_seed(seed)
+        theta = torch.randn((basis.num_bases, *channels), generator=random, dtype=torch.double)
+    elif theta.dim() != 3 or theta.size(0) != basis.num_bases:
+        raise RefusedValue(
+            "Θ has a matrix for each label", f"({basis.num_bases}, P, Q)", theta.shape
+        )
+    m, n = basis.size
+    check_flattenings(basis.size, (theta.size(1), theta.size(2)))
+    check_entries("M·N·K", m * n * basis.num_bases, (), PARTS)
+    dense = basis.to_dense(theta.dtype).to(theta.dtype)
+    return draw_phi(torch.einsum("kmn,kpq->mnpq", dense, theta.to(basis.device)))
 
-    Raises:
-        ValueError: there are too many entries; see :func:`.canvas.check_entries`.
-    """
+
+def check_flattenings(size: tuple[int, int], channels: tuple[int, int]) -> None:
+    """Refuse flattenings that are too large to be legible."""
     sides = (size[0] * channels[0], size[1] * channels[1])
     advice = "fewer channels, or a part of the basis (restrict, or a smaller structure)"
     check_entries("2·M·N·P·Q", 2 * sides[0] * sides[1], sides, advice)
 
 
-LEGIBLE = 240  # rows or columns of a flattening; of larger ones the norms of blocks are drawn
+def draw_phi(phi: Tensor) -> Figure:
+    """Draw both flattenings of Φ (M, N, P, Q) side by side (the paper's figure 2); zeros are white.
 
-
-def flattenings(
-    phi_hat: NDArray[np.float64],
-    phi_check: NDArray[np.float64],
-    size: tuple[int, int],
-    channels: tuple[int, int],
-) -> Figure:
-    """Draw Φ̂ and Φ̌ side by side (the paper's figure 2); zeros are white.
-
-    Where a side exceeds ``LEGIBLE``, the norm of the block of each pair of nodes, and of each pair
-    of channels, is drawn in place of its entries.
-
-    Args:
-        phi_hat: (MP, NQ), with lines around the channels of every pair of nodes.
-        phi_check: (PM, QN), with lines around the nodes of every pair of channels.
-        size: (M, N).
-        channels: (P, Q).
+    In Φ̂, (MP, NQ), lines are around the channels of every pair of nodes, in Φ̌, (PM, QN), around the
+    nodes of every pair of channels. Where a side exceeds ``LEGIBLE``, the norm of each of these
+    blocks is drawn in place of its entries.
     """
-    sides = (phi_hat.shape[0], phi_hat.shape[1])
+    values = phi.detach().cpu().double().numpy()
+    m, n, p, q = values.shape
+    sides = (m * p, n * q)
     if max(sides) > LEGIBLE:
-        return _norms_of_blocks(phi_hat, size, channels)
-    colour_map, norm = value_colours(np.stack([phi_hat, phi_check]))
+        return _norms_of_blocks(values)
+    hat, check = (values.transpose(order).reshape(sides) for order in ((0, 2, 1, 3), (2, 0, 3, 1)))
+    colour_map, norm = value_colours(values)
     figure, all_axes = panels(2, *sides)
     pictures = (
-        (phi_hat, "Φ-hat: sum of A_k ⊠ Θ_k", "node, channel within", channels),
-        (phi_check, "Φ-check: sum of Θ_k ⊠ A_k", "channel, node within", size),
+        (hat, "Φ-hat: sum of A_k ⊠ Θ_k", "node, channel within", (p, q)),
+        (check, "Φ-check: sum of Θ_k ⊠ A_k", "channel, node within", (m, n)),
     )
-    for axes, (values, title, order, inner) in zip(all_axes, pictures, strict=True):
-        shown = np.ma.masked_equal(values, 0)
+    for axes, (entries, title, order, inner) in zip(all_axes, pictures, strict=True):
+        shown = np.ma.masked_equal(entries, 0)
         axes.imshow(shown, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, f"output: {order}", f"input: {order}")
         lines(axes, sides, inner, width=0.6)
@@ -110,19 +123,16 @@ def flattenings(
     return figure
 
 
-def _norms_of_blocks(
-    phi_hat: NDArray[np.float64], size: tuple[int, int], channels: tuple[int, int]
-) -> Figure:
-    (m, n), (p, q) = size, channels
-    squares = phi_hat.reshape(m, p, n, q) ** 2
+def _norms_of_blocks(phi: NDArray[np.float64]) -> Figure:
+    m, n, p, q = phi.shape
     figure = new_figure(10, 4.4)
-    all_axes = [figure.add_subplot(1, 2, at) for at in (1, 2)]
     pictures = (
-        (squares.sum((1, 3)), f"Φ-hat: norms of its blocks, {p} × {q} each", "node"),
-        (squares.sum((0, 2)), f"Φ-check: norms of its blocks, {m} × {n} each", "channel"),
+        ((2, 3), f"Φ-hat: norms of its blocks, {p} × {q} each", "node"),
+        ((0, 1), f"Φ-check: norms of its blocks, {m} × {n} each", "channel"),
     )
-    for axes, (sums, title, what) in zip(all_axes, pictures, strict=True):
-        norms = np.ma.masked_equal(np.sqrt(sums), 0)
+    for place, (block, title, what) in enumerate(pictures, start=1):
+        axes = figure.add_subplot(1, 2, place)
+        norms = np.ma.masked_equal(np.sqrt((phi**2).sum(block)), 0)
         colour_map, norm = value_colours(norms)
         image = axes.imshow(norms, cmap=colour_map, norm=norm, interpolation="none")
         _finish(axes, title, f"output {what}", f"input {what}")

@@ -37,7 +37,7 @@ from pyg_outerconv.contract.orders.products import sparse_products
 from pyg_outerconv.families import GCN, Chebyshev, Relation, Walk
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.messages import convolve_by_messages
-from pyg_outerconv.plot.frames import grids_of
+from pyg_outerconv.plot.shapes import grids_of
 from pyg_outerconv.testing import (
     assert_adjoint,
     assert_contraction,

@@ -14,10 +14,9 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv import OuterConv, nn
-from pyg_outerconv.basis import Basis
+from pyg_outerconv.basis import Basis, EdgeBasis
 from pyg_outerconv.basis.products import Composed, Kronecker
 from pyg_outerconv.families import GCN, Grid, Identity, Pool, Relation, Stack, Walk
-from pyg_outerconv.graph import Cells
 from pyg_outerconv.plot.canvas import ABSENT, MARK, MAX_ENTRIES, REACHED
 from pyg_outerconv.plot.graph import MAX_EDGES
 from pyg_outerconv.plot.layout import MAX_NODES, PART
@@ -123,12 +122,36 @@ def test_gradients_of_values_do_not_stand_in_the_way() -> None:
 # Shifts -------------------------------------------------------------------------------------
 
 
-def test_an_output_has_the_number_of_the_input_that_it_sees() -> None:
-    basis = Grid(offsets=((2, 4), (0, -1))).basis((8, 10))
-    given, *made = images(basis.plot("shift"))
-    numbers = torch.arange(1.0, 81.0)
+KERNEL = Grid(window=(3, 3), padding=1).basis((4, 5))
+ROWS, COLUMNS = (Grid(offsets=((1,),)).basis((n,)) for n in (4, 5))
+
+
+@pytest.mark.parametrize(
+    ("basis", "shape"),
+    [
+        (Grid(offsets=((2, 4), (0, -1))).basis((8, 10)), (8, 10)),
+        (Pool((2, 2)).basis((4, 6)), (2, 3)),
+        (Grid(offsets=((1, 0, 0),)).basis((2, 3, 4)), (6, 4)),  # slices stand below each other
+        (Grid(offsets=((1,),)).basis((5,)), (1, 5)),
+        (KERNEL.scale(0.5), (4, 5)),
+        (KERNEL.select([8, 0]), (4, 5)),
+        (KERNEL.T, (4, 5)),
+        (KERNEL.select([1, 2]).stack(KERNEL.select([0])), (4, 5)),
+        (Composed(KERNEL.select([0]), KERNEL.select([1])), (4, 5)),
+        (Kronecker(ROWS, COLUMNS), (4, 5)),
+        (KERNEL.edges(), (4, 5)),  # which is said to be on a grid
+    ],
+    ids=str,
+)
+def test_an_output_has_the_number_of_the_input_that_it_sees(
+    basis: Basis, shape: tuple[int, int]
+) -> None:
+    options = {"inputs": shape} if isinstance(basis, EdgeBasis) else {}
+    given, *made = images(basis.plot("shift", **options))
+    numbers = torch.arange(1.0, basis.size[0] + 1)
     assert np.array_equal(given.ravel() + 1, numbers.numpy())
-    for image, matrix in zip(made, basis.to_dense(torch.float), strict=True):
+    for image, matrix in zip(made, basis.support().float(), strict=True):
+        assert image.shape == shape
         seen = matrix.T @ numbers  # 0 where an output sees no input
         assert np.array_equal((image + 1).filled(0).ravel(), seen.numpy())
 
@@ -142,99 +165,6 @@ def test_an_arrow_leads_from_a_cell_by_the_shift() -> None:
     (arrow,) = moved.texts  # type: ignore[attr-defined]
     assert (arrow.xyann, arrow.xy) == ((3, 1), (7, 3))
     assert not still.texts  # type: ignore[attr-defined]
-
-
-def test_shifts_go_between_grids_of_different_size() -> None:
-    basis = Pool((2, 2)).basis((4, 6))
-    _, *made = images(basis.plot("shift"))
-    cells = np.arange(24).reshape(4, 6)
-    assert np.array_equal(made[0], cells[1::2, 1::2])  # label 0 is the last of a cluster
-    assert np.array_equal(made[-1], cells[::2, ::2])
-
-
-def test_slices_of_more_axes_stand_below_each_other() -> None:
-    given, made = images(Grid(offsets=((1, 0, 0),)).basis((2, 3, 4)).plot("shift"))
-    assert given.shape == made.shape == (6, 4)
-    assert np.ma.getmaskarray(made)[:3].all()
-    assert np.array_equal(made[3:], given[:3])
-
-
-def test_an_axis_alone_is_a_row() -> None:
-    _, made = images(Grid(offsets=((1,),)).basis((5,)).plot("shift"))
-    assert made.filled(-1).tolist() == [[-1, 0, 1, 2, 3]]
-
-
-def test_the_algebra_keeps_grids(kernel: Basis) -> None:
-    for basis in (
-        kernel.scale(0.5),
-        kernel.select([8, 0]),
-        kernel.T,
-        kernel.stack(kernel),
-        Composed(kernel.select([0]), kernel.select([1])),
-    ):
-        assert images(basis.plot("shift"))[0].shape == (4, 5)
-    rows, columns = (Grid(offsets=((1,),)).basis((n,)) for n in (4, 5))
-    both = images(Kronecker(rows, columns).plot("shift"))[1]
-    assert np.array_equal(
-        both.filled(-1), images(Grid(offsets=((1, 1),)).basis((4, 5)).plot("shift"))[1].filled(-1)
-    )
-
-
-def test_nodes_may_be_said_to_be_a_grid() -> None:
-    basis = Grid(offsets=((0, 1),)).basis((4, 5)).edges()
-    _, made = images(basis.plot("shift", inputs=(4, 5)))
-    assert np.array_equal(made[:, 1:], np.arange(20).reshape(4, 5)[:, :-1])
-
-
-# Irregular grids -----------------------------------------------------------------------------
-
-
-def dark(axes: object) -> np.ndarray:
-    """Where an image is covered because there is no node."""
-    if len(axes.images) == 1:  # type: ignore[attr-defined]
-        return np.zeros(axes.images[0].get_array().shape, dtype=bool)  # type: ignore[attr-defined]
-    return ~np.ma.getmaskarray(axes.images[1].get_array())  # type: ignore[attr-defined]
-
-
-def test_listed_cells_stand_where_they_are_and_the_others_are_dark() -> None:
-    mask = torch.rand(5, 6) < 0.6
-    family = Grid(window=(3, 3), padding=1)
-    basis = family.basis(mask)
-    given, *made = panels(basis.plot("shift", inputs=mask))
-    numbers = torch.arange(30)[mask.flatten()]
-    for axes, matrix in zip(made, basis.to_dense(torch.double), strict=True):
-        assert np.array_equal(dark(axes), ~mask.numpy())
-        shown = (axes.images[0].get_array() + 1).filled(0)  # type: ignore[attr-defined]
-        assert np.array_equal(shown[mask.numpy()], (matrix.T @ (numbers + 1).double()).numpy())
-    assert np.array_equal(dark(given), ~mask.numpy())
-
-
-def test_cells_without_bounds_and_those_that_they_reach_share_a_box() -> None:
-    cells = Cells(torch.tensor([[10, 20], [12, 21]]))
-    family = Grid(offsets=((1, 0), (0, -1)), growth="full")
-    basis, outputs = family.basis(cells), family.outputs(cells)
-    given, down, left = panels(basis.plot("shift", inputs=cells, outputs=outputs))
-    assert np.argwhere(~dark(given)).tolist() == [[0, 1], [2, 2]]  # box from (10, 19)
-    assert np.argwhere(~dark(down)).tolist() == [[0, 0], [1, 1], [2, 1], [3, 2]]
-    numbers = np.arange(12).reshape(4, 3)
-    assert down.images[0].get_array()[1, 1] == numbers[0, 1]  # type: ignore[attr-defined]
-    assert left.images[0].get_array()[2, 1] == numbers[2, 2]  # type: ignore[attr-defined]
-
-
-def test_receptive_fields_of_listed_cells() -> None:
-    mask = torch.ones(5, 5, dtype=torch.bool)
-    mask[2, 3] = mask[0] = False
-    basis = Grid(window=(3, 3), padding=1).basis(mask)
-    figure = basis.plot("receptive-field", cell=(2, 2), inputs=mask)
-    asked, field = images(figure)
-    assert np.argwhere(asked).tolist() == [[2, 2]]
-    expected = np.zeros((5, 5))
-    expected[1:4, 1:4] = 1
-    expected[2, 3] = 0
-    assert np.array_equal(field, expected)
-    assert panels(figure)[1].get_title() == "reached by 8 of 19 inputs"  # type: ignore[attr-defined]
-    with pytest.raises(IndexError, match="a cell must have a node"):
-        basis.plot("receptive-field", cell=(2, 3), inputs=mask)
 
 
 # Receptive fields ---------------------------------------------------------------------------

@@ -27,10 +27,9 @@ from pyg_outerconv.lab.bench.case import FORWARD
 from pyg_outerconv.lab.search import pictures as of_searches
 from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
-from pyg_outerconv.plot.confusion import MAX_NUMBERS, confusion
-from pyg_outerconv.plot.contributions import MAX_BARS, LayerBars, bars
-from pyg_outerconv.plot.intervals import Row, intervals
-from pyg_outerconv.plot.neighbourhood import MAX_PANELS, MAX_SOURCES, neighbourhood
+from pyg_outerconv.plot.graph import MAX_SOURCES, neighbourhood
+from pyg_outerconv.plot.labels import MAX_PANELS
+from pyg_outerconv.plot.runs import MAX_BARS, MAX_NUMBERS, Row, bars, confusion, intervals
 
 pytestmark = pytest.mark.pages
 
@@ -45,10 +44,17 @@ def names(axes: Axes) -> list[str]:
     return [label.get_text() for label in axes.get_yticklabels()]
 
 
+def label(layer: str, name: str, norm: float, change: float, loss: float) -> dict[str, Any]:
+    return {"layer": layer, "name": name, "norm": norm, "change": change, "loss_change": loss}
+
+
 def test_bars_are_the_numbers_of_each_layer() -> None:
-    first = LayerBars("convs.0", ["near", "self"], [2.0, 3.5], [-0.1, 0.02], [0.3, -0.01])
-    second = LayerBars("convs.1", ["near"], [7.0], [0.0], [0.25])
-    figure = bars([first, second], "f1", "of a run")
+    rows = [
+        label("convs.0", "near", 2.0, -0.1, 0.3),
+        label("convs.0", "self", 3.5, 0.02, -0.01),
+        label("convs.1", "near", 7.0, 0.0, 0.25),
+    ]
+    figure = bars(rows, "f1", "of a run")
     assert [widths(axes) for axes in figure.axes] == [
         pytest.approx(values) for values in ([2, 3.5], [-10, 2], [0.3, -0.01], [7.0], [0.0], [0.25])
     ]
@@ -66,8 +72,8 @@ def test_bars_are_the_numbers_of_each_layer() -> None:
 
 def test_of_many_labels_those_of_the_largest_norms_have_bars() -> None:
     norm = [float(k % 45) for k in range(90)]
-    layer = LayerBars("convs.0", [f"r{k}" for k in range(90)], norm, [0.0] * 90, norm)
-    axes = bars([layer], "accuracy").axes
+    rows = [label("convs.0", f"r{k}", norm[k], 0.0, norm[k]) for k in range(90)]
+    axes = bars(rows, "accuracy").axes
     kept = [k for k in range(90) if norm[k] >= 45 - MAX_BARS / 2]
     assert names(axes[0]) == [f"r{k}" for k in kept]
     assert widths(axes[0]) == widths(axes[2]) == [norm[k] for k in kept]
@@ -227,11 +233,10 @@ def of_search(name: str) -> list[str]:
         marginals=lambda: {name: {name: [trial], "other": [trial]}},
         differences=lambda: [(name, 0.1, 0.2)],
     )
-    label = {"layer": name, "name": name, "norm": 1.0, "loss_change": 0.1}
     drawing = (of_searches.trials_over_time, of_searches.marginals, of_searches.against_winner)
     return [
         *(draw(report) for draw in drawing),
-        of_searches.labels([label]),
+        of_searches.labels([label(name, name, 1.0, 0.1, 0.1)]),
         of_searches.homophily([("edges", 0.5), ("by chance", 0.2), (name, 0.1)]),
         of_searches.response({name: [0.5, None, 1.0]}),
     ]
@@ -248,7 +253,7 @@ def of_benchmark(name: str) -> list[str]:
 
 PRESENT = np.ones((1, 3), dtype=bool)
 FIGURES: dict[str, Callable[[str], Any]] = {
-    "bars": lambda name: bars([LayerBars(name, [name], [1.0], [0.1], [0.1])], name, name),
+    "bars": lambda name: bars([label(name, name, 1.0, 0.1, 0.1)], name, name),
     "confusion": lambda name: confusion(np.eye(2, dtype=int), [name, "b"], name),
     "intervals": lambda name: intervals([(name, name, [Row(name, [0.5, 0.6])])]),
     "neighbourhood": lambda name: neighbourhood(PRESENT * 0.5, PRESENT, 1, [name], said=name),

@@ -181,7 +181,7 @@ class Comparison:
         check_settings(self)
 
 
-@command(Comparison, work="report:compare_runs")
+@command(Comparison, work="report.compare:compare_runs")
 def compare() -> None:
     """Compare RUNS of outerconv train: means, and differences paired by seed."""
 
@@ -274,7 +274,10 @@ def show(asked: Picture) -> int:
                 f"--{name} is of the picture of a basis: expected RUN alone, or no RUN, got both",
                 click.get_current_context(),
             )
-    from ..report import show_run
+    from ...plot import check_matplotlib
+
+    check_matplotlib()
+    from ..report.show_run import show_run
 
     return show_run(asked)
 

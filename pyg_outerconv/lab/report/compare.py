@@ -183,7 +183,7 @@ def markdown(found: dict[str, Any], has_picture: bool) -> str:
 def draw(found: dict[str, Any]) -> bytes:
     """A panel for each group, as PNG."""
     from ...plot.canvas import rendered
-    from ...plot.intervals import Row, intervals
+    from ...plot.runs import Row, intervals
 
     panels = []
     for group in found["groups"]:

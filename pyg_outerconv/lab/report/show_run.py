@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ from ...families.options import nested
 from ...files import as_path
 from ...nn import LabelTerms, OuterConv
 from ...nn.models import evaluating
-from ...plot import check_matplotlib
+from ...plot import basis as of_basis
+from ...plot import graph as of_graphs
+from ...plot import runs as of_runs
+from ...plot.canvas import rendered
+from ...plot.layout import MAX_NODES
 from ..data import Source
 from ..pages import percent, points, render_page, share
 from ..train import Trained, load_trained
@@ -47,7 +52,6 @@ def show_run(asked: Any) -> int:
     few neighbours is looked at.
     """
     run = asked.run or ""
-    check_matplotlib()
     folder = as_path(asked.out, "--out") if asked.out else as_path(run, "a run folder") / FOLDER
     if (folder / CONFIG).exists():  # its curves.png would be replaced
         raise RefusedValue("--out is a folder for pictures", "no run folder", folder)
@@ -72,7 +76,6 @@ def look_at(
     seed: int = 0,
 ) -> Look:
     """Measure and draw all that is shown of a run; see :func:`show_run`."""
-    check_matplotlib()
     asked = [trained.dataset.node_number(name) for name in names]
     nodes = list(dict.fromkeys(asked)) or [_default_node(trained)]
     look = Look(_facts(trained, nodes))
@@ -126,9 +129,6 @@ def _add_basis(
     seed: int,
 ) -> None:
     """The basis of the first layer around the nodes."""
-    from ...plot.basis import draw
-    from ...plot.canvas import rendered
-
     if not terms:
         return
     name, first = next(iter(terms.items()))
@@ -136,45 +136,25 @@ def _add_basis(
     options: dict[str, Any] = {
         "titles": first.conv.family.labels,
         "classes": data.y.cpu().numpy(),
-        "around": nodes if int(data.num_nodes or 0) > _whole() or len(nodes) > 1 else (),
+        "around": nodes if int(data.num_nodes or 0) > MAX_NODES or len(nodes) > 1 else (),
         "layout": layout,
         "seed": seed,
     }
     if labels:
         options["labels"] = list(labels)
-    look.pictures["basis.png"] = rendered(draw(first.basis, "graph", None, options))
+    look.pictures["basis.png"] = rendered(of_basis.draw(first.basis, "graph", None, options))
     look.facts["basis"] = {"layer": name, "learned": learns_values(first.conv)}
 
 
-def _whole() -> int:
-    from ...plot.layout import MAX_NODES
-
-    return MAX_NODES
-
-
 def _add_contributions(look: Look, trained: Trained) -> None:
-    from ...plot.canvas import rendered
-    from ...plot.contributions import LayerBars, bars
-
-    found = trained.contributions()
-    look.facts["contributions"] = [vars(one) for one in found]
-    layers = []
-    for name in dict.fromkeys(one.layer for one in found):
-        own = [one for one in found if one.layer == name]
-        columns = (
-            [getattr(one, what) for one in own]
-            for what in ("name", "norm", "change", "loss_change")
-        )
-        layers.append(LayerBars(name, *columns))
-    if layers:
+    found = look.facts["contributions"] = [vars(one) for one in trained.contributions()]
+    if found:
         title = "each label's term, and the validation nodes without it in one layer"
-        look.pictures["contributions.png"] = rendered(bars(layers, trained.settings.metric, title))
+        figure = of_runs.bars(found, trained.settings.metric, title)
+        look.pictures["contributions.png"] = rendered(figure)
 
 
 def _add_confusion(look: Look, trained: Trained) -> None:
-    from ...plot.canvas import rendered
-    from ...plot.confusion import confusion as draw_confusion
-
     test, y = trained.split.test, trained.dataset.data.y
     predicted = trained.probabilities()[test].argmax(-1)
     counts = confusion(predicted, y[test], trained.dataset.num_classes)
@@ -182,7 +162,7 @@ def _add_confusion(look: Look, trained: Trained) -> None:
     look.facts["classes"] = by_class(counts)
     names = look.facts["class_names"] = class_names(trained)
     title = f"test nodes of seed {trained.seed}"
-    look.pictures["confusion.png"] = rendered(draw_confusion(counts.numpy(), names, title))
+    look.pictures["confusion.png"] = rendered(of_runs.confusion(counts.numpy(), names, title))
 
 
 def class_names(trained: Trained) -> list[str]:
@@ -196,9 +176,6 @@ def _add_neighbourhoods(
     look: Look, trained: Trained, terms: dict[str, LabelTerms], nodes: list[int]
 ) -> None:
     """Of each layer that learns its values, and each node."""
-    from ...plot.canvas import rendered
-    from ...plot.neighbourhood import neighbourhood, strongest
-
     look.facts["neighbourhoods"] = []
     classes: NDArray[np.int64] = trained.dataset.data.y.cpu().numpy()
     for layer, of_layer in terms.items():
@@ -208,9 +185,11 @@ def _add_neighbourhoods(
         for node in nodes:
             values, present = column(of_layer.basis, node)
             name = f"values-{layer}-node-{node}.png"
-            figure = neighbourhood(values, present, node, titles, classes=classes, said=layer)
+            figure = of_graphs.neighbourhood(
+                values, present, node, titles, classes=classes, said=layer
+            )
             look.pictures[name] = rendered(figure)
-            sources = strongest(values, present)
+            sources = of_graphs.strongest(values, present)
             look.facts["neighbourhoods"].append(
                 {
                     "layer": layer,
@@ -313,19 +292,13 @@ def confusion(predicted: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
 
 def by_class(counts: Tensor) -> list[dict[str, Any]]:
     """Nodes, precision, recall and F1 of each class; None where a quotient has nothing below."""
-    right = counts.diagonal().tolist()
-    true, predicted = counts.sum(1).tolist(), counts.sum(0).tolist()
-    return [
-        {
-            "class": label,
-            "nodes": true[label],
-            "precision": _quotient(right[label], predicted[label]),
-            "recall": _quotient(right[label], true[label]),
-            "f1": _quotient(2 * right[label], true[label] + predicted[label]),
-        }
-        for label in range(len(right))
-    ]
-
-
-def _quotient(above: int, below: int) -> float | None:
-    return above / below if below else None
+    right, true, predicted = counts.diagonal().double(), counts.sum(1), counts.sum(0)
+    quotients = {
+        "precision": right / predicted,
+        "recall": right / true,
+        "f1": 2 * right / (true + predicted),
+    }
+    columns: dict[str, Any] = {"class": range(len(counts)), "nodes": true.tolist()}
+    for name, found in quotients.items():
+        columns[name] = [None if isnan(one) else one for one in found.tolist()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,6 +1,5 @@
 """Comparisons of runs: pairing by seed, groups that are apart, and what is refused."""
 
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ import pytest
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.report import compare
+from pyg_outerconv.lab.report import compare as module
+from pyg_outerconv.lab.report.compare import compare
 from pyg_outerconv.lab.train import Experiment, RunFolder, Settings
-from pyg_outerconv.plot import intervals as drawing
+from pyg_outerconv.plot import runs as drawing
 
 pytestmark = pytest.mark.pages
 
@@ -168,8 +168,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(runs, tmp_path, monkey
 
 
 def test_without_matplotlib_the_picture_alone_is_missing(runs, tmp_path, monkeypatch, capsys):
-    room = importlib.import_module("pyg_outerconv.lab.report.compare")  # no attribute: a function
-    monkeypatch.setattr(room, "can_draw", lambda: False)
+    monkeypatch.setattr(module, "can_draw", lambda: False)
     assert main(["compare", runs["f1"], "--out", str(tmp_path / "out")]) == 0
     assert "pip install 'pyg_outerconv[plot]'" in capsys.readouterr().out
     assert not (tmp_path / "out" / "compare.png").exists()

@@ -10,13 +10,11 @@ from torch_geometric.nn import GATConv
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.lab.report import confusion
-from pyg_outerconv.lab.report.show_run import by_class, column, layer_terms
+from pyg_outerconv.lab.report.show_run import by_class, column, confusion, layer_terms
 from pyg_outerconv.lab.train import load_trained
 from pyg_outerconv.plot import basis as of_basis
-from pyg_outerconv.plot import confusion as of_confusion
-from pyg_outerconv.plot import contributions as of_contributions
-from pyg_outerconv.plot import neighbourhood as of_neighbourhood
+from pyg_outerconv.plot import graph as of_graphs
+from pyg_outerconv.plot import runs as of_runs
 
 pytestmark = pytest.mark.pages
 
@@ -39,9 +37,9 @@ def drawn(monkeypatch):
     figures = {}
     for module, name in (
         (of_basis, "draw"),
-        (of_confusion, "confusion"),
-        (of_contributions, "bars"),
-        (of_neighbourhood, "neighbourhood"),
+        (of_runs, "confusion"),
+        (of_runs, "bars"),
+        (of_graphs, "neighbourhood"),
     ):
         original = getattr(module, name)
 
