@@ -26,7 +26,8 @@ def import_own(names: Sequence[str]) -> None:
         tables = _tables()
         before = [dict(table) for table in tables]
         try:
-            module = _file(name) if _is_file(name) else _module(name)
+            is_file = name.endswith(".py") or os.sep in name
+            module = _file(name) if is_file else _module(name)
             _refuse_taken(name, tables, before)
         except BaseException:
             for table, known in zip(tables, before, strict=True):
@@ -56,10 +57,6 @@ def require_imported(names: str) -> None:
     if lacking:
         flags = shlex.join(flags_for(",".join(lacking)))
         raise RefusedValue("the run was made with code of its own", flags, "no such option")
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(".py") or os.sep in name
 
 
 def _file(name: str) -> ModuleType:
