@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fresh import Fresh
-from tiers import covering, quickest
+from tiers import covering, every_case, quickest
 
 
 def pytest_addoption(parser):
@@ -33,18 +33,19 @@ def pytest_sessionstart(session):
     settings.load_profile("repeatable")
 
 
-def every_case(config):
-    """Whether all cases are asked for, or some by name, or a number of drawn ones."""
-    by_name = config.option.keyword or any("::" in name for name in config.args)
-    return bool(config.getoption("all") or config.getoption("draws") or by_name)
+@pytest.hookimpl(hookwrapper=True)
+def pytest_generate_tests(metafunc):
+    """Some cases of each test, unless all are asked for, or some by name: no others are made."""
+    yield
+    if metafunc._calls and not every_case(metafunc.config):
+        test = metafunc.definition
+        cases = {f"{test.nodeid}[{call.id}]": call for call in metafunc._calls}
+        kept = set(covering(cases, test.get_closest_marker("slow")))
+        metafunc._calls[:] = [call for name, call in cases.items() if name in kept]
 
 
-def pytest_collection_modifyitems(config, items):
-    """Some cases of each test, unless all are asked for, or some by name; the quick ones marked."""
-    if not every_case(config):
-        kept = set(covering(items))
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+def pytest_collection_modifyitems(items):
+    """The quick ones are marked."""
     for item in quickest(items):
         if room_of(item.path) in QUICK:
             item.add_marker("fast")

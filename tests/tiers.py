@@ -12,45 +12,43 @@ FEW = 4
 """A test of so many cases runs them all; of cases that only a number tells apart, as many run."""
 
 
-def covering(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of each test some cases: each word of their names, numbers excepted, is in one of them.
+def every_case(config: pytest.Config) -> bool:
+    """Whether all cases are asked for, or some by name, or a number of drawn ones."""
+    by_name = config.option.keyword or any("::" in name for name in config.args)
+    return bool(config.getoption("all") or config.getoption("draws") or by_name)
+
+
+def covering(cases: Iterable[str], slow: pytest.Mark | None = None) -> list[str]:
+    """Of the cases of a test some: each word of their names, numbers excepted, is in one of them.
 
     The laws run over families × structures × orders: here each family, each structure and each
     order comes once or more often, in an order that depends on names alone. Of a test marked
     ``slow(cases=n)`` n cases run.
     """
-    for cases in _tests(items):
-        slow = cases[0].get_closest_marker("slow")
-        most = slow.kwargs.get("cases", FEW) if slow else FEW
-        if len(cases) <= most:
-            yield from cases
-        else:
-            yield from _first(cases, most) if slow else _some(cases)
+    given = sorted(cases, key=_number)
+    most = slow.kwargs.get("cases", FEW) if slow else FEW
+    if len(given) <= most:
+        return given
+    return list(_first(given, most)) if slow else _some(given)
 
 
 def quickest(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     """One case of each test that is not marked ``slow``."""
-    for cases in _tests(items):
-        if not cases[0].get_closest_marker("slow"):
-            yield cases[0]
-
-
-def _tests(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """The cases of each test."""
-    tests = groupby(sorted(items, key=_test_of), key=_test_of)
-    return [list(cases) for _, cases in tests]
+    for _, cases in groupby(sorted(items, key=_test_of), key=_test_of):
+        first = next(cases)
+        if not first.get_closest_marker("slow"):
+            yield first
 
 
 def _test_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _some(cases: list[pytest.Item]) -> list[pytest.Item]:
+def _some(left: list[str]) -> list[str]:
     """Cases that hold every word, those first that bring most; a few that numbers tell apart."""
-    words = {case: {word for word in _words(case) if not word.isdigit()} for case in cases}
+    words = {case: {word for word in _words(case) if not word.isdigit()} for case in left}
     seen: set[str] = set()
-    taken: dict[pytest.Item, None] = {}
-    left = sorted(cases, key=_number)
+    taken: dict[str, None] = {}
     for new in range(max(map(len, words.values())), 0, -1):
         for case in left:
             if len(words[case] - seen) >= new:
@@ -60,10 +58,10 @@ def _some(cases: list[pytest.Item]) -> list[pytest.Item]:
     return [*taken, *islice(alike, FEW)]
 
 
-def _first(cases: list[pytest.Item], count: int) -> Iterator[pytest.Item]:
+def _first(left: list[str], count: int) -> Iterator[str]:
     """So many cases, each with as many words as can be that those before it have not."""
     seen: set[str] = set()
-    left = sorted(cases, key=_number)
+    left = [*left]
     for _ in range(count):
         case = max(left, key=lambda case: len({*_words(case)} - seen))
         seen |= {*_words(case)}
@@ -71,10 +69,10 @@ def _first(cases: list[pytest.Item], count: int) -> Iterator[pytest.Item]:
         yield case
 
 
-def _number(case: pytest.Item) -> int:
+def _number(case: str) -> int:
     """A number that depends on the name alone."""
-    return zlib.crc32(case.nodeid.encode())
+    return zlib.crc32(case.encode())
 
 
-def _words(case: pytest.Item) -> list[str]:
-    return case.nodeid.partition("[")[2].rstrip("]").split("-")
+def _words(case: str) -> list[str]:
+    return case.partition("[")[2].rstrip("]").split("-")
