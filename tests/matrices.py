@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pyg_outerconv.basis import Pattern
-from pyg_outerconv.kernels import BACKENDS, CSR
+from pyg_outerconv.kernels import BACKENDS, CSR, use_backend
 from pyg_outerconv.testing import primitive_calls
 from pyg_outerconv.testing.backend_laws import has_call
 
@@ -53,6 +53,22 @@ def calls_of(backend, csr, channels=3, heads=None):
     for name, (function, shapes) in primitive_calls(csr, channels, heads).items():
         if has_call(backend, name):
             yield name, function, shapes
+
+
+def each_call(backend, csr, channels=3, heads=2, dtype=torch.float64):
+    """Each call of a backend: its name, the function served by it, and its operands."""
+    for name, function, shapes in calls_of(backend, csr, channels, heads):
+        yield name, served(backend, function), random_inputs(shapes, dtype, csr.index.device)
+
+
+def served(backend, function):
+    """The function by a backend, which then serves its derivatives too."""
+
+    def run(*tensors):
+        with use_backend(backend):
+            return function(*tensors)
+
+    return run
 
 
 def csr_of(name, device="cpu"):

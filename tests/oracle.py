@@ -5,6 +5,7 @@ import math
 import torch
 
 from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.testing.reference import derivatives
 
 
 def spmm(rows, cols, shape, value, x, aggr):
@@ -73,3 +74,24 @@ def assert_same(found, expected, inputs, tolerance=None):
     """Results that are near each other, and their gradients in whatever of the inputs has one."""
     assert_near(found, expected, tolerance)
     assert_same_gradients(found, expected, inputs, tolerance)
+
+
+def assert_same_derivatives(found, expected, inputs, depth=1, tolerance=None, at_least=0.1):
+    """Results that are near each other, and their derivatives up to some order."""
+    both = (derivatives(out, inputs, depth) for out in (found, expected))
+    for actual, wanted in zip(*both, strict=True):
+        assert_near(actual, wanted, tolerance, at_least)
+
+
+def steps(function, inputs):
+    """What a function gives, and the gradients of a sum of sines of it."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = function(*leaves)
+    out.sin().sum().backward()
+    return [out, *(torch.zeros_like(x) if x.grad is None else x.grad for x in leaves)]
+
+
+def assert_same_steps(one, other, inputs, at_least=0.1, exactly=False):
+    """Two functions give the same, and the same gradients."""
+    for actual, expected in zip(steps(one, inputs), steps(other, inputs), strict=True):
+        assert_near(actual, expected, 0.0 if exactly else None, at_least)

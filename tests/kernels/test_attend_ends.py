@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from oracle import assert_same
 from scores import leaf
 
 from pyg_outerconv.basis import EdgeBasis, Pattern, additive_attention
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.kernels import edge_sums, head_copies
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing import assert_near, assert_same_gradients
 from pyg_outerconv.theta import Theta
 
 NODES, P = 7, 5
@@ -70,10 +71,7 @@ def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, wid
     assert_near(found, expected, tolerance)
     with torch.no_grad():
         assert_near(basis_of(given).sums(), expected, tolerance)
-    above = torch.randn_like(found)
-    both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
-    for one, other in zip(*both, strict=True):
-        assert_near(one, other, 5 * tolerance, at_least=0.1)
+    assert_same_gradients(found, expected, given, 5 * tolerance)
 
 
 def test_heads_of_edges_that_come_again_and_again_are_one_matrix(monkeypatch):
@@ -85,12 +83,8 @@ def test_heads_of_edges_that_come_again_and_again_are_one_matrix(monkeypatch):
     sums = [basis.sums() for _ in range(4)]  # the last two by one matrix
     (entries,) = vars(basis.over.pattern.by_target)["head_copies"].values()
     assert entries.is_final
-    above = torch.randn_like(expected)
-    wanted = torch.autograd.grad(expected, given, above)
     for out in sums:  # each by the matrices of its forward pass
-        assert_near(out, expected)
-        for one, other in zip(torch.autograd.grad(out, given, above), wanted, strict=True):
-            assert_near(one, other, at_least=0.1)
+        assert_same(out, expected, given)
 
 
 def test_edges_that_come_again_and_again_are_sorted(monkeypatch):
@@ -142,21 +136,7 @@ def test_derivatives_of_derivatives(way):
 def test_gradients_of_some_alone(way, learns):
     given = [tensor.detach() for tensor in drawn()]
     one = given[learns].requires_grad_()
-    found, expected = basis_of(given).sums(), by_definition(*given)[1]
-    above = torch.randn_like(found)
-    (of_found,), (of_expected,) = (torch.autograd.grad(o, one, above) for o in (found, expected))
-    assert_near(of_found, of_expected, 1e-9, at_least=0.1)
-
-
-def test_several_gradients_at_once(way):
-    given = drawn(2, 3)
-    found, expected = basis_of(given).sums(), by_definition(*given)[1]
-    above = torch.randn(4, *found.shape, dtype=found.dtype)
-    both = [
-        torch.autograd.grad(out, given, above, is_grads_batched=True) for out in (found, expected)
-    ]
-    for one, other in zip(*both, strict=True):
-        assert_near(one, other, 1e-9, at_least=0.1)
+    assert_same_gradients(basis_of(given).sums(), by_definition(*given)[1], [one], 1e-9)
 
 
 def test_a_number_that_is_none_stays_where_it_is_seen(way):

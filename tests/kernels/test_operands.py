@@ -2,9 +2,7 @@
 
 import inspect
 import itertools
-import re
 from contextlib import nullcontext
-from functools import partial
 
 import pytest
 import torch
@@ -147,28 +145,6 @@ def test_operands_without_numbers_give_shapes(name):
         faked = differentiated(call, fake, options)
     for one in (found, faked):
         assert (one.shape, one.dtype) == (expected.shape, expected.dtype)
-
-
-WRONG = [None, [1.0, 2.0], ((1.0,),), "abc", 7, 1.5, 1j, object(), {}, torch.ones(2), True]
-
-
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "grouped_outer"])  # not public
-def test_what_is_no_operand_is_refused(name):
-    call, operands, options = prepared(name)
-    for argument in inspect.signature(call).parameters:
-        for wrong in WRONG:
-            changed = {**operands, **options, argument: wrong}
-            message = refusal_of(partial(call, **changed))
-            assert re.search("expected.*got|^unknown.*expected|^$", message)
-
-
-def refusal_of(call):
-    """The message of the refusal of a call; empty where it is none."""
-    try:
-        call()
-    except Refused as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize("gather", [None, ints(2, 0, 1, 1)])

@@ -2,25 +2,12 @@
 
 import pytest
 import torch
-from matrices import EVERY, HERE, calls_of, csr_of, random_inputs
+from matrices import EVERY, HERE, calls_of, csr_of, each_call, random_inputs
+from oracle import assert_same_steps
 from torch.utils.checkpoint import checkpoint
 
 from pyg_outerconv.kernels import BACKENDS, attend, grouped_matmul, record, sddmm, spmm, use_backend
 from pyg_outerconv.testing import assert_near
-
-
-def forward_and_backward(function, inputs):
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    out = function(*leaves)
-    out.sin().sum().backward()
-    return out, *(x.grad for x in leaves)
-
-
-def assert_same_steps(one, other, inputs):
-    """Two functions give the same, and the same gradients."""
-    steps = (forward_and_backward(function, inputs) for function in (one, other))
-    for actual, expected in zip(*steps, strict=True):
-        assert_near(actual, expected, at_least=1.0)
 
 
 # The backend is an argument of each operator, so what is traced does not depend on it.
@@ -32,7 +19,7 @@ def test_compiles_into_one_graph_with_its_backward(name, heads):
     ((function, shapes),) = (call for found, *call in calls if found == name)
     inputs = random_inputs(shapes)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    assert_same_steps(compiled, function, inputs)
+    assert_same_steps(compiled, function, inputs, 1.0)
 
 
 @pytest.mark.slow
@@ -45,7 +32,7 @@ def test_compiles_by_inductor():
 
     inputs = random_inputs({"x": (4, 3), "w": (15,)})
     compiled = torch.compile(network, fullgraph=True)
-    assert_same_steps(compiled, network, inputs)
+    assert_same_steps(compiled, network, inputs, 1.0)
 
 
 @pytest.mark.slow
@@ -61,7 +48,7 @@ def test_compiles_where_one_tensor_is_several_operands():
 
     inputs = random_inputs({"x": (7, 3), "theta": (2, 3, 3)})
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
-    assert_same_steps(compiled, network, inputs)
+    assert_same_steps(compiled, network, inputs, 1.0)
 
 
 @pytest.mark.slow
@@ -151,27 +138,25 @@ def test_operators_pass_the_checks_of_torch(backend):
 @pytest.mark.parametrize("backend", HERE)
 def test_autocast_brings_operands_of_different_types_together(backend):
     csr = csr_of("tall")
-    with use_backend(backend):
-        for name, function, shapes in calls_of(backend, csr, 3, 2):
-            inputs = random_inputs(shapes, torch.float32)
-            same = [x.detach().bfloat16().requires_grad_() for x in inputs]
-            expected = function(*same)
-            if len(inputs) == 1:  # nothing to bring together: the type stays
-                with torch.autocast("cpu", torch.bfloat16):
-                    assert function(*inputs).dtype == torch.float32, name
-                continue
-            mixed = [inputs[0], *same[1:]]
+    for name, function, inputs in each_call(backend, csr, dtype=torch.float32):
+        same = [x.detach().bfloat16().requires_grad_() for x in inputs]
+        expected = function(*same)
+        if len(inputs) == 1:  # nothing to bring together: the type stays
             with torch.autocast("cpu", torch.bfloat16):
-                actual = function(*mixed)
-            assert_near(actual, expected, at_least=1.0)
-            for x, gradient, wanted in zip(
-                mixed,
-                torch.autograd.grad(actual.float().sum(), mixed),
-                torch.autograd.grad(expected.float().sum(), same),
-                strict=True,
-            ):
-                assert gradient.dtype == x.dtype
-                assert_near(gradient, wanted.to(x.dtype), 4e-2, at_least=1.0)
+                assert function(*inputs).dtype == torch.float32, name
+            continue
+        mixed = [inputs[0], *same[1:]]
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = function(*mixed)
+        assert_near(actual, expected, at_least=1.0)
+        for x, gradient, wanted in zip(
+            mixed,
+            torch.autograd.grad(actual.float().sum(), mixed),
+            torch.autograd.grad(expected.float().sum(), same),
+            strict=True,
+        ):
+            assert gradient.dtype == x.dtype
+            assert_near(gradient, wanted.to(x.dtype), 4e-2, at_least=1.0)
 
 
 @pytest.mark.parametrize("backend", HERE)
@@ -191,19 +176,9 @@ def test_a_layer_under_autocast_mixes_with_linear_maps(backend):
 @pytest.mark.parametrize("backend", EVERY)
 def test_activation_checkpointing_changes_nothing(backend, use_reentrant):
     csr = csr_of("tall")
-    with use_backend(backend):
-        for _, function, shapes in calls_of(backend, csr, 3, 2):
-            inputs = random_inputs(shapes)
-
-            def checkpointed(*tensors, function=function):
-                return checkpoint(function, *tensors, use_reentrant=use_reentrant)
-
-            for actual, expected in zip(
-                forward_and_backward(checkpointed, inputs),
-                forward_and_backward(function, inputs),
-                strict=True,
-            ):
-                assert torch.equal(actual, expected)
+    for _, function, inputs in each_call(backend, csr):
+        again = lambda *x: checkpoint(function, *x, use_reentrant=use_reentrant)  # noqa: E731, B023
+        assert_same_steps(again, function, inputs, exactly=True)
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "not reentrant"])
