@@ -9,6 +9,7 @@ from contractions import normal
 
 from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.attention_basis import AttentionBasis
+from pyg_outerconv.basis.band import Band
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.contract import ORDERS, contract
 from pyg_outerconv.contract.problem import Problem, problems
@@ -45,15 +46,21 @@ def pattern_of(name, num_labels, index_dtype=torch.long):
     return Pattern.build(index, types, size=found.size, num_labels=num_labels, origin=origin)
 
 
-def attention_basis(pattern, heads, batch=(), biased=False, present=False, normalise=None):
-    """A basis of queries and keys of two channels, and its tensors that want gradients."""
-    (sources, targets), shared = pattern.size, heads // pattern.num_labels
+def attention_basis(
+    over, heads=2, batch=(), biased=False, present=False, normalise=None, factor=0.7, shared=False
+):
+    """A basis of queries and keys of two channels, and its tensors that want gradients.
+
+    ``over`` is a pattern or a rule. With ``shared``, bias and sources are of all items of a batch.
+    """
+    over = over.with_values(None) if isinstance(over, Pattern) else over
+    over = replace(over) if isinstance(over, Band) else over  # which has no edges yet
+    (sources, targets), of_label = over.size, heads // over.num_bases
     query, key = normal(targets, *batch, heads, 2), normal(sources, *batch, heads, 2)
-    bias = normal(pattern.num_edges, *batch, shared) if biased else None
-    there = torch.rand(sources, *batch) < 0.7 if present else None
-    basis = AttentionBasis(
-        pattern.with_values(None), query, key, normalise or Shares(), 0.7, bias, there
-    )
+    own = (1,) * len(batch) if shared else batch
+    bias = normal(over.num_edges, *own, of_label) if biased else None
+    there = torch.rand(sources, *(() if shared else batch)) < 0.7 if present else None
+    basis = AttentionBasis(over, query, key, normalise or Shares(), factor, bias, there)
     return basis, [query, key] + ([bias] if biased else [])
 
 
@@ -137,9 +144,12 @@ def _shares(basis):
 
 def dense_truth(basis, x, theta):
     """Σ_h A_hᵀ (X V_h + b_h) O_h with dense matrices, for each item of a batch."""
-    matrices = dense_values(basis)
-    full = theta if isinstance(theta, torch.Tensor) else theta.full()
-    full = _unblocked(full)
+    return dense_product(dense_values(basis), x, theta)
+
+
+def dense_product(matrices, x, theta):
+    """The same of matrices (H, *batch, M, N)."""
+    full = _unblocked(theta if isinstance(theta, torch.Tensor) else theta.full())
     rows = x
     if isinstance(x, SparseFeatures):
         dense = x.value.new_zeros(x.shape)
@@ -148,25 +158,19 @@ def dense_truth(basis, x, theta):
         rows = torch.eye(full.size(1), dtype=full.dtype)
     elif not x.is_floating_point():
         rows = torch.nn.functional.one_hot(x, full.size(1)).to(full.dtype)
-    batch = rows.shape[1:-1]
+    batch, size = rows.shape[1:-1], matrices.shape[-2:]
     rows = rows.flatten(1, -2) if batch else rows.unsqueeze(1)
-    wide = (full.size(0), rows.size(1), *basis.size)
-    matrices = (matrices.flatten(1, -3) if matrices.dim() > 3 else matrices.unsqueeze(1)).expand(
-        wide
-    )
+    matrices = matrices.flatten(1, -3) if matrices.dim() > 3 else matrices.unsqueeze(1)
+    matrices = matrices.expand(full.size(0), rows.size(1), *size)
     out = torch.einsum("hbmn,mbp,hpq->nbq", matrices, rows, full)
     if isinstance(theta, Theta) and theta.bias is not None:
         out = out + torch.einsum("hbmn,hv,hvq->nbq", matrices, theta.bias, theta.outer_matrices())
-    return out.reshape(basis.size[1], *batch, full.size(2))
+    return out.reshape(size[1], *batch, full.size(2))
 
 
 def _unblocked(theta):
     groups = theta.size(1)
-    return (
-        torch.stack([torch.block_diag(*(block for block in one)) for one in theta])
-        if groups > 1
-        else theta[:, 0]
-    )
+    return torch.stack([torch.block_diag(*one) for one in theta]) if groups > 1 else theta[:, 0]
 
 
 def _rows(x):

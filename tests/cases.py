@@ -243,6 +243,20 @@ def edges_for(family, name):
     return edges if family.makes_use_of("edge_weight") else replace(edges, edge_weight=None)
 
 
+def random_graph(family, nodes, edges, seed=0):
+    """Edges at random between some nodes, with what the family reads beside them."""
+    draw = torch.Generator().manual_seed(seed)
+    index = torch.randint(nodes, (2, edges), generator=draw)
+    weight = torch.rand(edges, generator=draw, dtype=torch.float64)
+    kinds = torch.randint(3, (edges,), generator=draw)
+    return Graph.read(
+        index,
+        edge_weight=weight if family.makes_use_of("edge_weight") else None,
+        edge_type=kinds if "num_relations=3" in repr(family) else None,
+        size=(nodes, nodes),
+    )
+
+
 def over(pairs):
     """Parametrize a test over (family, name of a structure)."""
     return pytest.mark.parametrize(

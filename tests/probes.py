@@ -66,3 +66,14 @@ class Kept:
             if place not in places
         ]
         return len(sizes), sum(sizes)
+
+
+def held_by(run, inputs):
+    """Bytes that a call saves for its backward pass, and of the largest tensor of both passes."""
+    torch.autograd.grad(run().sum(), inputs)  # pairs are made, and both directions sorted
+    with Kept() as kept:
+        out = run()
+    _, saved = kept.beside(out, *inputs)
+    with Largest() as largest:
+        torch.autograd.grad(run().sum(), inputs)
+    return saved, largest.nbytes

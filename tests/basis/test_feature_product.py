@@ -26,12 +26,6 @@ def test_the_explicit_form_is_the_formula(ends, causal):
         assert not basis.to_dense()[~basis.support()].any()
 
 
-def test_without_an_order_of_time_the_transpose_is_a_product_again():
-    basis = feature_product((4, 9), blocks=True)
-    assert isinstance(basis.T, FeatureProduct)
-    assert_near(basis.T.T.to_dense(), dense(basis))
-
-
 def complete(value):
     """The (M, N) matrix as edges between all nodes, one label."""
     index = torch.cartesian_prod(*(torch.arange(end) for end in value.shape)).t()
@@ -54,17 +48,6 @@ def test_a_head_is_the_composition_of_two_bases_through_d_latent_nodes():
         assert_near(through.to_dense()[0], basis.to_dense()[head])
         total = total + contract(through, x, theta[head : head + 1])
     assert_near(contract(basis, x, theta), total)
-
-
-def test_blocks_are_the_composition_through_d_latent_nodes_of_each():
-    basis = feature_product((6, 8), blocks=True, normalised=False)
-    latent = basis.num_blocks * CHANNELS
-    ends = []
-    for factor, block in ((basis.key, basis.source_block), (basis.query, basis.target_block)):
-        own = torch.nn.functional.one_hot(block, basis.num_blocks)
-        ends.append(torch.einsum("ng,nd->ngd", own, factor[:, 0]).reshape(-1, latent))
-    through = complete(ends[0]).compose(complete(ends[1].t()))
-    assert_near(through.to_dense()[0], basis.to_dense()[0])
 
 
 def test_targets_whose_weights_add_up_to_zero_get_zeros():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from attention_bases import Shares, attention_basis, heads_of
+from attention_bases import Shares, attention_basis, heads_of, pattern_of
 from feature_products import feature_product
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -121,6 +121,7 @@ def kinds():
         "units": UnitMatrices((2, 3), on=CPU),
         "heads": heads_of(pattern, 6)[0],
         "attention": attention_basis(pattern, 6, present=True)[0],
+        "heads of two sets": heads_of(pattern_of("rectangular", 3), 6)[0],
         "attention by another f": attention_basis(pattern, 3, normalise=Shares(is_softmax=False))[
             0
         ],
@@ -172,7 +173,8 @@ def compounds():
 
 OPEN = {  # those of which everybody knows the edges
     *("new", "edges", "identity", "wide identity", "grid", "turned grid", "band", "blocks"),
-    *("units", "heads", "attention", "attention by another f", "mixed", "selected edges"),
+    *("units", "heads", "heads of two sets", "attention", "attention by another f", "mixed"),
+    "selected edges",
 }
 every_kind = pytest.mark.parametrize("name", kinds())
 every_basis = pytest.mark.parametrize("name", [*kinds(), *compounds()])
@@ -218,6 +220,19 @@ def test_it_is_moved_cast_pickled_copied_and_printed(name):
         basis.to(torch.int64)
     assert f"size={basis.size}" in repr(basis) or isinstance(basis, Repeated)
     assert repr(basis).startswith(type(basis).__name__)
+
+
+@pytest.mark.parametrize("name", ["grid", "turned grid", "band", "blocks", "units"])
+def test_a_rule_is_moved_and_pickled_without_the_edges_that_it_has_made(name):
+    rule = kinds()[name]
+    assert rule.to("cpu") is rule
+    assert rule.double() is rule
+    assert rule.to("meta").device.type == "meta"
+    assert not rule.has_edges
+    rule.edges()
+    assert not any(
+        twin.has_edges for twin in (copy.deepcopy(rule), pickle.loads(pickle.dumps(rule)))
+    )
 
 
 @every_basis

@@ -6,6 +6,7 @@ from attention_bases import (
     FORMS,
     SHARES,
     attention_basis,
+    dense_product,
     dense_values,
     heads_of,
     parameter_of,
@@ -18,14 +19,9 @@ from pyg_outerconv.basis import Pattern
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges, by_head, by_label, item
 from pyg_outerconv.contract import contract
 from pyg_outerconv.testing import (
-    assert_adjoint,
-    assert_lazy_equals_explicit,
     assert_near,
     assert_same_gradients,
-    assert_stack,
-    assert_transpose,
 )
-from pyg_outerconv.theta import Theta
 
 shares = pytest.mark.parametrize(("labels", "heads"), SHARES)
 makes = pytest.mark.parametrize("make", [attention_basis, heads_of])
@@ -42,20 +38,9 @@ def test_the_dense_form_is_that_of_every_head(name, labels, heads, make):
     dense = dense_values(basis)
     assert (basis.num_bases, basis.size) == (heads, tuple(dense.shape[1:]))
     assert_near(basis.to_dense(), dense)
-    assert torch.equal(basis.support(), _support(basis))
+    there = torch.ones(basis.pattern.num_edges, heads // labels)
+    assert torch.equal(basis.support(), dense_values(MultiHeadEdges(basis.pattern, there)) > 0)
     assert_same_gradients(basis.to_dense(), dense, tensors)
-
-
-@makes
-@shares
-def test_the_laws_of_a_basis_hold(labels, heads, make):
-    for name in ("multi-edge", "rectangular", "zero edges", "isolated nodes"):
-        basis, _ = make(pattern_of(name, labels), heads)
-        other, _ = heads_of(pattern_of(name, 1), 2)
-        for law in (assert_adjoint, assert_transpose, assert_lazy_equals_explicit):
-            law(basis)
-        assert_stack(basis, other)
-        assert_stack(other.scale(2.0), basis)
 
 
 def test_every_edge_of_every_head_remembers_the_edge_that_it_stems_from():
@@ -97,9 +82,6 @@ def test_folding_of_heads_is_undone():
         folded = by_label(x, labels)
         assert folded.shape == (5 * labels, x[0, ..., 0].numel() // labels, 2)
         assert torch.equal(by_head(folded, labels, heads, batch), x)
-
-
-# What is refused ----------------------------------------------------------------------------------
 
 
 # The algebra --------------------------------------------------------------------------------------
@@ -145,34 +127,9 @@ def test_the_algebra_moves_into_the_parameter(make, name, form):
     assert_near(changed.to_dense(), dense, 1e-9)
     theta, of_theta = parameter_of(form, changed.num_bases, 3, 2)
     x = normal(5, 3)
-    actual, expected = contract(changed, x, theta), _sum(dense, x, theta)
+    actual, expected = contract(changed, x, theta), dense_product(dense, x, theta)
     assert_near(actual, expected, 1e-9)
     assert_same_gradients(actual, expected, [x, *tensors, *of_theta, factor, mixing], 1e-8)
-
-
-def _sum(dense, x, theta):
-    full = theta if isinstance(theta, torch.Tensor) else theta.full()
-    full = full.expand(-1, 1, -1, -1)[:, 0] if full.size(1) == 1 else _diagonal(full)
-    out = torch.einsum("hmn,mp,hpq->nq", dense, x, full)
-    if isinstance(theta, Theta) and theta.bias is not None:
-        out = out + torch.einsum("hmn,hv,hvq->nq", dense, theta.bias, theta.outer_matrices())
-    return out
-
-
-def _diagonal(theta):
-    return torch.stack([torch.block_diag(*blocks) for blocks in theta])
-
-
-def _support(basis):
-    """Where there is an edge, head by head."""
-    pattern = basis.pattern
-    shared = basis.num_bases // pattern.num_labels
-    found = torch.zeros(basis.num_bases, *basis.size, dtype=torch.bool)
-    for label, source, target in zip(
-        pattern.label.tolist(), pattern.source.tolist(), pattern.target.tolist(), strict=True
-    ):
-        found[label * shared : (label + 1) * shared, source, target] = True
-    return found
 
 
 def test_heads_of_no_label_are_of_no_edges():

@@ -1,16 +1,20 @@
-"""Patterns and values: sorted once, both directions right, immutable, movable, picklable."""
+"""Patterns: sorted once, both directions, movable; pairs of a node and a label with edges."""
 
+import pickle
 from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils._pytree import tree_leaves
 from versions import TORCH
 
-from pyg_outerconv import EdgeBasis, Pattern
-from pyg_outerconv.basis import pattern
+from pyg_outerconv.basis import EdgeBasis, Pattern, pattern
+from pyg_outerconv.basis import pairs as compact
+from pyg_outerconv.basis.pairs import count_pairs
 from pyg_outerconv.basis.pattern import SHORT
-from pyg_outerconv.families import Walk
-from pyg_outerconv.testing import assert_near, awkward_structures
+from pyg_outerconv.kernels import CSR, spmm
+from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[3, 0, 2, 2, 0, 3], [1, 1, 0, 2, 1, 1]])
 LABEL = torch.tensor([1, 0, 1, 0, 0, 0])
@@ -53,14 +57,6 @@ def test_edges_are_listed_label_by_label():
     assert ptr.dtype == order.dtype == SHORT
 
 
-def test_distinct_pairs_are_counted_at_both_ends():
-    made = example()
-    assert made.num_source_pairs == 5, "source 0 sends twice under label 0"
-    assert made.num_target_pairs == 4, "target 1 receives three edges of label 0"
-    empty = Pattern.build(torch.zeros(2, 0).long(), size=(3, 3), num_labels=2)
-    assert empty.num_source_pairs == empty.num_target_pairs == 0
-
-
 def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
     assert example().source.dtype == example().by_source.dtype == SHORT
     assert torch.int32 == SHORT or TORCH < (2, 11)
@@ -97,30 +93,6 @@ def test_transposed_pattern_equals_one_built_from_turned_edges():
     assert torch.equal(transposed.transposed.source, example().source)
 
 
-def test_values_carry_gradients_to_where_they_came_from():
-    value = torch.rand(6, dtype=torch.float64, requires_grad=True)
-    made = example()
-    dense = made.with_values(made.sort_values(value)).to_dense()
-    assert dense.shape == (2, 4, 3)
-    (dense * torch.arange(24).view(2, 4, 3)).sum().backward()
-    expected = LABEL * 12 + EDGES[0] * 3 + EDGES[1]
-    assert_near(value.grad, expected.double())
-
-
-def test_zero_value_and_no_edge_differ_in_the_support():
-    basis = example().with_values(torch.zeros(6))
-    assert basis.to_dense().count_nonzero() == 0
-    assert int(basis.support().sum()) == 5, "six edges, two of them parallel"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
-def test_cuda_and_back():
-    basis = Walk(2).basis(awkward_structures()["weighted"]).detach()
-    there = basis.cuda()
-    assert there.device.type == "cuda"
-    assert_near(there.cpu().to_dense(), basis.to_dense())
-
-
 def test_nothing_can_be_assigned():
     basis = example().with_values(torch.rand(6))
     with pytest.raises(FrozenInstanceError):
@@ -147,14 +119,6 @@ def test_every_tensor_of_a_pattern_moves():
     both = moved.by_source, moved.source_ptr, moved.target_ptr, moved.order, moved.origin
     tensors = (moved.source, moved.target, moved.label, *both)
     assert all(tensor.is_meta for tensor in tensors)
-
-
-def test_what_was_sorted_moves_sorted():
-    pattern = example()
-    made = pattern.by_source
-    moved = pattern.map(torch.clone)
-    assert torch.equal(vars(moved)["by_source"], made)
-    assert vars(moved)["by_source"] is not made
 
 
 def test_nothing_is_sorted_before_it_is_asked_for(monkeypatch):
@@ -256,3 +220,170 @@ def test_sorted_values_beside_edges_that_are_not_yet_sorted(edges, labels, monke
     dense = basis().to_dense()
     assert_near(basis().propagate(x), torch.einsum("kmn,mp->nkp", dense, x))
     assert_near(basis().gather(z), torch.einsum("kmn,mkp->np", dense, z))
+
+
+def build(count, size, num_labels, used=None):
+    """Random edges, of the first ``used`` labels."""
+    index = torch.stack([torch.randint(max(nodes, 1), (count,)) for nodes in size])
+    label = torch.randint(max(num_labels if used is None else used, 1), (count,))
+    return Pattern.build(index, label, size=size, num_labels=num_labels)
+
+
+PATTERNS = {
+    "square": lambda: build(40, (6, 6), 3),
+    "tall": lambda: build(25, (9, 3), 4),
+    "wide": lambda: build(25, (3, 9), 4),
+    "sparse": lambda: build(7, (50, 40), 5),
+    "one label": lambda: build(20, (5, 6), 1),
+    "empty labels": lambda: Pattern.build(
+        torch.randint(4, (2, 9)),
+        torch.tensor([2, 2, 5, 5, 5, 2, 5, 2, 2]),
+        size=(4, 4),
+        num_labels=8,
+    ),
+    "last label empty": lambda: build(20, (5, 5), 4, used=3),
+    "parallel edges": lambda: Pattern.build(
+        torch.zeros(2, 6).long(), torch.tensor([1, 0, 1, 1, 0, 1]), size=(2, 2), num_labels=2
+    ),
+    "zero edges": lambda: build(0, (4, 5), 3),
+    "no labels": lambda: build(0, (4, 5), 0),
+    "no nodes": lambda: build(0, (0, 0), 3),
+    "transposed": lambda: build(30, (7, 4), 3).transposed,
+}
+
+each_pattern = pytest.mark.parametrize("name", PATTERNS)
+
+
+def label_of(pairs):
+    return torch.arange(pairs.ptr.numel() - 1).repeat_interleave(pairs.ptr.diff().long())
+
+
+@each_pattern
+def test_pairs_are_distinct_sorted_and_have_edges(name):
+    made = PATTERNS[name]()
+    for pairs, node, count in (
+        (made.source_pairs, made.source, made.num_source_pairs),
+        (made.target_pairs, made.target, made.num_target_pairs),
+    ):
+        expected = sorted(set(zip(made.label.tolist(), node.tolist(), strict=True)))
+        found = zip(label_of(pairs).tolist(), pairs.node.tolist(), strict=True)
+        assert list(found) == expected
+        assert count == len(expected)
+        assert pairs.ptr.numel() == made.num_labels + 1
+        assert int(pairs.ptr[0]) == 0
+        assert int(pairs.ptr[-1]) == count
+
+
+@each_pattern
+def test_blocks_are_of_the_labels_that_have_edges(name):
+    made = PATTERNS[name]()
+    blocks = made.label_blocks
+    assert [block.label for block in blocks] == sorted(set(made.label.tolist()))
+    for block in blocks:
+        mine = made.label == block.label
+        assert block.source.tolist() == made.source[mine].unique().tolist()
+        assert block.target.tolist() == made.target[mine].unique().tolist()
+        assert sorted(block.order.tolist()) == mine.nonzero().view(-1).tolist()
+
+
+@each_pattern
+@pytest.mark.parametrize("limit", [None, 0], ids=["int32", "int64"])
+def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
+    if limit is not None:
+        monkeypatch.setattr(pattern, "INT32_LIMIT", limit)
+    made = PATTERNS[name]()
+    assert made.source.dtype == (pattern.SHORT if limit is None else torch.int64)
+    for pairs in (made.source_pairs, made.target_pairs):
+        tensors = [pairs.node, pairs.ptr, pairs.csr.ptr, pairs.csr.index, *pairs.csr.columns]
+        tensors += [] if pairs.order is None else [pairs.order]
+        assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
+    for block in made.label_blocks:
+        tensors = [block.source, block.target, block.order, block.csr.ptr, block.csr.index]
+        tensors += block.csr.columns
+        assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
+
+
+def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
+    # Keys of the last nodes and labels would be negative in int32.
+    nodes, labels = 2**16, 2**15 + 1
+    ends = torch.tensor([[nodes - 1, 0, nodes - 1, 5], [nodes - 1, nodes - 1, 3, nodes - 1]])
+    label = torch.tensor([labels - 1, labels - 1, 0, labels - 1])
+    made = Pattern.build(ends, label, size=(nodes, nodes), num_labels=labels)
+    assert made.source.dtype == torch.int64
+    sources, targets = made.source_pairs, made.target_pairs
+    assert sources.node.tolist() == [nodes - 1, 0, 5, nodes - 1]
+    assert targets.node.tolist() == [3, nodes - 1]
+    assert made.num_source_pairs == 4
+    assert made.num_target_pairs == 2
+    assert [block.label for block in made.label_blocks] == [0, labels - 1]
+    x = torch.randn(nodes, 2)
+    found = spmm(targets.csr, None, x)
+    assert_near(found, torch.stack([x[-1], x[-1] + x[0] + x[5]]))
+
+
+def test_the_largest_keys_of_int32_do_not_overflow():
+    # The last key is 2 ** 31 - 3, and the limit itself is wide already.
+    nodes, labels = 2**15, 2**16 - 1
+    assert nodes * labels < pattern.INT32_LIMIT
+    ends = torch.tensor([[nodes - 1, 1], [nodes - 1, 1]])
+    made = Pattern.build(ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels)
+    assert made.source.dtype == pattern.SHORT
+    assert made.source_pairs.node.tolist() == made.target_pairs.node.tolist() == [1, nodes - 1]
+    assert made.num_source_pairs == made.num_target_pairs == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "label", "expected"),
+    [([], [], 0), ([3], [1], 1), ([0, 0, 0], [0, 0, 1], 2), ([0, 1, 1], [1, 0, 0], 2)],
+)
+def test_pairs_are_counted_without_being_listed(node, label, expected, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("sorted")
+
+    monkeypatch.setattr(torch, "sort", refuse)
+    monkeypatch.setattr(compact, "_sort_pairs", refuse)
+    assert count_pairs(torch.tensor(node), torch.tensor(label), 2) == expected
+
+
+FORMS = ["by_target", "by_target_label", "ends", "source_pairs", "target_pairs", "label_blocks"]
+
+
+def within_func_grad(make):
+    found = []
+
+    def function(x):
+        found.append(make())
+        return x.sum()
+
+    torch.func.grad(function)(torch.ones(1))
+    return found[0]
+
+
+def within_inference_mode(make):
+    with torch.inference_mode():
+        return make()
+
+
+def within_vmap(make):
+    found = []
+    torch.vmap(lambda x: (found.append(make()), x)[1])(torch.ones(2))
+    return found[0]
+
+
+@pytest.mark.parametrize("within", [within_inference_mode, within_func_grad, within_vmap])
+@pytest.mark.parametrize("form", FORMS)
+def test_made_within_any_mode_they_serve_training_and_can_be_pickled(form, within):
+    made = build(20, (5, 5), 3)
+    found = within(lambda: getattr(made, form))
+    assert getattr(made, form) is found, "made once"
+    held = [vars(x) if isinstance(x, CSR) else x for x in tree_leaves(dict(vars(made)))]
+    tensors = [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)]
+    assert len(tensors) > 7
+    assert not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors)
+    again = getattr(pickle.loads(pickle.dumps(made)), form)
+    for one in (found, again):
+        one = one[0] if form == "label_blocks" else one
+        csr = getattr(one, "csr", one)
+        x = torch.randn(csr.shape[1], 2, requires_grad=True)
+        spmm(csr, None, x).sum().backward()
+        assert_near(x.grad, csr.T.ptr.diff()[:, None].float().expand(-1, 2))

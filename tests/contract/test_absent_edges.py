@@ -201,22 +201,3 @@ def test_a_bias_of_minus_infinity_says_that_there_is_no_edge(name, labels, heads
             (lambda q: contract(basis(query=q), x, theta, order), query, own, False),  # noqa: B023
         ):
             assert_seen_alone(run, given, sees, number, arrives, arrives)
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize(
-    ("name", "labels", "heads", "batch"), [("l1", 3, 6, ()), ("softmax-plus-one", 1, 2, (2,))]
-)
-@pytest.mark.parametrize("order", ["heads_transform_first", "heads_propagate_first"])
-def test_nor_is_there_one_in_a_compiled_graph(order, name, labels, heads, batch):
-    pattern, query, key, bias = hidden_edges(labels, heads, batch)
-    x, theta = positive(pattern.size[0], *batch, 3), positive(heads, 1, 3, 2)
-
-    def run(x):
-        normalise = NORMALISERS[name]()
-        basis = AttentionBasis(pattern.with_values(None), query, key, normalise, 0.7, bias)
-        return contract(basis, x, theta, order)
-
-    torch._dynamo.reset()
-    compiled = torch.compile(run, backend="aot_eager")
-    assert_seen_alone(compiled, x, seen_by_heads(pattern, bias), nan)

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 import torch
 from feature_products import HEADS, TIMES, dense, feature_product, normal
+from oracle import assert_same_derivatives
 from probes import Kept, Largest
 
 from pyg_outerconv.basis.feature_product import FeatureProduct
@@ -53,18 +54,15 @@ def assert_same(basis, x, make, order, depth=1):
     theta = make()
     inputs = [basis.key, basis.query, x, *parts_of(theta)]
     found, wanted = contract(basis, x, theta, order), truth(basis, x, theta)
-    for actual, reference in zip(
-        derivatives(found, inputs, depth), derivatives(wanted, inputs, depth), strict=True
-    ):
-        assert_near(actual, reference, at_least=0.1)
+    assert_same_derivatives(found, wanted, inputs, depth)
 
 
 @pytest.mark.parametrize("form", THETAS)
 @pytest.mark.parametrize("causal", TIMES)
 def test_every_form_of_theta_is_the_dense_formula(form, causal):
     for order, normalised, blocks in product(orders_of(causal), (False, True), (False, True)):
-        basis = feature_product((23, 31), blocks=blocks, normalised=normalised, causal=causal)
-        assert_same(basis, normal(23, P), THETAS[form], order)
+        basis = feature_product((40, 37), blocks=blocks, normalised=normalised, causal=causal)
+        assert_same(basis, normal(40, P), THETAS[form], order, depth=2)
 
 
 @pytest.mark.parametrize("batch", [(3,), (2, 3), (0,)], ids=str)
@@ -81,13 +79,6 @@ def test_sizes_from_nothing_to_many_chunks(ends, causal):
     for order, blocks in product(orders_of(causal), (False, True)):
         basis = feature_product(ends, blocks=blocks, causal=causal)
         assert_same(basis, normal(ends[0], P), THETAS["full"], order)
-
-
-@pytest.mark.parametrize("causal", TIMES)
-def test_second_derivatives_are_those_of_the_formula(causal):
-    for order, form in product(orders_of(causal), ("full", "projected, biased")):
-        basis = feature_product((70, 66), blocks=True, causal=causal)
-        assert_same(basis, normal(70, P), THETAS[form], order, depth=2)
 
 
 @pytest.mark.parametrize("causal", TIMES)

@@ -1,15 +1,16 @@
-"""Θ as a mixture of matrices: what it is, and labels mixed before anything is multiplied."""
+"""Θ as a mixture of matrices: of labels, and of the terms of a polynomial."""
 
 import pytest
 import torch
 from contractions import normal, parameter, random_edges, tensors_of
 from oracle import assert_same
 from probes import Kept
+from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.basis import EdgeBasis, Pattern
-from pyg_outerconv.contract import Problem, contract, contraction_path
-from pyg_outerconv.testing import assert_near
+from pyg_outerconv.basis import MONOMIAL, EdgeBasis, Pattern, Polynomial
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
+from pyg_outerconv.testing import assert_near, dense_contraction
 from pyg_outerconv.theta import Theta
 
 
@@ -108,3 +109,81 @@ def test_a_problem_tells_a_mixture_from_a_tensor():
     assert_near(case.theta, mixture.full())
     assert Problem(basis, x, case.theta).mixture is None
     assert isinstance(basis, EdgeBasis)
+
+
+MIXED = ("recurrence_forward_mixed", "recurrence_clenshaw_mixed")
+NODES, TERMS = 12, 5
+
+
+def polynomial(recurrence=MONOMIAL, dtype=torch.float64, values=True, nodes=NODES):
+    edges = random_edges(nodes, 4 * nodes, 1, values, dtype)
+    return Polynomial(edges, recurrence, TERMS)
+
+
+def flops(function):
+    with FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("order", MIXED)
+def test_a_unit_matrix_multiplies_nothing(order):
+    basis, x = polynomial(), normal(NODES, 2, 4)
+    coefficient = normal(TERMS, 1)
+    theta = Theta(torch.ones(1, 4, 1, 1).double(), coefficient, is_unit=True)
+    assert flops(lambda: contract(basis, x, theta, order)) == 0
+    assert ORDERS[order].cost(Problem(basis, x, theta)).forward.dense_flops == 0
+    expected = sum(
+        (c * torch.einsum("mn,mbp->nbp", a, x))
+        for c, a in zip(coefficient[:, 0], basis.to_dense(), strict=True)
+    )
+    actual = contract(basis, x, theta, order)
+    assert_same(actual, expected, [x, coefficient])
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize(("widths", "width"), [((6, 2), 2), ((2, 6), 2), ((4, 4), 4)], ids=str)
+def test_fixed_coefficients_cost_one_dense_product_and_the_narrower_width(widths, width):
+    basis = polynomial(dtype=torch.float32, nodes=2000)
+    x = normal(2000, widths[0], dtype=torch.float32)
+    theta = normal(1, 1, *widths, dtype=torch.float32)
+    sums = basis.mix(torch.rand(1, TERMS))
+    path = contraction_path(sums, x, theta)
+    assert path.chosen[0] in MIXED
+    with record() as calls:
+        count = flops(lambda: contract(sums, x, theta))
+    assert count == 2 * 2000 * widths[0] * widths[1]
+    assert [call.request.channels for call in calls] == [width] * (TERMS - 1)
+    assert_near(contract(sums, x, theta), dense_contraction(sums, x, theta))
+
+
+def test_a_power_alone_costs_one_dense_product():
+    """As in SGC, whose other powers have no matrix at all."""
+    basis = polynomial(dtype=torch.float32, nodes=2000)
+    x, theta = torch.randn(2000, 8), torch.randn(1, 1, 8, 8)
+    last = basis.select(TERMS - 1)
+    assert flops(lambda: contract(last, x, theta)) == 2 * 2000 * 8 * 8
+    assert_near(contract(last, x, theta), dense_contraction(last, x, theta))
+
+
+@pytest.mark.parametrize("order", MIXED)
+def test_a_tensor_and_an_empty_mixture_are_refused(order):
+    basis, x = polynomial(), normal(NODES, 4)
+    with pytest.raises(ValueError, match="needs Θ as a mixture"):
+        contract(basis, x, parameter(TERMS, 1, 4, 2), order)
+    empty = Theta(torch.zeros(0, 1, 4, 2).double(), torch.zeros(TERMS, 0).double())
+    with pytest.raises(ValueError, match="a mixture of at least one matrix"):
+        contract(basis, x, empty, order)
+    assert not contract(basis, x, empty).any()
+
+
+def test_only_the_transform_first_takes_sparse_features_or_none():
+    basis = polynomial()
+    theta = parameter(TERMS, 1, NODES, 2, 2)
+    assert_near(
+        contract(basis, None, theta, "recurrence_clenshaw_mixed"),
+        dense_contraction(basis, None, theta),
+    )
+    with pytest.raises(ValueError, match="needs dense node features to propagate"):
+        contract(basis, None, theta, "recurrence_forward_mixed")
+    assert all(tensor.requires_grad for tensor in tensors_of(theta))

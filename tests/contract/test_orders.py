@@ -1,4 +1,4 @@
-"""Every order equals the dense oracle, with first and second derivatives in everything."""
+"""Every order equals the dense oracle, with all derivatives, whatever of torch is around it."""
 
 from itertools import product
 
@@ -20,12 +20,15 @@ from contractions import (
     values_of,
     with_values,
 )
-from oracle import assert_same
+from oracle import assert_same, assert_same_steps, steps
+from torch.utils.checkpoint import checkpoint
 
-from pyg_outerconv.basis import EdgeBasis, Pattern
+from pyg_outerconv.basis import EdgeBasis, Pattern, Polynomial, Stacked
 from pyg_outerconv.contract import contract
+from pyg_outerconv.families import Chebyshev, Identity, Relation, Stack
 from pyg_outerconv.kernels import use_backend
 from pyg_outerconv.testing import (
+    TOLERANCE,
     assert_contraction,
     assert_near,
     assert_same_gradients,
@@ -33,6 +36,7 @@ from pyg_outerconv.testing import (
     dense_contraction,
     legal_orders,
 )
+from pyg_outerconv.theta import Theta
 
 HOMES = [
     (kind, name)
@@ -78,18 +82,6 @@ def test_every_kind_of_features_and_parameter_with_second_derivatives(
     assert_contraction(basis, x, theta, weights, depth=2)
 
 
-@pytest.mark.parametrize("widths", [(4, 2), (2, 4)], ids=str)
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_in_single_precision(kind, widths):
-    family = FAMILIES[kind]
-    edges = awkward_structures(torch.float32)["multi-edge"]
-    basis = family.basis(edges, dtype=torch.float32)
-    for of_x, matrices in product(("dense", "batch", "sparse"), (None, 2)):
-        x = features(of_x, 5, widths[0], torch.float32)
-        theta = parameter(basis.num_bases, 1, *widths, matrices, torch.float32)
-        assert_contraction(basis, x, theta, [edges.edge_weight], depth=2)
-
-
 def test_every_order_is_tried_above():
     edges = STRUCTURES["multi-edge"]
     tried = {
@@ -113,24 +105,6 @@ def test_every_order_by_the_reference(order):
         x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2, matrices)
         assert not legal_orders(basis, x, theta)[order]
         assert_contraction(basis, x, theta, values, depth=2)
-
-
-@pytest.mark.parametrize("order", GENERAL)
-def test_torch_agrees_with_the_derivatives(order):
-    basis, matrices = home_of(order)
-    theta = parameter(basis.num_bases, 1, 3, 2, matrices)
-    values = values_of(basis)
-
-    def run(x, *tensors):
-        parts = tensors[: len(tensors_of(theta))]
-        of_theta = parts[0] if matrices is None else type(theta)(*parts)
-        edges = with_values(basis, *tensors[len(parts) :])
-        return contract(edges, x, of_theta, order)
-
-    with use_backend("reference" if order in NEEDS_REFERENCE else "native"):
-        inputs = (normal(5, 3), *tensors_of(theta), *values)
-        assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
-        assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
 @pytest.mark.parametrize("order", GENERAL)
@@ -176,3 +150,174 @@ def test_nothing_to_do_is_done(order, size):
         assert_near(out, x.new_zeros(size[1], widths[1]))
         found = torch.autograd.grad(out.sum(), [x, *tensors_of(theta)])
         assert all(not gradient.any() for gradient in found)
+
+
+each_order = pytest.mark.parametrize("order", GENERAL)
+
+
+class Case:
+    """A function of x, what Θ is made of, and the values of edges, if there are any."""
+
+    def __init__(self, order, dtype=torch.float64):
+        self.order = order
+        self.basis, matrices = home_of(order, dtype)
+        self.theta = parameter(self.basis.num_bases, 1, 4, 3, matrices, dtype)
+        self.backend = "reference" if order in NEEDS_REFERENCE else "native"
+        self.inputs = [normal(5, 4, dtype=dtype), *tensors_of(self.theta), *values_of(self.basis)]
+
+    def __call__(self, x, *rest):
+        held = len(tensors_of(self.theta))
+        theta = Theta(*rest[:held]) if held == 2 else rest[0]
+        return contract(with_values(self.basis, *rest[held:]), x, theta, self.order)
+
+    def detached(self):
+        return [tensor.detach() for tensor in self.inputs]
+
+
+@pytest.fixture
+def case(request, order):
+    made = Case(order)
+    with use_backend(made.backend):
+        made(*made.inputs)  # matrices are made
+        yield made
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transforms_of_a_choice_equal_a_loop(family):
+    basis = FAMILIES[family].basis(awkward_structures()["multi-edge"], dtype=torch.float64).detach()
+    theta = parameter(basis.num_bases, 1, 4, 3, grad=False)
+
+    def loss(x):
+        return contract(basis, x, theta).sin().sum()
+
+    many = torch.randn(3, 5, 4, dtype=torch.float64)
+    gradients = torch.vmap(torch.func.grad(loss))(many)  # nothing has been made before
+    hessian = torch.func.jacrev(torch.func.grad(loss))(many[0])
+    for one, found in zip(many, gradients, strict=True):
+        x = one.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(loss(x), x)
+        assert_near(found, expected, at_least=0.1)
+    assert_near(hessian, torch.autograd.functional.hessian(loss, many[0]), at_least=0.1)
+    for tensor in torch.utils._pytree.tree_leaves(
+        [vars(part.pattern) for part in _edges_in(basis)], lambda x: isinstance(x, torch.Tensor)
+    ):
+        assert not (
+            isinstance(tensor, torch.Tensor)
+            and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        ), "what is kept outlives the transform"
+
+
+def test_transforms_of_the_fused_order_use_the_edges_that_are_kept(monkeypatch):
+    basis = FAMILIES["one label"].basis(awkward_structures()["multi-edge"], dtype=torch.float64)
+    theta, many = parameter(basis.num_bases, 1, 4, 3, grad=False), normal(3, 5, 4).detach()
+
+    def loss(x):
+        return contract(basis, x, theta, "fused").sin().sum()
+
+    with use_backend("reference"):
+        loss(many[0].clone().requires_grad_()).backward()
+        monkeypatch.setattr(Pattern, "_transpose", lambda _: pytest.fail("edges are turned again"))
+        torch.func.grad(loss)(many[0])
+        torch.vmap(torch.func.grad(loss))(many)
+
+
+def _edges_in(basis):
+    if isinstance(basis, Stacked):
+        return [edges for part in basis.parts for edges in _edges_in(part)]
+    edges = basis.operator if isinstance(basis, Polynomial) else basis
+    return [edges] if isinstance(edges, EdgeBasis) else []
+
+
+@pytest.mark.slow(cases=4)
+@each_order
+def test_compiles_into_one_graph_with_its_backward(case):
+    compiled = torch.compile(case.__call__, fullgraph=True, backend="aot_eager")
+    assert_same_steps(compiled, case, case.inputs)
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize(
+    "family", [Relation(3), Chebyshev(3), Identity(), Stack(Relation(3), Identity())], ids=str
+)
+@pytest.mark.parametrize("prepared_by", [None, "own"])
+def test_a_choice_compiles_too_once_something_ran(family, prepared_by):
+    basis = family.basis(awkward_structures(torch.float32)["multi-edge"], dtype=torch.float32)
+    basis = basis.detach()
+    inputs = [normal(5, 4, dtype=torch.float32)]
+    inputs.append(parameter(basis.num_bases, 1, 4, 3, dtype=torch.float32))
+    order = {Relation: "transform_first"}.get(type(family)) if prepared_by else None
+
+    expected = steps(lambda x, theta: contract(basis, x, theta, order), inputs)
+    run = lambda x, theta: contract(basis, x, theta)  # noqa: E731
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    for actual, wanted in zip(steps(compiled, inputs), expected, strict=True):
+        assert_near(actual, wanted, at_least=0.1)
+
+
+@pytest.mark.slow(cases=6)
+@each_order
+def test_exports(case):
+    class Module(torch.nn.Module):
+        def forward(self, *inputs):
+            return case(*inputs)
+
+    inputs = tuple(case.detached())
+    exported = torch.export.export(Module(), inputs)
+    others = [torch.randn_like(tensor) for tensor in inputs]
+    assert_near(exported.module()(*others), case(*others))
+
+
+@each_order
+def test_a_checkpoint_changes_nothing(case):
+    again = lambda *x: checkpoint(case, *x, use_reentrant=False)  # noqa: E731
+    assert_same_steps(again, case, case.inputs, exactly=True)
+
+
+@each_order
+def test_under_autocast_all_orders_agree(order):
+    case = Case(order, torch.float32)
+    direction = torch.randn(5, 3)
+
+    def results():
+        out = case(*case.inputs)
+        return out, *torch.autograd.grad((out.float() * direction).sum(), case.inputs)
+
+    with use_backend(case.backend):
+        expected = results()
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = results()
+    assert actual[0].dtype == torch.bfloat16
+    for found, wanted in zip(actual, expected, strict=True):
+        assert_near(found.float(), wanted, TOLERANCE[torch.bfloat16], at_least=0.1)
+
+
+@pytest.mark.parametrize("name", ["multi-edge", "zero edges"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["edges", "polynomial", "identity"])
+def test_the_type_of_a_result_under_autocast_is_no_matter_of_the_order(family, kind, name):
+    edges = awkward_structures(torch.float32)[name]
+    basis = FAMILIES[family].basis(edges, dtype=torch.float32)
+    x = features(kind, basis.size[0], basis.size[0], torch.float32)
+    for matrices, aggr in ((None, "sum"), (2, "sum"), (None, "max")):
+        if aggr == "max" and kind not in ("dense", "batch"):
+            continue  # which is refused
+        theta = parameter(basis.num_bases, 1, basis.size[0], 3, matrices, torch.float32)
+        with use_backend("reference"), torch.autocast("cpu", torch.bfloat16):
+            types = {
+                contract(basis, x, theta, order, aggr=aggr).dtype
+                for order, reasons in legal_orders(basis, x, theta, aggr).items()
+                if not reasons
+            }
+        expected = torch.float32 if kind in ("none", "indices") else torch.bfloat16
+        assert types <= {expected}
+        assert types or aggr == "max"
+
+
+@each_order
+def test_inference_mode_and_no_grad(case):
+    expected = case(*case.inputs)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            actual = case(*case.inputs)
+        assert not actual.requires_grad
+        assert_near(actual, expected)

@@ -1,5 +1,6 @@
 """Chebyshev: what each graph of a batch gives alone, and largest eigenvalues that are hard."""
 
+import formulas
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
@@ -39,28 +40,12 @@ def drawn_graphs(seed, dtype=torch.float64):
 
 def dense_terms(graph, weight, num_terms, lambda_max, norm):
     """(K, N, N): the recurrence of T_k(2L/λ − I), of one graph."""
-    nodes = graph.num_nodes
-    zeros = torch.zeros(nodes, nodes, dtype=weight.dtype)
-    adjacency = zeros.index_put(tuple(graph.edge_index), weight, accumulate=True)
-    adjacency = adjacency - adjacency.diag().diag()
-    degree, eye = adjacency.sum(1), torch.eye(nodes, dtype=weight.dtype)
-    divisor = torch.where(degree > 0, degree, torch.inf)
-    received = torch.where(adjacency.sum(0) > 0, adjacency.sum(0), torch.inf)
-    matrix = {
-        "sym": eye - adjacency / divisor.sqrt()[:, None] / divisor.sqrt(),
-        "source": eye - adjacency / divisor[:, None],
-        "target": eye - adjacency / received,
-        None: degree.diag() - adjacency,
-    }[norm]
+    index, nodes = graph.edge_index, graph.num_nodes
+    drawn = formulas.Graph(*index, weight, index[0], (nodes, nodes), False)
     if lambda_max == "exact":
-        lambda_max = float(torch.linalg.eigvals(matrix.detach()).abs().max())
-    elif lambda_max == "bound":
-        lambda_max = 2.0 if norm else 2 * float(degree.detach().max())
-    scaled = 2 * matrix / (lambda_max or 2.0) - eye
-    terms = [eye, scaled]
-    while len(terms) < num_terms:
-        terms.append(2 * scaled @ terms[-1] - terms[-2])
-    return torch.stack(terms[:num_terms])
+        laplacian = formulas.chebyshev(drawn, 2, 2.0, norm).dense[1] + torch.eye(nodes)
+        lambda_max = float(torch.linalg.eigvals(laplacian.detach()).abs().max()) or 2.0
+    return formulas.chebyshev(drawn, num_terms, lambda_max, norm).dense
 
 
 def given_lambda(option, graphs):

@@ -5,6 +5,7 @@ import inspect
 import pickle
 from dataclasses import fields
 
+import formulas
 import numpy as np
 import pytest
 import torch
@@ -19,11 +20,15 @@ from pyg_outerconv.families import (
     FAMILIES,
     GCN,
     Chebyshev,
+    Cluster,
     Diffusion,
     Directed,
+    Explicit,
+    Full,
     Grid,
     Hops,
     Identity,
+    Pool,
     Relation,
     Stack,
     Walk,
@@ -50,10 +55,6 @@ def adjacency(edges):
     dense = torch.zeros(edges.size, dtype=torch.float64)
     weight = edges.weight(torch.float64).double()
     return dense.index_put((edges.source, edges.target), weight, accumulate=True)
-
-
-def invert(degree):
-    return torch.where(degree > 0, 1 / degree, 0.0)
 
 
 # Walk ----------------------------------------------------------------------------------------
@@ -89,18 +90,6 @@ def test_walk_aggregates_over_walks_listed_one_by_one(name, aggr, function):
 # Chebyshev -----------------------------------------------------------------------------------
 
 
-def laplacian(edges, norm):
-    w = adjacency(edges).detach()
-    w = w - torch.diag(w.diag())
-    degree = w.sum(1)
-    if norm is None:
-        return torch.diag(degree) - w
-    if norm == "source":
-        return torch.eye(len(w), dtype=w.dtype) - invert(degree)[:, None] * w
-    root = invert(degree).sqrt()
-    return torch.eye(len(w), dtype=w.dtype) - root[:, None] * w * root
-
-
 def random_graph(num_nodes, num_edges, symmetric):
     index = torch.randint(num_nodes, (2, num_edges))
     index = torch.cat([index, index.flip(0)], 1) if symmetric else index
@@ -123,9 +112,10 @@ def test_largest_eigenvalue_of_many_equal_ones_in_float32():
     index = torch.arange(300).view(2, 150)
     index = torch.cat([index, index.flip(0)], 1)
     weight = torch.rand(150) + 0.1
-    edges = Graph.read(index, torch.cat([weight, weight]), size=(300, 300))
-    basis = Chebyshev(2, "exact").basis(edges)
-    assert_near(basis.to_dense()[1] + torch.eye(300), laplacian(edges, "sym").float())
+    weight = torch.cat([weight, weight])
+    found = Chebyshev(2, "exact").basis(Graph.read(index, weight, size=(300, 300))).to_dense()
+    graph = formulas.Graph(*index, weight, index[0], (300, 300), False)
+    assert_near(found, formulas.chebyshev(graph, 2, 2.0).dense.float())
 
 
 def test_exact_eigenvalue_is_computed_once_without_gradient(monkeypatch):
@@ -145,23 +135,6 @@ def test_exact_eigenvalue_is_computed_once_without_gradient(monkeypatch):
     assert len(calls) == 2, "an in-place change is noticed"
     Chebyshev(3, "exact").basis(index.clone(), weight, size=(5, 5))
     assert len(calls) == 3, "other edges are other edges"
-
-
-def test_eigenvalues_are_each_graphs_own_in_a_batch():
-    one, two = random_graph(6, 12, True), random_graph(4, 5, False)
-    index = torch.cat([one.edge_index, two.edge_index + 6], 1)
-    weight = torch.cat([one.edge_weight, two.edge_weight])
-    batch = torch.tensor([0] * 6 + [1] * 4)
-    for family in (Chebyshev(3, "exact"), Chebyshev(3, "bound", None), Chebyshev(2, (1.5, 2.5))):
-        parts = [family, family]
-        if isinstance(family.lambda_max, tuple):
-            parts = [Chebyshev(2, value) for value in family.lambda_max]
-        whole = family.basis(index, weight, size=(10, 10), batch=batch).to_dense()
-        expected = [
-            part.basis(graph).to_dense() for part, graph in zip(parts, (one, two), strict=True)
-        ]
-        for k in range(family.num_bases):
-            assert_near(whole[k], torch.block_diag(*(dense[k] for dense in expected)), 1e-9)
 
 
 # The others ----------------------------------------------------------------------------------
@@ -240,6 +213,17 @@ def test_values_have_the_type_of_the_weights_and_no_weight_makes_them_nan(family
         ("stack(gcn, walk(2, norm=sym))", Stack(GCN(), Walk(2, norm="sym"))),
         ("diffusion(heat, t=2.0)", Diffusion("heat", t=2.0)),
         ("grid((3, 3), padding=same)", Grid((3, 3), padding="same")),
+        ("grid(window=(3,3), padding=1)", Grid((3, 3), padding=1)),
+        ("grid(3, padding='same', dim=2)", Grid(3, padding="same", dim=2)),
+        ("Grid(offsets=((0, 1), (2, -1)))", Grid(offsets=((0, 1), (2, -1)))),
+        ("stack(grid((3,), padding=1), identity)", Stack(Grid((3,), padding=1), Identity())),
+        ("pool((2, 2), stride=1)", Pool((2, 2), stride=1)),
+        ("pool(2, dim=3)", Pool(2, dim=3)),
+        ("diffusion(kind='heat', t=2.0)", Diffusion("heat", t=2.0)),
+        ("diffusion((0.5, 0.5))", Diffusion((0.5, 0.5))),
+        ("cluster(2, positions=3)", Cluster(2, 3)),
+        ("full((3, 2), max_parameters=None)", Full((3, 2), None)),
+        ("explicit(walk(2))", Explicit(Walk(2))),
     ],
 )
 def test_a_string_needs_no_quotes(text, family):
@@ -299,24 +283,12 @@ def dense_of(text, weight=SEVEN_WEIGHTS):
     return parse_family(text).basis(*edges, size=(5, 5), dtype=torch.float64).to_dense()
 
 
-def seven_edges(loops):
-    a = torch.zeros(5, 5, dtype=torch.float64).index_put(tuple(SEVEN_EDGES), SEVEN_WEIGHTS)
-    return a + torch.eye(5, dtype=torch.float64) if loops else a
-
-
 @pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("norm", ["sym", "target", "source", None])
 def test_high_pass_is_epsilon_i_minus_the_normalised_adjacency(norm, loops):
-    a = seven_edges(loops)
-    inverse = [d.clamp(min=1e-300).reciprocal() * (d > 0) for d in (a.sum(0), a.sum(1))]
-    scaled = {
-        "sym": inverse[0].sqrt()[:, None] * a * inverse[0].sqrt(),
-        "target": a * inverse[0],
-        "source": inverse[1][:, None] * a,
-        None: a,
-    }[norm]
+    graph = formulas.Graph(*SEVEN_EDGES, SEVEN_WEIGHTS, SEVEN_EDGES[0], (5, 5), False)
     found = dense_of(f"high_pass(norm={norm}, add_self_loops={loops}, epsilon=0.75)")
-    assert_near(found[0], 0.75 * torch.eye(5, dtype=torch.float64) - scaled)
+    assert_near(found[0], 0.75 * torch.eye(5).double() - formulas.gcn(graph, norm, loops).dense[0])
 
 
 def test_high_pass_is_the_filter_of_fagcn():
@@ -431,8 +403,3 @@ def test_no_power_is_made_and_theta_multiplies_once():
     assert {call.request.num_entries for call in calls} == {basis.base.operator.num_edges}
     unit = Theta.identity(1, 4, x)
     assert "mixed" in contraction_path(basis, x, unit).chosen[0]
-
-
-def test_a_diffusion_is_named_in_text():
-    assert parse_family("diffusion(kind='heat', t=2.0)") == Diffusion("heat", t=2.0)
-    assert parse_family("diffusion((0.5, 0.5))").coefficients == (0.5, 0.5)

@@ -18,7 +18,6 @@ from pyg_outerconv.families import (
     Relation,
     Stack,
     Walk,
-    parse_family,
 )
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.testing import (
@@ -135,7 +134,6 @@ def test_numbers_of_nodes_are_those_of_the_family():
     assert family.labels == ("0 to 0", "0 to 1", "1 to 0", "1 to 1", "2 to 0", "2 to 1")
     assert family.basis(None).size == (3, 2)
     assert family.basis(torch.tensor([[0], [1]]), size=(3, 2)).size == (3, 2), "edges say nothing"
-    assert parse_family("full((3, 2), max_parameters=None)") == Full((3, 2), None)
 
 
 def test_both_ends_stack():
@@ -180,7 +178,6 @@ def test_what_explicit_says_is_what_its_family_says():
     assert family.add_self_loops
     assert not family.set_self_loops(False).family.add_self_loops
     assert family.labels == family.family.labels
-    assert parse_family("explicit(walk(2))") == Explicit(Walk(2))
 
 
 # What torch can do with the order ----------------------------------------------------------------
@@ -195,13 +192,6 @@ def test_autocast_and_short_types():
     assert_near(short.float(), exact, 4e-2)
     half = contract(basis, x.bfloat16(), theta.bfloat16(), "fully_connected")
     assert_near(half.float(), exact, 4e-2)
-
-
-def test_messages_are_the_definition():
-    conv, x = OuterConv(3, 4, Full((5, 6))).double(), torch.randn(5, 3).double()
-    fused = conv(x, None)
-    conv.fuse = False
-    assert_near(conv(x, None), fused)
 
 
 @pytest.mark.parametrize(

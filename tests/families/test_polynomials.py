@@ -1,5 +1,6 @@
-"""Polynomials of a graph: those of the eigenvalues of its matrix, values and gradients."""
+"""Polynomials of a graph, of each channel too: those of the eigenvalues of its matrix."""
 
+import copy
 import math
 
 import formulas
@@ -8,23 +9,28 @@ import pytest
 import scipy.special
 import torch
 
-from pyg_outerconv import OuterConv, parse_family
-from pyg_outerconv.basis import CHEBYSHEV, Polynomial, Recurrence
+from pyg_outerconv import OuterConv, compose, parse_family
+from pyg_outerconv.basis import CHEBYSHEV, ChannelPolynomial, EdgeBasis, Polynomial, Recurrence
+from pyg_outerconv.contract import contract
 from pyg_outerconv.families import (
-    FAMILIES,
     GCN,
     Bernstein,
     ChebyshevFirst,
     ChebyshevNodes,
     ChebyshevSecond,
+    Compose,
+    Favard,
     Gegenbauer,
     Identity,
     Jacobi,
     Legendre,
     Monomial,
+    OptBasis,
     Stack,
 )
+from pyg_outerconv.nn import SparseFeatures
 from pyg_outerconv.testing import assert_near, assert_same_gradients
+from pyg_outerconv.theta import Theta
 
 N, K, P, Q = 9, 6, 3, 4
 
@@ -101,35 +107,6 @@ def test_it_is_the_polynomial_of_the_eigenvalues(family, of, loops):
         assert_same_gradients(actual, expected, [x, weight, *conv.parameters()], 1e-8)
 
 
-@each_family
-def test_the_formula_without_a_recurrence_is_the_same_on_directed_edges(family):
-    torch.manual_seed(1)
-    source, target = torch.randint(N, (2, 3 * N))
-    weight = torch.rand(3 * N, dtype=torch.float64) + 0.1
-    graph = formulas.Graph(source, target, weight, torch.zeros_like(source), (N, N), False)
-    p = getattr(formulas, f"{FAMILIES.name_of(type(family))}_of")
-    extra = {one: getattr(family, one) for one in ("a", "b", "lam") if hasattr(family, one)}
-    expected = formulas.polynomials(graph, p, K, **extra).dense
-    basis = family.basis(torch.stack([source, target]), weight, size=(N, N))
-    assert_near(basis.to_dense(), expected)
-    assert_near(basis.edges().to_dense(), expected)
-    assert_near(basis.transpose().to_dense(), expected.mT)
-
-
-def test_families_of_special_numbers_are_one():
-    edge_index, _ = undirected()
-
-    def dense(family):
-        return family.basis(edge_index, size=(N, N), dtype=torch.float64).to_dense()
-
-    assert_near(dense(Jacobi(K, 0.0, 0.0)), dense(Legendre(K)))
-    assert_near(dense(Gegenbauer(K, 0.5)), dense(Legendre(K)))
-    assert_near(dense(Gegenbauer(K, 1.0)), dense(ChebyshevSecond(K)))
-    mirrored = dense(Jacobi(K, 0.5, 2.0, of="laplacian"))  # P^(a,b)(−s) = (−1)^k P^(b,a)(s)
-    signs = (-1.0) ** torch.arange(K, dtype=torch.float64)
-    assert_near(mirrored, signs[:, None, None] * dense(Jacobi(K, 2.0, 0.5)))
-
-
 def test_many_terms_stay_bounded_and_are_made_without_powers():
     edge_index, _ = undirected()
     conv = OuterConv(P, Q, ChebyshevFirst(200)).double()
@@ -203,25 +180,6 @@ def test_one_filter_for_all_channels_is_that_of_the_paper(kind):
 
 
 @each_paper
-@pytest.mark.parametrize("theta", ["full", "channelwise"])
-def test_it_is_a_polynomial_of_the_eigenvalues_too(kind, theta):
-    edge_index, weight = undirected()
-    graph = formulas.Graph(*edge_index, torch.cat([weight, weight]), edge_index[0], (N, N), False)
-    p = getattr(formulas, f"{FAMILIES.name_of(kind)}_of")
-    terms = formulas.polynomials(graph, p, K, of="laplacian").dense
-    value, vector = torch.linalg.eigh(torch.eye(N) - normalised(edge_index, weight))
-    diagonal = torch.stack([p(j, torch.diag(value) - torch.eye(N), K) for j in range(K)])
-    assert_near(vector @ diagonal @ vector.T, terms)
-    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
-    conv = OuterConv(P, Q, kind(K), theta=theta).double()
-    actual = conv(x, edge_index, torch.cat([weight, weight]))
-    matrices = conv.theta.parameter().full()[:, 0]
-    expected = torch.einsum("kmn,mp,kpq->nq", terms, x, matrices) + conv.bias
-    assert_near(actual, expected)
-    assert_same_gradients(actual, expected, [x, weight, *conv.parameters()])
-
-
-@each_paper
 def test_filters_of_equal_values_are_the_identity(kind):
     basis = kind(40).basis(undirected()[0], size=(N, N), dtype=torch.float64)
     assert_near(basis.to_dense().sum(0), torch.eye(N, dtype=torch.float64))
@@ -255,3 +213,257 @@ def test_a_recurrence_of_another_argument():
         alpha, beta, gamma = rule.factors(k)
         last, here = here, (alpha * t + beta) * here - gamma * last
         np.testing.assert_allclose(here, scipy.special.eval_chebyt(k, 0.5 * t - 0.25), atol=1e-13)
+
+
+TERMS = 4
+BOTH = ("favard", "opt_basis")
+of_both = pytest.mark.parametrize("name", BOTH)
+
+
+def layer(name, *options, channels=(P, Q), **more):
+    """A layer with random parameters."""
+    family = {"favard": Favard, "opt_basis": OptBasis}[name](TERMS, *options, **more)
+    conv = OuterConv(*channels, family).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return conv
+
+
+def expected_of(conv, matrix, x):
+    """The papers' filters of the channels of X W."""
+    theta, family = conv.theta, conv.family
+    h = x @ theta.weight
+    if isinstance(family, OptBasis):
+        return formulas.opt_basis_gnn(matrix, h, theta.comp) + conv.bias
+    own = family.coefficients
+    return formulas.favard_gnn(matrix, h, theta.comp, own.center, own.root) + conv.bias
+
+
+@of_both
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("of", ["adjacency", "laplacian"])
+def test_it_is_the_filter_of_its_paper(name, of, loops):
+    edge_index, weight = undirected()
+    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
+    matrix = normalised(edge_index, weight, add_self_loops=loops)
+    for channels in ((P, Q), (P, P + 2)):
+        conv = layer(name, of=of, add_self_loops=loops, channels=channels)
+        actual = conv(x, edge_index, torch.cat([weight, weight]))
+        expected = expected_of(conv, -matrix if of == "laplacian" else matrix, x)
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, [x, weight, *conv.parameters()], 1e-8)
+
+
+@of_both
+def test_each_matrix_is_a_polynomial_of_the_eigenvalues(name):
+    edge_index, _ = undirected()
+    conv = layer(name)
+    x = torch.randn(N, P, dtype=torch.float64)
+    basis = conv.basis(x, edge_index)
+    assert isinstance(basis, ChannelPolynomial)
+    matrix = normalised(edge_index, torch.ones(edge_index.size(1) // 2, dtype=torch.float64))
+    value, vector = torch.linalg.eigh(matrix)
+    last, here = torch.zeros(N, Q).double(), basis.alpha[0].expand(N, Q)
+    terms = [here]
+    for alpha, beta, gamma in zip(basis.alpha[1:], basis.beta[1:], basis.gamma[1:], strict=True):
+        last, here = here, (alpha * value[:, None] + beta) * here - gamma * last
+        terms.append(here)
+    diagonal = torch.stack(terms).movedim(1, -1).flatten(0, 1)  # (K·Q, N)
+    dense = torch.einsum("in,kn,jn->kij", vector, diagonal, vector)
+    assert_near(basis.to_dense(), dense)
+    assert_near(basis.edges().to_dense(), dense)
+    if name == "opt_basis":
+        z = x @ conv.theta.weight
+        h = torch.einsum("kqmn,mq->kqn", dense.unflatten(0, (TERMS, Q)), z / z.norm(dim=0))
+        products = torch.einsum("jqn,kqn->qjk", h, h)
+        assert_near(products.detach(), torch.eye(TERMS).double().expand(Q, TERMS, TERMS))
+
+
+@of_both
+def test_it_begins_as_in_its_paper(name):
+    edge_index, _ = undirected()
+    conv = OuterConv(P, Q, name).double()
+    x = torch.randn(N, P, dtype=torch.float64)
+    h = x @ conv.theta.weight
+    assert_near(conv(x, edge_index), h + conv.bias)
+    conv.theta.comp.detach().zero_()[1] = 1.0
+    matrix = normalised(edge_index, torch.ones(edge_index.size(1) // 2, dtype=torch.float64))
+    if name == "favard":
+        assert_near(conv(x, edge_index), matrix @ h)  # η = 0, √β = 1
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_features_of_another_unit_change_outputs_alone(factor):
+    edge_index, _ = undirected()
+    conv, x = layer("opt_basis"), torch.randn(N, P, dtype=torch.float64)
+    basis, other = conv.basis(x, edge_index), conv.basis(factor * x, edge_index)
+    assert_near(other.to_dense(), basis.to_dense())
+    out = conv(x, edge_index) - conv.bias
+    assert_near(conv(factor * x, edge_index) - conv.bias, factor * out)
+
+
+@of_both
+def test_outputs_are_as_large_on_many_copies_of_a_graph(name):
+    edge_index, _ = undirected()
+    conv, x = layer(name), torch.randn(N, P, dtype=torch.float64)
+    copies = torch.cat([edge_index + N * i for i in range(50)], 1)
+    assert_near(conv(x.repeat(50, 1), copies), conv(x, edge_index).repeat(50, 1))
+
+
+def test_the_signal_takes_as_few_sparse_products_as_terms(monkeypatch):
+    products = []
+    true = EdgeBasis.propagate_rows
+
+    def counted(self, x, *args, **options):
+        products.append(x.shape)
+        return true(self, x, *args, **options)
+
+    monkeypatch.setattr(EdgeBasis, "propagate_rows", counted)
+    for shape in ((N, P), (2, N, P)):
+        x = torch.randn(shape, dtype=torch.float64)
+        layer("opt_basis")(x, undirected()[0])
+        assert [one[-1] for one in products] == [Q] * (TERMS - 1)
+        products.clear()
+
+
+@pytest.mark.parametrize("changed", ["x", "weight"])
+@torch.no_grad()
+def test_a_basis_of_a_signal_keeps_no_terms_of_what_was_changed_since(changed):
+    x, edge_index = (
+        torch.randn(4, 5, dtype=torch.float64),
+        torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
+    )
+    conv = OuterConv(5, 3, "opt_basis(3)").double()
+    basis = conv.basis(x, edge_index)
+    (x if changed == "x" else conv.theta.weight).mul_(2.0)
+    other = ChannelPolynomial(basis.operator, basis.alpha, basis.beta, basis.gamma)
+    assert_near(conv(x, basis), conv(x, other))
+
+
+@of_both
+def test_other_ways_give_the_same(name):
+    """By messages, for other Θ, from sparse features, in a batch, and copied."""
+    edge_index, _ = undirected()
+    conv = layer(name)
+    x = torch.randn(N, P, dtype=torch.float64)
+    expected = conv(x, edge_index)
+    assert conv.contraction_path(x, edge_index).chosen == ["channel_recurrence"]
+    basis = conv.basis(x, edge_index)
+    assert_near(conv(x.clone(), basis), expected)  # whose terms are not known
+    assert_near(conv(SparseFeatures.of(x.to_sparse_csr()), edge_index), expected)
+    assert_near(conv(torch.stack([x, 2 * x]), edge_index)[0], expected)
+    twin = copy.deepcopy(conv)
+    assert_near(twin(x, edge_index), expected)
+    if name == "favard":
+        assert twin.family.coefficients is twin.functions[0]
+    other = Theta(conv.theta.parameter().full())
+    assert_near(other.combine(basis.propagate(x).flatten(0, 1), N) + conv.bias, expected)
+    assert_near(contract(basis, x, other) + conv.bias, expected)
+    conv.fuse = False
+    assert_near(conv(x, edge_index), expected)
+
+
+@of_both
+def test_in_a_stack_it_stands_beside_other_labels(name):
+    edge_index, _ = undirected()
+    x = torch.randn(N, P, dtype=torch.float64)
+    part = {"favard": Favard, "opt_basis": OptBasis}[name](TERMS)
+    conv = OuterConv(P, Q, Stack(Identity(), part, GCN())).double()
+    assert conv.family.num_bases == TERMS * Q + 2
+    torch.nn.init.normal_(conv.theta.parts[1].comp)
+    alone = OuterConv(P, Q, conv.family.families[1], bias=False).double()
+    alone.theta.load_state_dict(conv.theta.parts[1].state_dict())
+    first, _, last = conv.theta.parts
+    gcn = formulas.gcn(formulas.Graph(*edge_index, None, edge_index[0], (N, N), False)).dense[0]
+    expected = x @ first.weight[0] + alone(x, edge_index) + gcn.T @ x @ last.weight[0]
+    assert_near(conv(x, edge_index), expected + conv.bias)
+
+
+def test_one_recurrence_for_all_channels_is_of_any_theta():
+    edge_index, weight = undirected()
+    x = torch.randn(N, P, dtype=torch.float64, requires_grad=True)
+    for theta in ("full", "channelwise", "basis-decomposed(num_bases=1)"):
+        conv = OuterConv(P, Q, Favard(TERMS, shared=True), theta=theta).double()
+        own = conv.family.coefficients
+        assert own.root.shape == (TERMS, 1)
+        torch.nn.init.uniform_(own.root, 0.5, 1.5)
+        torch.nn.init.uniform_(own.center, -0.5, 0.5)
+        matrices = conv.theta.parameter().full()[:, 0]
+        matrix, eye = normalised(edge_index, weight), torch.eye(TERMS, dtype=torch.float64)
+        terms = [
+            formulas.favard_gnn(matrix, x, unit[:, None], own.center, own.root) for unit in eye
+        ]
+        actual = conv(x, edge_index, torch.cat([weight, weight]))
+        expected = torch.einsum("knp,kpq->nq", torch.stack(terms), matrices) + conv.bias
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, [x, weight, *conv.parameters()])
+    inside = OuterConv(P, Q, Compose(Favard(TERMS), GCN()))
+    assert inside.family.first.shared
+    assert inside.theta.num_labels == TERMS
+    assert inside.theta.weight.shape == (TERMS, P, Q)
+
+
+def test_a_learned_recurrence_is_composed_with_another_layer():
+    edge_index, _ = undirected()
+    x = torch.randn(N, P, dtype=torch.float64)
+    first, second = layer("favard"), OuterConv(Q, 2, GCN()).double()
+    assert_near(compose(first, second)(x, edge_index), second(first(x, edge_index), edge_index))
+
+
+def test_directed_edges_have_learned_polynomials_but_no_signal_basis():
+    edge_index = undirected()[0][:, : N + 3]
+    x = torch.randn(N, P, dtype=torch.float64)
+    conv = layer("favard")
+    graph = formulas.Graph(*edge_index, None, edge_index[0], (N, N), False)
+    matrix = formulas._step(graph, "sym", False)
+    assert_near(conv(x, edge_index), expected_of(conv, matrix.T, x))
+    with pytest.raises(ValueError, match=r"needs a symmetric matrix.*undirected.*differ by way"):
+        layer("opt_basis")(x, edge_index)
+    both = torch.cat([edge_index, edge_index.flip(0)], 1)
+    layer("opt_basis")(x, both)
+    with pytest.raises(ValueError, match=r"symmetric.*norm='target'"):
+        layer("opt_basis", norm="target")(x, both)
+    with pytest.raises(ValueError, match=r"one graph.*without batch"):
+        layer("opt_basis")(x, both, batch=torch.zeros(N, dtype=torch.long))
+
+
+def test_terms_without_a_direction_of_their_own_are_zero():
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    conv = OuterConv(2, 2, OptBasis(6), bias=False).double()
+    x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]]).double().requires_grad_()
+    with torch.no_grad():
+        conv.theta.weight.copy_(torch.eye(2))
+        conv.theta.comp.fill_(1.0)
+    basis = conv.basis(x, path)
+    *_, terms = basis.terms_of
+    norms = torch.stack([term.norm(dim=0) for term in terms])
+    squares = torch.tensor([[6, 6, 6, 0, 0, 0], [0] * 6], dtype=torch.float64)
+    assert_near(norms.detach(), squares.sqrt().T)
+    out = conv(x, path)
+    out.sum().backward()
+    assert out.isfinite().all()
+    assert x.grad.isfinite().all()
+    assert torch.equal(out[:, 1], torch.zeros(3).double())
+
+
+@of_both
+def test_channels_may_be_learned_from_the_first_input_and_are_loaded(name):
+    edge_index, _ = undirected()
+    x = torch.randn(N, P)
+    lazy, other = OuterConv(-1, Q, name), OuterConv(P, Q, name)
+    lazy(x, edge_index)
+    assert {key: one.shape for key, one in lazy.state_dict().items()} == {
+        key: one.shape for key, one in other.state_dict().items()
+    }
+    lazy.load_state_dict(other.state_dict())
+    assert_near(lazy(x, edge_index), other(x, edge_index))
+
+
+@pytest.mark.parametrize("theta", ["low-rank(rank=1)", "shared"])
+def test_another_theta_is_refused(theta):
+    with pytest.raises(ValueError, match="values of their own, and no other theta"):
+        OuterConv(P, Q, Favard(TERMS), theta=theta)
+    OuterConv(P, Q, Favard(TERMS), theta="channelwise")
+    with pytest.raises(ValueError, match="label_aggr='sum'"):
+        OuterConv(P, Q, OptBasis(TERMS), label_aggr="max")

@@ -6,11 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import assert_same
 
 from pyg_outerconv import flatten_grid, unflatten_grid
 from pyg_outerconv.graph import fold, unfold
-from pyg_outerconv.testing import assert_near
 
 shapes = st.lists(st.integers(0, 4), min_size=1, max_size=5)
 
@@ -85,36 +83,3 @@ def test_images_and_videos_are_not_copied():
         assert fold(matrix, mode, x.shape).data_ptr() == x.data_ptr()
     fortran = torch.randn(3, 5, 4).permute(2, 1, 0)
     assert unfold(fortran, 0, first_fastest=True).data_ptr() == fortran.data_ptr()
-
-
-def test_the_mode_product_is_a_product_of_the_unfolding():
-    """Section 2.5: Y = X ×_n U where Y_(n) = U X_(n), whatever the order of columns."""
-    x, u = torch.randn(4, 5, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
-    expected = torch.einsum("hwc,qc->hwq", x, u)
-    for first_fastest in (True, False):
-        matrix = u @ unfold(x, 2, first_fastest=first_fastest)
-        assert_near(fold(matrix, 2, (4, 5, 2), first_fastest=first_fastest), expected)
-
-
-def test_gradients_pass():
-    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: unfold(x, 1), x)
-    assert torch.autograd.gradgradcheck(lambda x: fold(unfold(x, 1), 1, x.shape), x)
-
-
-@pytest.mark.parametrize("keys", [(5, 4), (3, 2, 4)])
-def test_attention_reads_an_image_by_a_map_of_queries_of_another_size(keys):
-    """Y = softmax(Q Xᵀ) X on cells, so that the output is an image of the size of the queries."""
-    channels, queries = 3, (2, 3)
-    image = torch.randn(*keys, channels, dtype=torch.float64, requires_grad=True)
-    query = torch.randn(*queries, channels, dtype=torch.float64, requires_grad=True)
-    x, q = unfold(image, -1).T, unfold(query, -1).T
-    y = (q @ x.T).softmax(1) @ x
-    found = fold(y.T, -1, (*queries, channels))
-    assert found.shape == query.shape
-
-    letters = "hwt"[: len(keys)]
-    score = torch.einsum(f"abc,{letters}c->ab{letters}", query, image)
-    weight = score.exp() / score.exp().sum(tuple(range(2, 2 + len(keys))), keepdim=True)
-    expected = torch.einsum(f"ab{letters},{letters}c->abc", weight, image)
-    assert_same(found, expected, [image, query])

@@ -1,5 +1,6 @@
 """Weights divided by degrees: tiny ones, and negative ones, on drawn graphs."""
 
+import formulas
 import pytest
 import torch
 from oracle import assert_same
@@ -106,22 +107,6 @@ def test_nodes_without_weight_give_and_take_nothing():
         assert dense[1, 2] == 0
 
 
-def dense_norm(index, weight, nodes, norm, loops):
-    matrix = torch.zeros(nodes, nodes, dtype=weight.dtype)
-    matrix = matrix.index_put(tuple(index), weight, accumulate=True)
-    if loops:
-        bare = torch.ones(nodes, dtype=weight.dtype)
-        bare[index[0, index[0] == index[1]]] = 0
-        matrix = matrix + bare.diag()
-    sent, received = matrix.sum(1), matrix.sum(0)
-    return {
-        "source": matrix / sent[:, None],
-        "target": matrix / received,
-        "sym": matrix / received.sqrt()[:, None] / received.sqrt(),
-        "both": matrix / sent.sqrt()[:, None] / received.sqrt(),
-    }[norm]
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("family", "norm", "loops"),
@@ -142,7 +127,8 @@ def test_negative_weights_whose_sums_stay_positive_are_divided_by_them(family, n
     first = torch.arange(weight.numel()) < 7  # a ring, so that every node has a sum
     weight = torch.where(first, weight + 4, -weight / 4).requires_grad_()
     actual = family.basis(index, weight).to_dense()[0]
-    expected = dense_norm(index, weight, 7, norm, loops)
+    graph = formulas.Graph(*index, weight, index[0], (7, 7), False)
+    expected = formulas.gcn(graph, norm, loops).dense[0]
     assert_same(actual, expected, [weight])
 
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import is_sparse
 
-from pyg_outerconv.basis import Eye
-from pyg_outerconv.contract import Problem
 from pyg_outerconv.contract.cost import predicted_share, sparse_pays
 from pyg_outerconv.graph import SparseFeatures, sparse_matrix
 from pyg_outerconv.graph.sparse_matrix import coalesced, index_dtype, replace_values
@@ -130,16 +128,6 @@ def test_prepared_in_inference_mode_it_serves_training():
     weight = torch.ones(4, 2, dtype=torch.float64, requires_grad=True)
     (SparseFeatures.of(x) @ weight).sum().backward()
     assert_near(weight.grad, DENSE.sum(0)[:, None].expand(4, 2))
-
-
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@each_layout
-def test_the_transform_is_that_of_the_dense_matrix(groups, layout):
-    theta = torch.randn(3, groups, 4 // groups, 8 // groups, dtype=torch.float64)
-    x, eye = SparseFeatures.of(layouts()[layout]), Eye((3, 3), torch.device("cpu"))
-    expected = Problem(eye, DENSE, theta).transform()
-    actual = x.matrix.transform(theta)
-    assert_near(actual, expected)
 
 
 def test_indices_are_wide_where_groups_make_many_rows():

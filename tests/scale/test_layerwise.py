@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import CASES
+from cases import CASES, random_graph
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyg_outerconv.basis.edge_sets import edge_sets
@@ -25,21 +25,9 @@ from pyg_outerconv.scale import Scratch, convolve
 EDGE_FAMILIES = [family for family in CASES if issubclass(Graph, family.reads)]
 
 
-def graph(family, seed=0, nodes=23, edges=90):
-    draw = torch.Generator().manual_seed(seed)
-    index = torch.randint(nodes, (2, edges), generator=draw)
-    kinds = (
-        torch.randint(3, (edges,), generator=draw) if "num_relations=3" in repr(family) else None
-    )
-    weight = torch.rand(edges, generator=draw, dtype=torch.float64)
-    given = Graph.read(
-        index,
-        edge_weight=weight if family.makes_use_of("edge_weight") else None,
-        edge_type=kinds,
-        size=(nodes, nodes),
-    )
-    x = torch.randn(nodes, 5, generator=draw, dtype=torch.float64)
-    return family.basis_on(given, torch.float64), x
+def graph(family, nodes=23, edges=90):
+    basis = family.basis_on(random_graph(family, nodes, edges), torch.float64)
+    return basis, torch.randn(nodes, 5, dtype=torch.float64)
 
 
 def close(ours, wanted, tolerance=1e-12):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import CASES
+from cases import CASES, random_graph
 from torch_geometric import typing as pyg
 
 from pyg_outerconv.basis.edge_sets import edge_sets
@@ -15,21 +15,8 @@ SAMPLER = pyg.WITH_PYG_LIB or pyg.WITH_TORCH_SPARSE
 NODES = 24
 
 
-def edges(family, seed=0):
-    draw = torch.Generator().manual_seed(seed)
-    index = torch.randint(NODES, (2, 90), generator=draw)
-    typed = "num_relations=3" in repr(family)
-    weight = torch.rand(90, generator=draw, dtype=torch.float64)
-    return Graph.read(
-        index,
-        edge_weight=weight if family.makes_use_of("edge_weight") else None,
-        edge_type=torch.randint(3, (90,), generator=draw) if typed else None,
-        size=(NODES, NODES),
-    )
-
-
 def carried(family):
-    structure = edges(family)
+    structure = random_graph(family, NODES, 90)
     return Carried(family, structure, family.basis_on(structure, torch.float64))
 
 

@@ -1,7 +1,6 @@
 """Shifts of a grid: their definition cell by cell, their Kronecker form, and their counts."""
 
 import itertools
-import pickle
 from functools import reduce
 
 import pytest
@@ -138,23 +137,6 @@ def test_the_mean_of_a_shift_is_itself_and_of_a_turned_one_is_of_edges():
     dense, transposed = basis.to_dense(), basis.transpose()
     expected = dense.transpose(1, 2) / dense.transpose(1, 2).sum(1, keepdim=True).clamp(min=1)
     assert_near(transposed.mean().to_dense(), expected)
-
-
-def test_a_rule_is_pickled_without_its_edges():
-    basis = Grid((3, 3), padding=1).basis((4, 5))
-    OuterConv(2, 2, Grid((3, 3), padding=1))(torch.randn(20, 2), basis)
-    basis.edges()
-    again = pickle.loads(pickle.dumps(basis))
-    assert not again.has_edges
-    assert_near(again.to_dense(torch.float32), basis.to_dense(torch.float32))
-
-
-def test_moving_a_rule_makes_no_edges():
-    basis = Grid((3,), padding=1).basis((4,))
-    assert basis.to("cpu") is basis
-    assert basis.double() is basis
-    assert basis.to("meta").device.type == "meta"
-    assert not basis.has_edges
 
 
 def test_edges_that_inference_made_serve_training():

@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from draws import draws
-from hypothesis import given
-from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
@@ -41,16 +38,6 @@ def test_each_pair_within_some_hops_comes_once(name, loops, length):
     assert torch.equal(basis.support()[0], mask)
     assert basis.num_edges == int(mask.sum())
     assert basis.dtype is None
-
-
-@draws(30)
-@given(seed=st.integers(0, 2**31), nodes=st.integers(1, 9), length=st.integers(2, 5))
-def test_hops_of_drawn_graphs(seed, nodes, length):
-    generator = torch.Generator().manual_seed(seed)
-    index = torch.randint(nodes, (2, 2 * nodes), generator=generator)
-    family = Hops(length)
-    edges = family.read(index, size=(nodes, nodes))
-    assert torch.equal(family.basis(edges).support()[0], reached(edges, length, None))
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -21,6 +21,14 @@ def family(support=None, **options):
     return Attention(DotProduct(1), support or Relation(1, None), Softmax(), **options)
 
 
+def window():
+    return family(SlidingWindow(1))
+
+
+def queries():
+    return family(Complete(), align=QUERIES)
+
+
 def support_of(of, given, **beside):
     """The support of the basis that a family makes of features (n, 3)."""
     structure = of.read(given, **beside)
@@ -28,89 +36,74 @@ def support_of(of, given, **beside):
     return of.basis_on(structure, content=Content(x, x)).over
 
 
-def test_layers_share_what_is_made_of_the_same_edges():
-    edges = torch.tensor([[0, 1], [1, 2]])
-    assert support_of(family(), edges) is support_of(family(), edges)
-    assert support_of(family(), edges.clone()) is not support_of(family(), edges)
+EDGES, BATCH = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 0, 1])
+QUERIES = LearnedQueries(2, 3)
 
 
-def test_edges_that_were_changed_in_place_are_looked_at_again():
-    edges = torch.tensor([[0, 1], [1, 2]])
+@pytest.mark.parametrize(
+    ("make", "same", "other"),
+    [
+        (family, {"given": EDGES}, {"given": EDGES.clone()}),
+        (window, {"given": None, "size": (50, 50)}, {"given": None, "size": (51, 51)}),
+        (window, {"given": (4,)}, {"given": (5,)}),
+        (window, {"given": (2, 3)}, {"given": (2, 4)}),
+        (window, {"given": Cells(torch.tensor([[0], [1], [5]]))}, {"given": Cells(EDGES)}),
+        (queries, {"given": None, "batch": BATCH}, {"given": None, "batch": BATCH.clone()}),
+    ],
+    ids=["edges", "numbers", "shape", "shape of an image", "cells", "learned queries"],
+)
+def test_layers_share_what_is_made_of_the_same(make, same, other):
+    of, again = make(), make()
+    first = support_of(of, **same)
+    assert support_of(of, **same) is first
+    assert support_of(again, **same) is first
+    assert support_of(of, **other) is not first
+
+
+def test_what_was_changed_in_place_is_looked_at_again():
+    edges, batch = EDGES.clone(), BATCH.clone()
     first = support_of(family(), edges, size=(3, 3))
     edges[0, 0] = 2
     second = support_of(family(), edges, size=(3, 3))
     assert first.pattern.source.tolist() == [0, 1]
     assert second.pattern.source.tolist() == [2, 1]
+    support_of(queries(), None, batch=batch)
+    batch[1] = 1
+    asked = support_of(queries(), None, batch=batch).edges().index.tolist()
+    assert asked == [[0, 0, 1, 2, 1, 2], [0, 1, 2, 2, 3, 3]]
 
 
-def test_types_and_graphs_of_nodes_are_looked_at():
-    of, edges = family(Complete()), torch.tensor([[0, 1], [1, 2]])
-    sizes = []
-    for batch in (None, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]), None):
-        sizes.append(support_of(of, edges, batch=batch).num_edges)
+def test_graphs_of_nodes_are_looked_at():
+    of, sizes = family(Complete()), []
+    for batch in (None, BATCH, torch.tensor([0, 1, 2]), None):
+        sizes.append(support_of(of, EDGES, batch=batch).num_edges)
     assert sizes == [9, 5, 3, 9]
 
 
-def test_the_edges_of_a_structure_that_is_gone_are_gone():
-    edges = torch.tensor([[0, 1], [1, 2]])
-    gone = weakref.ref(support_of(family(), edges))
+@pytest.mark.parametrize("make", [family, queries], ids=["edges", "graphs"])
+def test_what_was_made_of_what_is_gone_is_gone(make):
+    held = EDGES.clone() if make is family else BATCH.clone()
+    of, beside = make(), {} if make is family else {"batch": held}
+    gone = weakref.ref(support_of(of, held if make is family else None, **beside))
     assert gone() is not None
-    del edges
+    del held, beside
     assert gone() is None
 
 
 def test_rules_are_shared_as_long_as_a_layer_holds_them():
-    first, second = family(SlidingWindow(1)), family(SlidingWindow(1))
-    rule = support_of(first, None, size=(50, 50))
-    assert support_of(second, None, size=(50, 50)) is rule
-    assert support_of(second, None, size=(51, 51)) is not rule
-    gone = weakref.ref(rule)
-    del rule, first
+    first, second = window(), window()
+    gone = weakref.ref(support_of(first, None, size=(50, 50)))
+    assert support_of(second, None, size=(50, 50)) is gone()
+    del first
     assert gone() is not None
     del second
     assert gone() is None
 
 
 def test_a_layer_holds_few_rules():
-    of = family(SlidingWindow(1))
+    of = window()
     rules = [weakref.ref(support_of(of, None, size=(n, n))) for n in range(10, 30)]
     assert 0 < sum(rule() is not None for rule in rules) < 10
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 3)])
-def test_shapes_of_grids_are_known_by_value(shape):
-    of = family(SlidingWindow(1))
-    assert support_of(of, shape) is support_of(of, tuple(shape))
-    assert support_of(of, shape) is not support_of(of, (*shape[:-1], shape[-1] + 1))
-
-
-def test_listed_cells_are_known_by_their_tensors():
-    of, index = family(SlidingWindow(1)), torch.tensor([[0], [1], [5]])
-    one, other = Cells(index), Cells(torch.tensor([[0], [4], [5]]))
-    assert support_of(of, one) is support_of(of, one)
-    assert support_of(of, one).num_edges == support_of(of, other).num_edges == 5
-    assert not torch.equal(support_of(of, one).edges().index, support_of(of, other).edges().index)
-
-
-def test_learned_queries_share_what_is_made_of_the_graphs():
-    of, batch = family(Complete(), align=LearnedQueries(2, 3)), torch.tensor([0, 0, 1])
-    again = batch.clone()
-    first = support_of(of, None, batch=batch)
-    assert support_of(of, None, batch=batch) is first
-    assert support_of(of, None, batch=again) is not first
-    again[1] = 1
-    assert support_of(of, None, batch=again).edges().index.tolist() == [
-        [0, 0, 1, 2, 1, 2],
-        [0, 1, 2, 2, 3, 3],
-    ]
-
-
-def test_graphs_that_are_gone_leave_nothing_behind():
-    of, batch = family(Complete(), align=LearnedQueries(2, 3)), torch.tensor([0, 0, 1])
-    gone = weakref.ref(support_of(of, None, batch=batch))
-    assert gone() is not None
-    del batch
-    assert gone() is None
 
 
 def test_assignments_are_read_at_every_call():
