@@ -26,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +130,26 @@ def _mend(node: ast.AST) -> None:
 
 
 def draw(room: str, count: int, seed: int) -> list[Mutant]:
-    """Faults of a room; Triton's kernels are left out, whose tests need its interpreter."""
+    """Faults of a room, any of :func:`_every`."""
+    every = _every(room)
+    chosen = random.Random(f"{seed} {room}").sample(every, min(count, len(every)))
+    return [_described(room, file, place) for file, place in chosen]
+
+
+@cache
+def _every(room: str) -> list[tuple[Path, int]]:
+    """Each place where a file of the room can be wrong, by its number in the file.
+
+    Triton's kernels are left out, whose tests need its interpreter.
+    """
     folder = PACKAGE / room
     files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
-    every = [
+    return [
         (file, place)
         for file in files
         if "triton" not in str(file.relative_to(PACKAGE))
         for place in range(len(list(places(ast.parse(file.read_text())))))
     ]
-    chosen = random.Random(f"{seed} {room}").sample(every, min(count, len(every)))
-    return [_described(room, file, place) for file, place in chosen]
 
 
 def _described(room: str, file: Path, place: int) -> Mutant:

@@ -309,21 +309,10 @@ def test_a_verbose_path_has_every_order_for_every_leaf():
 # What is remembered -------------------------------------------------------------------------------
 
 
-class Counted:
-    """Counts how often orders are compared in a block, before which nothing is known."""
-
-    def __enter__(self):
-        clear_caches()
-        self._patch = patch.object(plan, "_best", wraps=plan._best)
-        self._mock = self._patch.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._patch.__exit__(*error)
-
-    @property
-    def times(self):
-        return self._mock.call_count
+def counted():
+    """How often orders are compared in a block, before which nothing is known."""
+    clear_caches()
+    return patch.object(plan, "_best", wraps=plan._best)
 
 
 def test_a_choice_is_made_anew_for_whatever_it_depends_on():
@@ -358,18 +347,18 @@ def test_a_choice_is_made_anew_for_whatever_it_depends_on():
             theta,
         ),
     }
-    with Counted() as compared:
+    with counted() as compared:
         for number, (name, call) in enumerate(calls.items(), 1):
             call()
-            assert compared.times == number, name
+            assert compared.call_count == number, name
         with torch.no_grad():
             calls["plain"]()
-        assert compared.times == len(calls) + 1
+        assert compared.call_count == len(calls) + 1
         for name, call in calls.items():
             # A bound is of this graph, and nothing is kept for it; sparse features are drawn anew.
             if name not in ("max_memory", "sparse"):
                 call()
-        assert compared.times == len(calls) + 1
+        assert compared.call_count == len(calls) + 1
 
 
 def _by_reference(call):
@@ -380,13 +369,13 @@ def _by_reference(call):
 def test_a_choice_is_of_a_class_of_graphs():
     """A new graph of about one size, as every loader brings, is chosen for by what is known."""
     x, theta = normal(20, 4, dtype=torch.float32), parameter(3, 1, 4, 2, dtype=torch.float32)
-    with Counted() as compared:
+    with counted() as compared:
         for number in range(40, 60):
             contract(random_edges(20, number, 3), x, theta)
-        assert compared.times <= 2
-        before = compared.times
+        assert compared.call_count <= 2
+        before = compared.call_count
         contract(random_edges(20, 1000, 3), x, theta)
-        assert compared.times == before + 1
+        assert compared.call_count == before + 1
 
 
 def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():

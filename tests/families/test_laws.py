@@ -1,6 +1,6 @@
 """Every family, every law: on every awkward graph, and those it declares on whatever is drawn."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -45,16 +45,6 @@ def test_a_family_keeps_its_promises_and_its_basis_the_laws(family, name):
     testing.assert_transpose(basis_of(family, name))
     testing.assert_adjoint(basis_of(family, name))
     testing.assert_stack(basis, basis.scale(-0.5))
-
-
-@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_walks_are_counted_where_edges_have_no_weights(length, direction):
-    edges = replace(STRUCTURES["multi-edge"], edge_weight=None, edge_type=None)
-    basis = Walk(length, norm=None, direction=direction).basis(edges)
-    stacked = basis.stack(basis.T)
-    for lazy in (basis, stacked):
-        testing.assert_near(lazy.edges().to_dense().double(), lazy.to_dense(torch.float64))
 
 
 @over(MISFITS)

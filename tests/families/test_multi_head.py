@@ -56,63 +56,47 @@ def put(ours, theirs, combine):
     ("text", "kind"), [("gat", GATConv), ("gatv2", GATv2Conv), ("transformer", TransformerConv)]
 )
 def test_heads_alone_are_the_layer_of_pyg(text, kind, combine, make):
-    data = graph()
-    theirs = kind(P, Q, heads=H, concat=combine == "concat").double()
+    data, concat = graph(), combine == "concat"
+    theirs = kind(P, Q, heads=H, concat=concat).double()
     if text == "gat":
         torch.nn.init.normal_(theirs.bias)
-    ours = make(
-        P,
-        theirs.out_channels * (H if combine == "concat" else 1),
-        f"{text}(heads={H}, combine={combine})",
-        root_weight=text == "transformer",
-    ).double()
+    named, has_root = f"{text}(heads={H}, combine={combine})", text == "transformer"
+    ours = make(P, Q * (H if concat else 1), named, root_weight=has_root).double()
     put(ours, theirs, combine)
-    found = []
-    for layer in (ours, theirs):
-        x = data.x.clone().requires_grad_()
-        edges = data.edge_index
-        if layer is ours:
-            edges = structure_of(parse_family(f"{text}(heads={H})"), data)
-            edges = edges if isinstance(ours, AttentionConv) else data.edge_index
-        out = layer(x, edges)
-        (slope,) = torch.autograd.grad(out.square().sum(), x, retain_graph=True)
-        of_bias = torch.autograd.grad(out.square().sum(), layer.parameters(), allow_unused=True)
-        found.append((out, slope, of_bias))
-    assert_near(found[0][0], found[1][0])
-    assert_near(found[0][1], found[1][1])
-    mine = dict(zip([n for n, _ in ours.named_parameters()], found[0][2], strict=True))
-    theirs_lin = {"gat": "lin.weight", "gatv2": None, "transformer": "lin_value.weight"}[text]
-    if theirs_lin:
-        other = dict(zip([n for n, _ in theirs.named_parameters()], found[1][2], strict=True))
-        assert_near(mine["theta.weight"], other[theirs_lin].view(H, Q, P).transpose(1, 2))
+    edges = structure_of(parse_family(f"{text}(heads={H})"), data)
+    edges = edges if isinstance(ours, AttentionConv) else data.edge_index
+    x, lin = data.x.requires_grad_(), {"gat": "lin", "gatv2": "lin_l", "transformer": "lin_value"}
+    found, wanted = ours(x, edges), theirs(x, data.edge_index)
+    assert_near(found, wanted)
+    mine = torch.autograd.grad(found.square().sum(), [x, ours.theta.weight])
+    its = torch.autograd.grad(wanted.square().sum(), [x, getattr(theirs, lin[text]).weight])
+    assert_near(mine[0], its[0])
+    if text != "gatv2":  # whose weights of both ends add up in ours
+        assert_near(mine[1], its[1].view(H, Q, P).transpose(1, 2))
 
 
 def test_a_stack_adds_heads_to_other_labels():
-    data = graph()
     gat, gcn = GATConv(P, Q, heads=H).double(), GCNConv(P, H * Q).double()
     ours = OuterConv(P, H * Q, f"stack(gat(heads={H}), gcn)").double()
     heads, other = ours.theta.parts
     score = ours.family.families[0].score
+    pairs = [
+        (heads.weight, gat.lin.weight, lambda w: w.view(H, Q, P).transpose(1, 2)),
+        (other.weight, gcn.lin.weight, lambda w: w.T[None]),
+        (score.att_source, gat.att_src, lambda a: a[0]),
+        (score.att_target, gat.att_dst, lambda a: a[0]),
+    ]
     with torch.no_grad():
-        heads.weight.copy_(gat.lin.weight.view(H, Q, P).transpose(1, 2))
-        other.weight.copy_(gcn.lin.weight.T[None])
-        score.att_source.copy_(gat.att_src[0])
-        score.att_target.copy_(gat.att_dst[0])
-    results = []
-    for call in (lambda x: ours(x, EDGES), lambda x: gat(x, EDGES) + gcn(x, EDGES)):
-        x = data.x.clone().requires_grad_()
-        out = call(x)
-        weights = [heads.weight, other.weight, score.att_source, score.att_target]
-        if results:
-            weights = [gat.lin.weight, gcn.lin.weight, gat.att_src, gat.att_dst]
-        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *weights])))
-    mine, theirs = results
-    assert_near(mine[0], theirs[0])
-    assert_near(mine[1], theirs[1])
-    assert_near(mine[2], theirs[2].view(H, Q, P).transpose(1, 2))
-    assert_near(mine[3], theirs[3].T[None])
-    assert_near(mine[4], theirs[4][0])
-    assert_near(mine[5], theirs[5][0])
+        for one, its, turn in pairs:
+            one.copy_(turn(its))
+    x = graph().x.requires_grad_()
+    found, wanted = ours(x, EDGES), gat(x, EDGES) + gcn(x, EDGES)
+    assert_near(found, wanted)
+    mine = torch.autograd.grad(found.square().sum(), [x, *(one for one, _, _ in pairs)])
+    theirs = torch.autograd.grad(wanted.square().sum(), [x, *(its for _, its, _ in pairs)])
+    turns = [lambda x: x, *(turn for _, _, turn in pairs)]
+    for one, its, turn in zip(mine, theirs, turns, strict=True):
+        assert_near(one, turn(its))
 
 
 def test_heads_by_name_are_attention_whose_modules_a_layer_makes():

@@ -34,20 +34,9 @@ def layouts():
 each_layout = pytest.mark.parametrize("layout", layouts())
 
 
-class Counted:
+def counted():
     """Counts the preparations in a block."""
-
-    def __enter__(self):
-        self._patch = patch.object(sparse_matrix, "prepare", wraps=sparse_matrix.prepare)
-        self._mock = self._patch.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._patch.__exit__(*error)
-
-    @property
-    def times(self):
-        return self._mock.call_count
+    return patch.object(sparse_matrix, "prepare", wraps=sparse_matrix.prepare)
 
 
 @each_layout
@@ -66,18 +55,18 @@ def test_the_pattern_is_sorted_both_ways(layout):
 @each_layout
 def test_a_tensor_is_prepared_once(layout):
     x = layouts()[layout]
-    with Counted() as prepared:
+    with counted() as prepared:
         first, again = SparseFeatures.of(x), SparseFeatures.of(x)
-    assert prepared.times == 1
+    assert prepared.call_count == 1
     assert first.csr is again.csr
 
 
 @each_layout
 def test_another_tensor_is_prepared_anew(layout):
-    with Counted() as prepared:
+    with counted() as prepared:
         SparseFeatures.of(layouts()[layout])
         SparseFeatures.of(layouts()[layout])
-    assert prepared.times == 2
+    assert prepared.call_count == 2
 
 
 @pytest.mark.parametrize("layout", ["csr", "coo", "csc"])
@@ -89,9 +78,9 @@ def test_a_tensor_changed_in_place_is_not_stale(layout):
     other = torch.eye(3, 4, dtype=torch.float64)
     if layout == "coo":
         x.copy_(other.to_sparse())
-        with Counted() as prepared:
+        with counted() as prepared:
             assert_near(SparseFeatures.of(x) @ torch.eye(4).double(), other)
-        assert prepared.times == 1
+        assert prepared.call_count == 1
 
 
 def test_an_uncoalesced_tensor_changed_in_place_is_added_up_anew():
@@ -114,11 +103,11 @@ def test_preparation_dies_with_its_tensor(layout):
 @each_layout
 def test_dropped_features_are_not_sorted_again(layout):
     x = layouts()[layout]
-    with Counted() as prepared:
+    with counted() as prepared:
         for _ in range(3):
             SparseFeatures.of(dropout_features(x, 0.5))
     # Of an uncoalesced matrix, what it adds up to is prepared.
-    assert prepared.times == 1
+    assert prepared.call_count == 1
 
 
 def test_prepared_in_inference_mode_it_serves_training():

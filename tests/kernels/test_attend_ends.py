@@ -127,9 +127,7 @@ def test_scores_of_any_size_stay_in_range(way, scale):
 
 @pytest.mark.slow(cases=2)
 def test_derivatives_of_derivatives(way):
-    given = drawn(2, 3)
-    assert torch.autograd.gradcheck(lambda *x: basis_of(x).sums(), given)
-    assert torch.autograd.gradgradcheck(lambda *x: basis_of(x).sums(), given)
+    assert torch.autograd.gradgradcheck(lambda *x: basis_of(x).sums(), drawn(2, 3), fast_mode=True)
 
 
 @pytest.mark.parametrize("learns", [0, 1, 2, 3])

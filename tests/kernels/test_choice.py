@@ -6,7 +6,8 @@ import threading
 
 import pytest
 import torch
-from matrices import calls_of, csr_of
+from matrices import calls_of, csr_of, random_inputs, served
+from oracle import assert_same_steps
 
 from pyg_outerconv.kernels import (
     BACKENDS,
@@ -22,7 +23,7 @@ from pyg_outerconv.kernels.backends.native import Native
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.dispatch import backends, choose
 from pyg_outerconv.lab.cli import main
-from pyg_outerconv.testing import assert_near, primitive_calls
+from pyg_outerconv.testing import primitive_calls
 
 REQUEST = Request("spmm", "cpu", torch.float32, torch.int32, (7, 7), 20, 3)
 
@@ -141,14 +142,10 @@ def test_without_mkl_native_serves_by_other_kernels_of_torch(monkeypatch):
     csr = csr_of("tall")
     for heads in (None, 2):
         for function, shapes in primitive_calls(csr, 3, heads).values():
-            inputs = [torch.randn(shape, requires_grad=True) for shape in shapes.values()]
-            found = []
-            for name in ("native", "reference"):
-                with use_backend(name):
-                    out = function(*inputs)
-                    found.append((out, *torch.autograd.grad(out.sum(), inputs)))
-            for actual, expected in zip(*found, strict=True):
-                assert_near(actual, expected, at_least=1.0)
+            inputs = random_inputs(shapes, torch.float32)
+            assert_same_steps(
+                served("native", function), served("reference", function), inputs, 1.0
+            )
     assert torch.sparse_csr not in products
     assert "native: this torch has no MKL" in backends()
 
