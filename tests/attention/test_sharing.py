@@ -7,7 +7,7 @@ import torch
 from scores import leaf
 
 from pyg_outerconv import OuterConv, contract
-from pyg_outerconv.attention import Additive, KeyQuery, Softmax, SuperGAT
+from pyg_outerconv.attention import Additive, KeyQuery, Softmax
 from pyg_outerconv.families import GCN, Attention, Relation, Stack
 from pyg_outerconv.families.support.sequences import Causal, Complete
 from pyg_outerconv.nn.attention_conv import AttentionConv
@@ -70,12 +70,6 @@ def test_additive_scores_are_the_same_by_values_and_by_folded_weights(channels):
 
 def test_scores_of_values_share_the_theta_of_their_own_labels():
     edges = Relation(1, None)
-    mixed = Stack(GCN(), Attention(Additive(HEADS, 7), edges, Softmax()))
-    with pytest.raises(ValueError, match="one label of Θ for each head"):
-        OuterConv(P, 3, mixed)(torch.randn(5, P), EDGES)
-    wide = Attention(SuperGAT(HEADS, 7), edges, Softmax())
-    with pytest.raises(ValueError, match="one label of Θ for each head"):
-        OuterConv(P, 3, wide)(torch.randn(5, P), EDGES)
     shared = OuterConv(P, 3, Stack(GCN(), Attention(Additive(HEADS, 3), edges, Softmax())))
     alone = OuterConv(P, 3, shared.family.families[1], bias=False)  # with the same score
     x = torch.randn(5, P)
@@ -83,26 +77,8 @@ def test_scores_of_values_share_the_theta_of_their_own_labels():
         alone.theta.weight.copy_(shared.theta.weight[1:])
         shared.theta.weight[0] = 0.0
     assert torch.allclose(shared(x, EDGES), alone(x, EDGES) + shared.bias, atol=1e-5)
-    own = Stack(GCN(), Attention(Additive(HEADS, 7, own=True), edges, Softmax()))
-    assert OuterConv(P, 3, own)(torch.randn(5, P), EDGES).shape == (5, 3)
     plain = Attention(Additive(HEADS, 3), edges, Softmax())
     assert OuterConv(P, 3, plain)(torch.randn(5, P), EDGES).shape == (5, 3)
-
-
-def test_queries_of_other_channels_have_a_projection_of_their_own():
-    x = torch.randn(5, P), torch.randn(5, P + 1)
-    assert AttentionConv((P, P + 1), 6, HEADS, score="additive")(x, EDGES).shape == (5, 6)
-
-
-@pytest.mark.parametrize("score", ["key-query", "bilinear", "gatv2(own=True)", "additive"])
-def test_channels_are_learned_from_the_first_input(score):
-    conv = AttentionConv(-1, 6, HEADS, score=score)
-    x = torch.randn(5, 3)
-    assert conv(x, EDGES).shape == (5, 6)
-    if score != "additive":  # whose sources are what Θ makes of them
-        other = AttentionConv(4, 6, HEADS, score=conv.family.score)
-        with pytest.raises(ValueError, match="needs the channels that it was made for"):
-            other(torch.randn(5, 4), EDGES)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])

@@ -12,7 +12,6 @@ from pyg_outerconv.attention import (
     KeyQuery,
     Score,
     Softmax,
-    SuperGAT,
     make_normaliser,
     make_score,
 )
@@ -97,14 +96,6 @@ def test_scores_of_the_right_shape_are_taken():
     assert run(lambda support: torch.ones(support.num_edges, 2)).shape == (5, 6)
     x = torch.randn(3, 5, 4)
     assert run(lambda support: torch.ones(support.num_edges, 3, 2), x).shape == (3, 5, 6)
-
-
-@pytest.mark.parametrize("score", [Additive(2, 3), GATv2(2, 3), SuperGAT(2, 3)])
-def test_scores_that_share_theta_say_what_a_stack_needs(score):
-    conv = OuterConv(4, 6, Stack(GCN(), Attention(score, Hops(), Softmax())))
-    expected = r"expected Θ of shape \(2, P, 3\), or in a Stack, .*own=True .*, got \(2, 4, 6\)"
-    with pytest.raises(ValueError, match=expected):
-        conv(X, EDGES)
 
 
 @pytest.mark.parametrize("score", [Additive(2, 3, own=True), GATv2(2, 3, own=True)])
