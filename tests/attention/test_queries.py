@@ -27,11 +27,9 @@ from pyg_outerconv.families import (
     LinearAttention,
     Mean,
     Part,
-    RandomLinks,
     Relation,
     SlidingWindow,
     Stack,
-    Union,
 )
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.memo import EACH
@@ -39,7 +37,7 @@ from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near
 
 NODES, D = 9, 4
-SUPPORTS = [*SEEN, Union(SlidingWindow(1), Causal()), RandomLinks(2), Stack(Causal(), Complete())]
+SUPPORTS = [*SEEN, "union(sliding_window(1), causal)", "random_links(2)", "stack(causal, complete)"]
 PARTS = [Part(1, -1), Part(3, 2), Part(start=4), Part(), Part(0, 3)]
 TERMS = {
     "none": lambda: (),
@@ -74,7 +72,7 @@ def assert_is_slice(conv, align, rows, x, *args, **beside):
 
 @pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
 @pytest.mark.parametrize("terms", TERMS)
-@pytest.mark.parametrize("support", SUPPORTS, ids=str)
+@pytest.mark.parametrize("support", SUPPORTS)
 def test_some_that_ask_are_a_slice_of_all_that_ask(support, terms, rotary):
     draw = random.Random(f"{support}{terms}{rotary}")
     score = KeyQuery(HEADS, D, P, rotary=Rotary(D) if rotary else None)
@@ -252,6 +250,14 @@ def test_queries_without_a_place_are_refused_where_it_matters(align, beside):
         ):
             run("complete", **options)
         assert run("complete", {"pos": pos}, **options).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "score", ["key-query", "bilinear", "additive", "gatv2", "feature-map", "gatv2(own=True)"]
+)
+def test_queries_may_be_of_another_width(score):
+    fits = AttentionConv((P, P + 2), Q, HEADS, "complete", LearnedQueries(3, P + 2), score).double()
+    assert fits(features(5)).shape == (3, Q)
 
 
 @pytest.mark.parametrize("align", [Part(3), Identity(), LearnedQueries(3, P)], ids=repr)

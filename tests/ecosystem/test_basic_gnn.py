@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-from against_pyg import copy_gat
+from against_pyg import copy_weights
 from oracle import assert_same
 from torch.nn import BatchNorm1d, Dropout, Linear, Sequential
 from torch_geometric import EdgeIndex
@@ -28,15 +28,10 @@ def x_of(*shape):
     return torch.randn(*(shape or (7, 4)))
 
 
-def copy_linear(ours, theirs):
-    """The parameters of PyG's layers with one or two linear maps."""
-    with torch.no_grad():
-        for mine, its in zip(ours.convs, theirs.convs, strict=True):
-            rel = getattr(its, "lin", None) or its.lin_l
-            mine.theta.weight.copy_(rel.weight.t()[None])
-            mine.bias.copy_((its.bias if rel.bias is None else rel.bias).normal_())
-            if mine.root is not None:
-                mine.root.weight.copy_(its.lin_r.weight.t()[None])
+def copy_model(ours, theirs):
+    """Give our model the parameters of PyG's."""
+    for mine, its in zip(ours.convs, theirs.convs, strict=True):
+        copy_weights(mine, its)
     for name in ("jk", "lin", "norms"):
         if hasattr(ours, name):
             getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
@@ -54,7 +49,7 @@ def assert_same_models(ours, theirs, *arguments, **options):
 def test_a_model_of_gcn_is_pygs(jk, norm, out_channels):
     options = {"jk": jk, "norm": norm, "out_channels": out_channels, "act": "elu"}
     ours, theirs = OuterGNN(4, 6, 3, family="gcn", **options), GCN(4, 6, 3, **options)
-    copy_linear(ours, theirs)
+    copy_model(ours, theirs)
     beside = {"batch": BATCH, "batch_size": 2} if ours.supports_norm_batch else {}
     assert_same_models(ours, theirs, EDGES, WEIGHT.double(), **beside)
     assert repr(ours) == repr(theirs).replace("GCN", "OuterGNN")
@@ -63,7 +58,7 @@ def test_a_model_of_gcn_is_pygs(jk, norm, out_channels):
 def test_a_model_of_sage_is_pygs():
     ours = OuterGNN(4, 6, 2, 3, family="relation(1)", root_weight=True, act_first=True)
     theirs = GraphSAGE(4, 6, 2, 3, act_first=True)
-    copy_linear(ours, theirs)
+    copy_model(ours, theirs)
     assert_same_models(ours, theirs, EDGES)
 
 
@@ -72,10 +67,7 @@ def test_a_model_of_attention_is_pygs_gat(jk):
     loops = "hops(add_self_loops=True)"
     ours = AttentionGNN(4, 6, 2, 3, heads=2, score="additive", support=loops, jk=jk)
     theirs = GAT(4, 6, 2, 3, heads=2, jk=jk)
-    for mine, its in zip(ours.convs, theirs.convs, strict=True):
-        copy_gat(mine, its)
-    if jk is not None:
-        ours.lin.load_state_dict(theirs.lin.state_dict())
+    copy_model(ours, theirs)
     assert [conv.combine for conv in ours.convs] == ["concat", "mean" if jk is None else "concat"]
     assert_same_models(ours, theirs, EDGES)
 
@@ -113,7 +105,7 @@ SAMPLED = torch.tensor([[2, 3, 4, 2, 5, 6, 1, 5], [0, 0, 1, 1, 2, 3, 4, 4]])
 )
 def test_trimmed_models_are_pygs(ours, theirs, kind):
     edges = SAMPLED if kind == "list" else EdgeIndex(SAMPLED, sparse_size=(7, 7))
-    copy_linear(ours, theirs)
+    copy_model(ours, theirs)
     sampled = {
         "num_sampled_nodes_per_hop": NODES_OF_HOP,
         "num_sampled_edges_per_hop": EDGES_OF_HOP,
@@ -179,47 +171,26 @@ def test_a_model_becomes_heterogeneous():
     assert {name: value.shape for name, value in out.items()} == {"a": (4, 3), "b": (3, 3)}
 
 
-def partly_frozen() -> Sequential:
-    """A model in training whose norm is in evaluation mode, as when it is fine-tuned."""
-    model = Sequential(Linear(3, 4), BatchNorm1d(4), Dropout(0.5)).train()
+def test_evaluation_mode_is_of_all_parts_and_each_has_its_own_again_after_errors_too():
+    """Of a model in training whose norm is in evaluation mode, as when it is fine-tuned."""
+    model, x = Sequential(Linear(3, 4), BatchNorm1d(4), Dropout(0.5)).train(), torch.randn(5, 3)
     model[1].eval()
-    return model
-
-
-def modes(model: Sequential) -> list[bool]:
-    return [part.training for part in model.modules()]
-
-
-def test_no_part_trains_and_no_gradient_is_noted() -> None:
-    model, x = partly_frozen(), torch.randn(5, 3)
+    modes = lambda: [part.training for part in model.modules()]  # noqa: E731
+    before = modes()
     with evaluating(model):
-        assert not any(modes(model))
+        assert not any(modes())
         assert not model(x).requires_grad
         assert torch.equal(model(x), model(x))
         with torch.enable_grad():
             assert model(x).requires_grad
-    assert torch.is_grad_enabled()
-
-
-def test_each_part_has_its_own_mode_again_after_errors_too() -> None:
-    model = partly_frozen()
-    before = modes(model)
-    assert len(set(before)) == 2
-    with evaluating(model):
-        pass
-    assert modes(model) == before
+    assert modes() == before
     with pytest.raises(ZeroDivisionError), evaluating(model):
         raise ZeroDivisionError
-    assert modes(model) == before
+    assert modes() == before
     assert torch.is_grad_enabled()
-
-
-def test_blocks_within_each_other() -> None:
-    model = partly_frozen()
-    before = modes(model)
     with torch.no_grad(), evaluating(model):
         with evaluating(model):
             pass
-        assert not any(modes(model))
+        assert not any(modes())
         assert not torch.is_grad_enabled()
-    assert modes(model) == before
+    assert modes() == before

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from against_pyg import copy_gat
+from against_pyg import copy_weights
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import (
     AttentionExplainer,
@@ -239,6 +239,20 @@ def test_in_several_types_those_edges_matter_that_matter_to_pygs_layers(kind, al
         assert ours["a", "to", "b"].tolist() == [False, True, True, True]
 
 
+@pytest.mark.parametrize("add_self_loops", [True, False])
+def test_shares_are_those_that_explainers_see_of_gat(add_self_loops):
+    edges, x = EDGES[:, EDGES[0] != EDGES[1]], torch.randn(8, 4)
+    options = {"heads": 2, "add_self_loops": add_self_loops, "concat": False}
+    models = [Two(lambda q, make=make: make(-1, q, **options)) for make in (gat_conv, GATConv)]
+    for model in models:
+        model(x, edges)
+    for mine, its in zip(*(model.children() for model in models), strict=True):
+        copy_weights(mine, its)
+    found, expected = (explainer(model, AttentionExplainer())(x, edges) for model in models)
+    assert_near(found.edge_mask, expected.edge_mask)
+    assert models[0].first._alpha is None
+
+
 def test_shares_of_each_relation_are_those_that_explainers_see_of_gat():
     data, masks = graph(), []
     models = [Outputs(make["attention"], data.metadata()) for make in (CONVS, PEERS)]
@@ -247,7 +261,7 @@ def test_shares_of_each_relation_are_those_that_explainers_see_of_gat():
     for layer in ("first", "second"):
         for name in ("a__to__b", "b__to__a"):
             ours, theirs = (getattr(model.model, layer)[name] for model in models)
-            copy_gat(ours, theirs)
+            copy_weights(ours, theirs)
     for model in models:
         explain = explainer(model, AttentionExplainer())
         explanation = explain(data.x_dict, data.edge_index_dict, index=2)

@@ -2,9 +2,18 @@
 
 import pytest
 import torch
+from against_pyg import copy_weights
 from torch_geometric.data import HeteroData
 from torch_geometric.datasets import FakeHeteroDataset
-from torch_geometric.nn import GATConv, GraphConv, HeteroConv, Linear, SAGEConv, to_hetero
+from torch_geometric.nn import (
+    GATConv,
+    GraphConv,
+    HeteroConv,
+    Linear,
+    SAGEConv,
+    to_hetero,
+    to_hetero_with_bases,
+)
 
 from pyg_outerconv.nn import AttentionConv, OuterConv, transformer_conv
 from pyg_outerconv.testing import assert_near
@@ -59,6 +68,73 @@ def test_hetero_conv_adds_up_relations(kind, same_type):
     assert not torch.equal(model(data.x_dict, data.edge_index_dict)["b"], out["b"])
 
 
+class Two(torch.nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.first, self.second = make(), make()
+
+    def forward(self, x, edge_index):
+        return self.second(self.first(x, edge_index).relu(), edge_index)
+
+
+def assert_is_two_sums_over_relations(model, data):
+    """A model that to_hetero made of Two, with a ReLU between."""
+    x, edges = data.x_dict, data.edge_index_dict
+    out = model(x, edges)
+    first, second = (
+        {key: stage["__".join(key)] for key in edges} for stage in (model.first, model.second)
+    )
+    hidden = {name: value.relu() for name, value in by_hand(first, x, edges).items()}
+    for name, value in by_hand(second, hidden, edges).items():
+        assert_near(out[name], value)
+
+
+@of_each_kind
+def test_to_hetero_makes_a_layer_for_each_relation(kind):
+    data = graph()
+    assert_is_two_sums_over_relations(to_hetero(Two(OURS[kind]), data.metadata()), data)
+
+
+ON_ONE_SET = (
+    *("walk(2)", "chebyshev(3)", "stack(chebyshev(2), relation(1))", "hops(2)"),
+    *("stack(walk(2), gcn(add_self_loops=False))", "directed(gcn(add_self_loops=False))"),
+)
+
+
+@pytest.mark.parametrize("family", ON_ONE_SET)
+def test_families_of_one_set_of_nodes_run_within_types_and_between_two_say_what_does(family):
+    def models(data):
+        make = lambda: OuterConv((-1, -1), 6, family)  # noqa: E731
+        yield HeteroConv({key: make() for key in data.edge_types})
+        yield to_hetero(Two(make), data.metadata())
+
+    data = graph()
+    for model in models(data):
+        with pytest.raises(ValueError, match="same nodes: expected one x, not a pair; for a pair"):
+            model(data.x_dict, data.edge_index_dict)
+    del data["a", "to", "b"], data["b", "to", "a"]
+    data["b", "on", "b"].edge_index = torch.tensor([[0, 1], [2, 2]])
+    one, two = models(data)
+    out = one(data.x_dict, data.edge_index_dict)
+    convs = {key: one.convs[key] for key in data.edge_types}
+    for name, value in by_hand(convs, data.x_dict, data.edge_index_dict).items():
+        assert_near(out[name], value)
+    assert_is_two_sums_over_relations(two, data)
+
+
+def test_to_hetero_with_bases_changes_messages_by_hooks():
+    data = graph()
+    data["b"].x = torch.randn(3, 4)
+    made = lambda: OuterConv(4, 4, "relation(1, norm=None)", root_weight=True)  # noqa: E731
+    model = to_hetero_with_bases(Two(made), data.metadata(), num_bases=2)
+    out = model(data.x_dict, data.edge_index_dict)
+    assert {name: value.shape for name, value in out.items()} == {"a": (5, 4), "b": (3, 4)}
+    sum(value.sum() for value in out.values()).backward()
+    coefficients = [p for name, p in model.named_parameters() if "edge_type_weight" in name]
+    assert coefficients
+    assert all(p.grad is not None and bool(p.grad.any()) for p in coefficients)
+
+
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", "cat", None])
 def test_hetero_conv_mixes_our_layers_with_pygs(aggr):
     data = graph()
@@ -92,12 +168,8 @@ def test_weights_go_by_position_and_by_name(by):
     theirs = HeteroConv({key: GraphConv((-1, -1), 6) for key in KINDS})
     given = (data.x_dict, data.edge_index_dict)
     ours(*given), theirs(*given)
-    with torch.no_grad():
-        for key in KINDS:
-            mine, its = ours.convs[key], theirs.convs[key]
-            mine.theta.weight.copy_(its.lin_rel.weight.t()[None])
-            mine.root.weight.copy_(its.lin_root.weight.t()[None])
-            mine.bias.copy_(its.lin_rel.bias)
+    for key in KINDS:
+        copy_weights(ours.convs[key], theirs.convs[key])
     if by == "position":
         out = ours(*given, data.edge_weight_dict)
     else:

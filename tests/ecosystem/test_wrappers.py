@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from against_pyg import copy_gat
+from against_pyg import copy_weights, pair_of
 from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel
 from torch_geometric.nn import (
@@ -13,6 +13,7 @@ from torch_geometric.nn import (
     ASAPooling,
     DeepGCNLayer,
     DeepGraphInfomax,
+    DirGNNConv,
     GATConv,
     GCNConv,
     GPSConv,
@@ -29,22 +30,11 @@ from pyg_outerconv.testing import assert_near
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1], [1, 2, 3, 0, 2, 1, 4]])
 
 
-def gcn_pair(p, q):
-    """Ours and PyG's layer with the same parameters."""
-    ours, theirs = OuterConv(p, q, "gcn"), GCNConv(p, q)
-    with torch.no_grad():
-        ours.theta.weight.copy_(theirs.lin.weight.t()[None])
-        ours.bias.copy_(theirs.bias.normal_())
-    return ours, theirs
-
-
-def gat_pair(p, q):
-    ours, theirs = gat_conv(p, q // 2, 2), GATConv(p, q // 2, 2)
-    copy_gat(ours, theirs)
-    return ours, theirs
-
-
-PAIRS = {"convolution": gcn_pair, "attention": gat_pair}
+# Ours and PyG's layer with the same parameters.
+PAIRS = {
+    "convolution": lambda p, q: pair_of(OuterConv(p, q, "gcn"), GCNConv(p, q)),
+    "attention": lambda p, q: pair_of(gat_conv(p, q // 2, 2), GATConv(p, q // 2, 2)),
+}
 of_each_pair = pytest.mark.parametrize("kind", PAIRS)
 
 
@@ -94,6 +84,21 @@ def test_deep_layers_are_pygs(kind, block):
 
 
 @of_each_pair
+def test_both_directions_are_pygs_whose_loops_and_root_weights_are_switched_off(kind):
+    ours, theirs = {
+        "convolution": (OuterConv(8, 8, "gcn", root_weight=True), GCNConv(8, 8)),
+        "attention": (gat_conv(8, 8), GATConv(8, 8)),
+    }[kind]
+    ours, theirs = DirGNNConv(ours, alpha=0.3), DirGNNConv(theirs, alpha=0.3)
+    for mine, its in ((ours.conv_in, theirs.conv_in), (ours.conv_out, theirs.conv_out)):
+        assert mine.add_self_loops is its.add_self_loops is False
+        assert mine.root is None
+        copy_weights(mine, its)
+    ours.lin.load_state_dict(theirs.lin.state_dict())
+    assert_same(ours, theirs, EDGES)
+
+
+@of_each_pair
 def test_layers_beside_global_attention_are_pygs(kind):
     ours, theirs = (seeded(GPSConv, 8, conv, heads=2) for conv in PAIRS[kind](8, 8))
     assert_same(ours, theirs, EDGES, torch.tensor([0, 0, 0, 1, 1]))
@@ -105,13 +110,8 @@ def test_layers_beside_global_attention_are_pygs(kind):
 @of_each_pair
 def test_reversible_groups_are_pygs(kind):
     ours, theirs = (GroupAddRev(conv, num_groups=2) for conv in PAIRS[kind](4, 4))
-    with torch.no_grad():  # the copy that each group gets draws parameters of its own
-        for mine, its in zip(ours.convs, theirs.convs, strict=True):
-            if kind == "attention":
-                copy_gat(mine, its)
-            else:
-                mine.theta.weight.copy_(its.lin.weight.t()[None])
-                mine.bias.copy_(its.bias)
+    for mine, its in zip(ours.convs, theirs.convs, strict=True):
+        copy_weights(mine, its)  # the copy that each group gets draws parameters of its own
     x = x_of()
     results = []
     for model in (ours, theirs):
@@ -128,8 +128,7 @@ def test_pooling_by_a_score_of_ours_is_that_of_pygs():
     batch = torch.tensor([0, 0, 0, 0, 0])
     ours = SAGPooling(8, ratio=0.6, GNN=OuterConv, family="gcn")
     theirs = SAGPooling(8, ratio=0.6, GNN=GCNConv)
-    with torch.no_grad():
-        ours.gnn.theta.weight.copy_(theirs.gnn.lin.weight.t()[None])
+    copy_weights(ours.gnn, theirs.gnn)
     x = x_of()
     both = (pool(x, EDGES, None, batch) for pool in (ours, theirs))
     for found, expected in zip(*both, strict=True):
@@ -145,8 +144,7 @@ def test_cluster_pooling_by_a_layer_of_ours_is_that_of_pygs():
     theirs.load_state_dict(
         {k: v for k, v in ours.state_dict().items() if not k.startswith("gnn_intra")}, strict=False
     )
-    with torch.no_grad():
-        ours.gnn_intra_cluster.theta.weight.copy_(theirs.gnn_intra_cluster.lin.weight.t()[None])
+    copy_weights(ours.gnn_intra_cluster, theirs.gnn_intra_cluster)
     x = x_of()
     assert_near(ours(x, EDGES)[0], theirs(x, EDGES)[0])
 
@@ -230,20 +228,8 @@ def test_weights_are_normed_and_pruned(kind):
 
 
 @of_each_pair
-def test_counts_are_those_of_pygs(kind):
+def test_counts_are_those_of_pygs_and_summaries_list_the_layer(kind):
     ours, theirs = PAIRS[kind](8, 8)
     assert count_parameters(ours) == count_parameters(theirs)
     assert get_model_size(ours) > 4 * count_parameters(ours)
-
-
-@of_each_pair
-def test_summaries_list_the_layer(kind):
-    ours, _ = PAIRS[kind](8, 8)
     assert "[5, 8], [2, 7]" in summary(ours, x_of(), EDGES)
-
-
-def test_another_axis_of_nodes_is_refused():
-    for make in (lambda **o: OuterConv(8, 8, "gcn", **o), lambda **o: AttentionConv(8, 8, **o)):
-        make(node_dim=-2)
-        with pytest.raises(ValueError, match=r"expected node_dim=-2, of x.movedim\(0, -2\), got"):
-            make(node_dim=0)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from against_pyg import copy_weights
+from oracle import assert_same
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn import APPNP, ChebConv, GCNConv, MixHopConv, SGConv, SSGConv
 
@@ -12,82 +14,41 @@ from pyg_outerconv.testing import assert_near
 
 NODES, P, Q = 8, 5, 3
 EDGE_INDEX = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 6, 2, 3, 3], [1, 2, 3, 4, 5, 0, 3, 2, 6, 3, 7]])
-WEIGHTS = [None, torch.linspace(0.2, 1.4, EDGE_INDEX.size(1), dtype=torch.float64)]
-
-weighted = pytest.mark.parametrize("weight", WEIGHTS, ids=["ones", "weights"])
+WEIGHT = torch.linspace(0.2, 1.4, EDGE_INDEX.size(1), dtype=torch.float64)
+# Ours and PyG's layer, of a number of steps.
+RECIPES = {
+    "sg": (lambda n: sg_conv(P, Q, n), lambda n: SGConv(P, Q, n), (1, 2, 5)),
+    "ssg": (lambda n: ssg_conv(P, Q, 0.1, n), lambda n: SSGConv(P, Q, 0.1, n), (1, 4)),
+    "appnp": (lambda n: appnp(n, 0.2), lambda n: APPNP(n, 0.2), (0, 1, 10)),
+    "mix-hop": (
+        lambda powers: mix_hop(P, Q, powers),
+        lambda powers: MixHopConv(P, Q, list(powers)),
+        ((0, 1, 2), (3, 1), (2,)),
+    ),
+}
 
 
 def inputs():
     return torch.randn(NODES, P, dtype=torch.float64, requires_grad=True)
 
 
-def assert_same(conv, peer, pairs, x, weight):
-    """Values and the gradients of x and of all pairs (ours, theirs as ours has it)."""
-    actual, expected = conv(x, EDGE_INDEX, weight), peer(x, EDGE_INDEX, weight)
-    assert_near(actual, expected)
-    direction = torch.randn_like(actual)
-    ours = torch.autograd.grad(actual, [x, *(own for own, _, _ in pairs)], direction)
-    theirs = torch.autograd.grad(expected, [x, *(its for _, its, _ in pairs)], direction)
-    assert_near(ours[0], theirs[0])
-    for found, wanted, (_, _, turn) in zip(ours[1:], theirs[1:], pairs, strict=True):
-        assert_near(found, turn(wanted))
-
-
-def copy_linear(conv, linear):
-    with torch.no_grad():
-        conv.theta.weight.copy_(linear.weight.t()[None])
-        conv.bias.copy_(linear.bias.normal_())
-    return [
-        (conv.theta.weight, linear.weight, lambda weight: weight.t()[None]),
-        (conv.bias, linear.bias, lambda bias: bias),
-    ]
-
-
-@weighted
-@pytest.mark.parametrize("length", [1, 2, 5])
-def test_sg_conv(length, weight):
-    peer, conv = SGConv(P, Q, length).double(), sg_conv(P, Q, length).double()
-    assert_same(conv, peer, copy_linear(conv, peer.lin), inputs(), weight)
-
-
-@weighted
-@pytest.mark.parametrize("length", [1, 4])
-def test_ssg_conv(length, weight):
-    peer, conv = SSGConv(P, Q, 0.1, length).double(), ssg_conv(P, Q, 0.1, length).double()
-    assert_same(conv, peer, copy_linear(conv, peer.lin), inputs(), weight)
-
-
-@weighted
-@pytest.mark.parametrize("length", [0, 1, 10])
-def test_appnp(length, weight):
-    assert_same(appnp(length, 0.2), APPNP(length, 0.2), [], inputs(), weight)
-
-
-@weighted
-@pytest.mark.parametrize("powers", [(0, 1, 2), (3, 1), (2,)], ids=str)
-def test_mix_hop(powers, weight):
-    peer = MixHopConv(P, Q, list(powers)).double()
-    conv = mix_hop(P, Q, powers).double()
-    pairs = []
-    with torch.no_grad():
-        for number, power in enumerate(powers):
-            conv.theta.weight[number] = peer.lins[power].weight.t()
-        conv.bias.copy_(peer.bias.normal_())
-    pairs.append((conv.bias, peer.bias, lambda bias: bias))
-    x = inputs()
-    assert_same(conv, peer, pairs, x, weight)
-    direction = torch.randn(NODES, Q * len(powers)).double()
-    ours = torch.autograd.grad(conv(x, EDGE_INDEX, weight), conv.theta.weight, direction)[0]
-    lins = [peer.lins[power].weight for power in powers]
-    theirs = torch.autograd.grad(peer(x, EDGE_INDEX, weight), lins, direction)
-    assert_near(ours, torch.stack([gradient.t() for gradient in theirs]))
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["ones", "weights"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_the_layer_of_pyg(name, weight):
+    """With its weights; that a family's gradients in these are PyG's: ``tests/pyg``."""
+    make, peer, counts = RECIPES[name]
+    for count in counts:
+        ours, theirs, x = make(count).double(), peer(count).double(), inputs()
+        if list(theirs.parameters()):
+            copy_weights(ours, theirs)
+        assert_same(ours(x, EDGE_INDEX, weight), theirs(x, EDGE_INDEX, weight), [x])
 
 
 def test_gdc_conv_is_a_layer_on_the_diffused_graph():
     x, conv = inputs(), gdc_conv(P, Q, "heat").double()
-    dense = conv.family.basis(EDGE_INDEX, WEIGHTS[1]).to_dense()[0]
+    dense = conv.family.basis(EDGE_INDEX, WEIGHT).to_dense()[0]
     expected = dense.t() @ x @ conv.theta.weight[0] + conv.bias
-    assert_near(conv(x, EDGE_INDEX, WEIGHTS[1]), expected)
+    assert_near(conv(x, EDGE_INDEX, WEIGHT), expected)
 
 
 @pytest.mark.parametrize(("p", "q"), [(2, 6), (6, 2)])
@@ -116,23 +77,11 @@ def test_no_label_has_more_columns_than_its_own():
     assert late.weight.shape == (3, 5, 2)
 
 
-def randomised(module, dtype):
-    module = module.to(dtype)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn_like(parameter))
-    return module
-
-
-def features(*shape, dtype):
-    return torch.randn(shape, dtype=dtype, requires_grad=True)
-
-
 def test_gcn_norm_keeps_one_of_several_self_loops_and_gcn_all():
     edge_index = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    theirs = randomised(GCNConv(P, Q), torch.float64)
+    theirs = GCNConv(P, Q).double()
     ours = OuterConv(P, Q, GCN(), bias=False).double()
-    x = features(2, P, dtype=torch.float64)
+    x = torch.randn(2, P, dtype=torch.float64)
     both = ours.basis(x, edge_index).to_dense()[0]
     # The in-degree of node 1: one edge and two loops.
     torch.testing.assert_close(both[1, 1], torch.tensor(2 / 3, dtype=torch.float64))
@@ -144,16 +93,13 @@ def test_gcn_norm_keeps_one_of_several_self_loops_and_gcn_all():
 def test_gcn_norm_forgets_improved_without_weights_and_gcn_does_not():
     edge_index = torch.tensor([[0], [1]])
     x = torch.eye(2, P, dtype=torch.float64)
-    theirs = randomised(GCNConv(P, Q, improved=True), torch.float64)
+    theirs = GCNConv(P, Q, improved=True).double()
     ones = torch.ones(1, dtype=torch.float64)
     bare, given = theirs(x, edge_index), theirs(x, edge_index, ones)
     ours = GCN(improved=True).basis(edge_index, dtype=torch.float64)
     assert_near(ours.to_dense()[0].t() @ x @ theirs.lin.weight.t() + theirs.bias, given)
     plain = GCN().basis(edge_index, dtype=torch.float64)
     assert_near(plain.to_dense()[0].t() @ x @ theirs.lin.weight.t() + theirs.bias, bare)
-
-
-# Batches -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,11 @@ from pyg_outerconv.nn.attention.blocks import (
     EncoderBlock,
     EncoderDecoder,
 )
+from pyg_outerconv.nn.attention.multi_head import set_pooling
 from pyg_outerconv.nn.convert import from_torch
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 CHANNELS, HEADS, LENGTH = 8, 2, 6
-CAUSAL = torch.ones(LENGTH, LENGTH).triu().bool()
-each_way = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-both_types = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
 
 
 def peer(kind, dtype=torch.float64, **options):
@@ -205,6 +203,16 @@ def test_blocks_run_on_graphs_and_see_edges_alone():
         True,
         False,
     ]
+
+
+def test_blocks_and_pools_of_one_node_or_none():
+    for nodes in (0, 1):
+        x = torch.randn(2, nodes, CHANNELS)
+        assert EncoderBlock(CHANNELS, HEADS, support="causal")(x).shape == x.shape
+        assert DecoderBlock(CHANNELS, HEADS)(x, x).shape == x.shape
+        pooled = set_pooling(CHANNELS, CHANNELS, HEADS, num_queries=3)(x)
+        assert pooled.shape == (2, 3, CHANNELS)
+        assert bool(pooled.isfinite().all())
 
 
 def test_dropout_is_converted_part_by_part():

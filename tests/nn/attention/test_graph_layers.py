@@ -1,46 +1,44 @@
-"""Graph attention as PyG's, and with the edges that a layer keeps."""
+"""Graph attention as PyG's, under explainers' masks, and with the edges that a layer keeps."""
 
 import math
 import weakref
 
 import pytest
 import torch
-from against_pyg import (
-    EDGES,
-    NODES,
-    P,
-    Q,
-    copy_gat,
-    copy_gatv2,
-    copy_transformer,
-)
-from torch_geometric.nn import (
-    GATConv,
-    GATv2Conv,
-    TransformerConv,
-)
+from against_pyg import EDGES, NODES, D, P, Q, pair_of
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv.attention import RelativeBias
 from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.families import Hops
 from pyg_outerconv.graph.graph import Graph
 from pyg_outerconv.nn.attention.graph_attention import (
+    agnn_conv,
     gat_conv,
     gatv2_conv,
     super_gat_conv,
     transformer_conv,
 )
 from pyg_outerconv.nn.bases import bases
+from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 
 PAIR_EDGES = torch.tensor([[0, 5, 3, 2, 2, 6, 1], [1, 0, 1, 2, 3, 3, 1]])  # 7 sources, 4 targets
 
 
+KINDS = {
+    "gat": (gat_conv, GATConv),
+    "gatv2": (gatv2_conv, GATv2Conv),
+    "transformer": (transformer_conv, TransformerConv),
+}
+
+
 @pytest.mark.parametrize("targets", [4, 7])
 def test_gat_of_sources_alone(targets):
     options = {"heads": 2, "add_self_loops": targets == 7}
-    ours, theirs = (make(P, Q, **options).double() for make in (gat_conv, GATConv))
-    copy_gat(ours, theirs)
+    ours, theirs = pair_of(*(make(P, Q, **options).double() for make in (gat_conv, GATConv)))
     x, size = torch.randn(7, P, dtype=torch.float64), (7, targets)
     expected = theirs((x, None), PAIR_EDGES, size=size)[:targets]
     assert_near(ours((x, None), PAIR_EDGES, size=size), expected)
@@ -50,8 +48,7 @@ def test_gat_of_sources_alone(targets):
 
 
 def test_attention_weights_are_pygs():
-    ours, theirs = gat_conv(P, Q, 3).double(), GATConv(P, Q, 3).double()
-    copy_gat(ours, theirs)
+    ours, theirs = pair_of(gat_conv(P, Q, 3).double(), GATConv(P, Q, 3).double())
     x = torch.randn(NODES, P, dtype=torch.float64)
     out, basis = ours(x, EDGES, return_attention_weights=True)
     expected, (index, alpha) = theirs(x, EDGES, return_attention_weights=True)
@@ -74,36 +71,28 @@ def spans(parameter):
 
 
 @pytest.mark.parametrize("channels", [40, -1, (40, 30), (-1, -1)], ids=str)
-@pytest.mark.parametrize("kind", ["gat", "gatv2", "transformer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_parameters_begin_as_pygs(kind, channels):
     """The same bounds of uniform laws, sizes known from the start or not, and after a reset."""
-    make, peer, copy_weights, edge_dim = {
-        "gat": (gat_conv, GATConv, copy_gat, 30),
-        "gatv2": (gatv2_conv, GATv2Conv, copy_gatv2, 30),
-        "transformer": (transformer_conv, TransformerConv, copy_transformer, 30),
-    }[kind]
-    options = {"heads": 8, "edge_dim": edge_dim, "concat": True}
-    ours, theirs = make(channels, 50, **options), peer(channels, 50, **options)
+    options = {"heads": 8, "edge_dim": 30, "concat": True}
+    ours, theirs = (make(channels, 50, **options) for make in KINDS[kind])
     x = torch.randn(5, 40)
     x = (x, torch.randn(5, 30)) if isinstance(channels, tuple) else x
-    edges, attr = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.randn(3, edge_dim)
+    edges, attr = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.randn(3, 30)
     first = ours(x, edges, edge_attr=attr).detach()
     theirs(x, edges, attr)
     # What drew the parameters did not come after.
     assert_near(ours(x, edges, edge_attr=attr), first)
-    names = [name for name, _ in ours.named_parameters()]
     for _ in range(2):
-        begun = {name: spans(parameter) for name, parameter in ours.named_parameters()}
-        expected = {}
         theirs.reset_parameters()
-        before = [(parameter, spans(parameter)) for parameter in theirs.parameters()]
-        for mine, its, _ in copy_weights(ours, theirs).pairs:
-            name = next(name for name in names if ours.get_parameter(name) is mine)
-            expected[name] = next(span for parameter, span in before if parameter is its)
-        assert expected.keys() == begun.keys()
-        for name in names:
-            assert math.isclose(begun[name][0], expected[name][0], rel_tol=0.08, abs_tol=1e-9), name
-            assert math.isclose(begun[name][1], expected[name][1], rel_tol=0.15, abs_tol=1e-9), name
+        found, expected = (
+            {name: spans(one) for name, one in layer.named_parameters()}
+            for layer in (ours, outer_conv(theirs))
+        )
+        assert found.keys() == expected.keys()
+        for name, (largest, spread) in found.items():
+            assert math.isclose(largest, expected[name][0], rel_tol=0.08, abs_tol=1e-9), name
+            assert math.isclose(spread, expected[name][1], rel_tol=0.15, abs_tol=1e-9), name
         ours.reset_parameters()
 
 
@@ -113,6 +102,64 @@ def test_attention_is_dropped_in_training_alone(make):
     assert bool((layer(x, EDGES) != layer(x, EDGES)).any())
     layer.eval()
     assert torch.equal(layer(x, EDGES), layer(x, EDGES))
+
+
+def test_a_given_support_is_that_of_the_edges():
+    support, x = Hops().basis(EDGES, size=(NODES, NODES)), torch.randn(NODES, P)
+    for conv, beside in (
+        (AttentionConv(P, Q, 2, aggr="mean"), {}),
+        (transformer_conv(P, Q, 2, edge_dim=D), {"edge_attr": torch.randn(EDGES.size(1), D)}),
+        (AttentionConv(P, Q, 2, terms=(RelativeBias(2, 3),)), {"pos": torch.arange(9.0)[:, None]}),
+    ):
+        assert_near(conv(x, support, **beside), conv(x, EDGES, **beside))
+
+
+@pytest.mark.parametrize("edge_dim", [None, D])
+@pytest.mark.parametrize("kind", ["gat", "gatv2"])
+def test_self_loops_can_be_switched_as_in_pyg(kind, edge_dim):
+    ours, theirs = pair_of(*(make(P, Q, edge_dim=edge_dim) for make in KINDS[kind]))
+    x = torch.randn(NODES, P)
+    beside = {} if edge_dim is None else {"edge_attr": torch.randn(EDGES.size(1), D)}
+    for add in (True, False, True):
+        ours.add_self_loops = theirs.add_self_loops = add
+        assert ours.add_self_loops == add
+        assert_near(ours(x, EDGES, **beside), theirs(x, EDGES, **beside))
+
+
+@pytest.mark.parametrize("kind", ["gat", "transformer"])
+def test_masks_reach_what_edge_features_add(kind):
+    conv, x = KINDS[kind][0](P, Q, edge_dim=D), torch.randn(NODES, P)
+    attr, ones = torch.randn(EDGES.size(1), D), torch.ones(EDGES.size(1))
+    plain = conv(x, EDGES, edge_attr=attr)
+    set_masks(conv, ones, EDGES, apply_sigmoid=False)
+    assert_near(conv(x, EDGES, edge_attr=attr), plain)
+    set_masks(conv, 0 * ones, EDGES, apply_sigmoid=False)
+    nothing = conv(x, EDGES, edge_attr=attr)
+    clear_masks(conv)
+    if kind == "transformer":
+        assert_near(nothing, conv.skip(x))
+    else:  # what the loops bring, which were added
+        _, basis = conv(x, EDGES, edge_attr=attr, return_attention_weights=True)
+        own = basis.to_dense()[0].diagonal()[:, None] * (x @ conv.theta.weight[0])
+        assert_near(nothing, own + conv.bias)
+
+
+@pytest.mark.parametrize("edge", [0, 4, 7])
+def test_masking_one_edge_with_features_is_pygs(edge):
+    ours, theirs = pair_of(*(make(P, Q, 2, edge_dim=D) for make in KINDS["transformer"]))
+    x, attr = torch.randn(NODES, P), torch.randn(EDGES.size(1), D)
+    mask = torch.ones(EDGES.size(1))
+    mask[edge] = 0.25
+    for conv in (ours, theirs):
+        set_masks(conv, mask, EDGES, apply_sigmoid=False)
+    assert_near(ours(x, EDGES, edge_attr=attr), theirs(x, EDGES, attr))
+
+
+def test_repr_says_what_attention_is_made_of():
+    assert repr(agnn_conv()) == (
+        "AttentionConv(-1, -1, heads=1, support=Hops(length=1, add_self_loops=True), "
+        "score='cosine', normalise=Softmax(), combine='sum')"
+    )
 
 
 def test_a_support_stands_in_the_place_of_neighbours():
@@ -125,51 +172,21 @@ def test_a_support_stands_in_the_place_of_neighbours():
 KEPT_EDGES = torch.tensor([[0, 1, 2, 3, 3, 0, 4], [1, 2, 3, 0, 1, 2, 4]])
 
 
-def pair(**options):
-    """A layer that keeps its support, and the same without."""
-    kept = gat_conv(3, 2, heads=2, cached=True, **options).double()
-    anew = gat_conv(3, 2, heads=2, cached=False, **options).double()
-    anew.load_state_dict(kept.state_dict())
-    return kept, anew
-
-
-@pytest.mark.parametrize("options", [{}, {"add_self_loops": False}, {"residual": True}], ids=str)
-@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-def test_the_same_edges_again_give_the_same(options, flow):
-    kept, anew = pair(flow=flow, **options)
+def test_kept_edges_are_of_the_layers_options_and_of_what_they_hold_now():
     edges = KEPT_EDGES.clone()
-    for nodes in (5, 5, 7, 5):
-        x = torch.randn(nodes, 3).double()
-        assert_near(kept(x, edges), anew(x, KEPT_EDGES))
-    with torch.no_grad():
-        kept.theta.weight.mul_(2)
-    assert not torch.allclose(kept(x, edges), anew(x, KEPT_EDGES))
-
-
-def test_layers_of_other_options_on_the_same_edges():
-    edges, x = KEPT_EDGES.clone(), torch.randn(5, 3).double()
-    for _ in range(2):
-        for options in ({}, {"add_self_loops": False}, {"flow": "target_to_source"}):
-            kept, anew = pair(**options)
-            assert_near(kept(x, edges), anew(x, KEPT_EDGES))
-
-
-def test_changes_in_place_and_sizes_are_seen():
-    kept, anew = pair()
-    edges, x = KEPT_EDGES.clone(), torch.randn(5, 3).double()
-    kept(x, edges)
-    edges[0, 0] = 4
-    assert_near(kept(x, edges), anew(x, edges.clone()))
-    with pytest.raises(ValueError, match="source"):
-        kept(x[:4], edges)
-    with pytest.raises(ValueError, match="source"):
-        kept(x[:4], edges)
-    pair_of_x = x, torch.randn(5, 3).double()
-    assert_near(kept(pair_of_x, edges), anew(pair_of_x, edges.clone()))
+    for options in ({}, {"add_self_loops": False}, {"flow": "target_to_source"}, {}):
+        kept, anew = (
+            gat_conv(3, 2, 2, cached=keeps, **options).double() for keeps in (True, False)
+        )
+        anew.load_state_dict(kept.state_dict())
+        for nodes in (5, 7, 5):
+            x = torch.randn(nodes, 3).double()
+            assert_near(kept(x, edges), anew(x, edges.clone()))
+            edges[0, 0] = (edges[0, 0] + 1) % 5
 
 
 def test_what_is_kept_is_gone_with_its_edges():
-    kept, _ = pair()
+    kept = gat_conv(3, 2, heads=2, cached=True).double()
     edges, x = KEPT_EDGES.clone(), torch.randn(5, 3).double()
     before = len(bases)
     kept(x, edges)
@@ -193,15 +210,3 @@ def test_edges_of_a_graph_are_sorted_once(make, monkeypatch):
         assert_near(conv(x, edges), conv(x, edges))
         assert len(seen) == 2
         assert seen[0] is seen[1]
-
-
-def test_messages_are_sent_where_something_looks():
-    kept, anew = pair()
-    edges, x = KEPT_EDGES.clone(), torch.randn(5, 3).double()
-    expected = anew(x, KEPT_EDGES)
-    assert_near(kept(x, edges), expected)
-    kept.fuse = False
-    assert_near(kept(x, edges), expected)
-    out, basis = kept(x, edges, return_attention_weights=True)
-    assert_near(out, expected)
-    assert basis.value.shape == (basis.num_edges, 2)
