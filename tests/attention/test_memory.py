@@ -1,7 +1,10 @@
 """No score and no order of attention holds a tensor of edges × channels."""
 
+from functools import partial
+
 import pytest
 import torch
+from nn.layers import assert_same, results
 from probes import Kept, Largest, Watched
 from scores import TRIED
 from torch.utils.checkpoint import checkpoint
@@ -10,7 +13,6 @@ from pyg_outerconv.attention import sums
 from pyg_outerconv.families import Causal, Complete, Hops, SlidingWindow
 from pyg_outerconv.kernels import BACKENDS, tiles
 from pyg_outerconv.nn.attention_conv import AttentionConv
-from pyg_outerconv.testing import assert_near
 
 NODES, EDGES, HEADS, D = 40, 6000, 2, 16
 NUMBERS = EDGES * HEADS  # one for each edge and head, which are allowed
@@ -35,45 +37,16 @@ def test_nothing_is_held_for_edges_but_a_few_numbers(text, monkeypatch):
     assert max(t.untyped_storage().nbytes() for t in kept._tensors.values()) <= 8 * NUMBERS
 
 
-RING = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
-SUPPORTS = [Hops(1), Complete(), Causal(), SlidingWindow(1)]
-of_each = pytest.mark.parametrize("support", SUPPORTS, ids=str)
-
-
-def layer(support, **options):
-    return AttentionConv(4, 6, 2, support, **options).double()
-
-
-def edges_of(support):
-    return RING if isinstance(support, Hops) else None
-
-
-def features(*batch):
-    return torch.randn(*batch, 5, 4, dtype=torch.float64)
-
-
-def gradients(run, conv, x):
-    conv.zero_grad()
-    x = x.clone().requires_grad_()
-    out = run(x)
-    out.square().sum().backward()
-    return [out.detach(), x.grad, *[p.grad.clone() for p in conv.parameters()]]
-
-
-def assert_same(found, expected, tolerance=None):
-    for mine, reference in zip(found, expected, strict=True):
-        assert_near(mine, reference, tolerance, at_least=0.1)
-
-
-@of_each
+@pytest.mark.parametrize("support", [Hops(1), Complete(), Causal(), SlidingWindow(1)], ids=str)
 def test_checkpointing_draws_the_same_dropout_again(support):
-    conv, edges = layer(support, dropout=0.5), edges_of(support)
-    x = features()
-    results = []
-    for run in (conv, lambda *inputs: checkpoint(conv, *inputs, use_reentrant=False)):
+    conv = AttentionConv(4, 6, 2, support, dropout=0.5).double()
+    edges = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
+    given, found = (edges,) if isinstance(support, Hops) else (), []
+    x = torch.randn(5, 4, dtype=torch.float64)
+    for run in (conv, partial(checkpoint, conv, use_reentrant=False)):
         torch.manual_seed(3)
-        results.append(gradients(lambda x, run=run: run(x, edges), conv, x))
-    assert_same(results[1], results[0])
+        found.append(results(conv, {"x": x}, lambda x, run=run: run(x, *given)))
+    assert_same(*found)
 
 
 # What is held -------------------------------------------------------------------------------------

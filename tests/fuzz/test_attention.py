@@ -182,7 +182,7 @@ def draw_layer(rng, channels, support, heads, scores=SCORES):
         options["value_channels"] = 3
     elif combine != "concat" and rng.random() < 0.4 and not reads_values(text):
         options["theta"] = rng.choice(THETAS)
-    if rng.random() < 0.4 and "theta" not in options:
+    if rng.random() < 0.4 and options.get("theta", "low-rank").startswith("low-rank"):
         options["value_bias"] = True
     if not is_of_features(text):
         options["channels"] = rng.choice([1, 2, 3])

@@ -17,20 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from pyg_outerconv import AttentionConv, OuterConv, compose, pyg
 from pyg_outerconv.attention import NORMALISERS, SCORES
-from pyg_outerconv.families import (
-    GCN,
-    Bernstein,
-    Chebyshev,
-    Directed,
-    Favard,
-    Identity,
-    Jacobi,
-    Kernel,
-    OptBasis,
-    Relation,
-    Stack,
-    Walk,
-)
+from pyg_outerconv.families import Kernel
 from pyg_outerconv.nn import (
     ConvGRUCell,
     ConvLSTMCell,
@@ -150,29 +137,29 @@ NO_EDGES = frozenset({"edges", "pygs", "messages", "flow", "export", "compile", 
 # Edge features of added loops are those of PyG, which forgets the flow there.
 LOOPS = "pygs flow fake elsewhere basis"
 LAYERS = {
-    "gcn": conv(GCN()),
-    "walk": conv(Walk(2)),
-    "chebyshev": conv(Chebyshev(3)),
-    "jacobi": conv(Jacobi(3, 1.0, -0.5), theta="channelwise"),
-    "bernstein": conv(Bernstein(3), theta="basis-decomposed(num_bases=1)"),
-    "favard": conv(Favard(3), but="used"),
+    "gcn": conv("gcn"),
+    "walk": conv("walk(2)"),
+    "chebyshev": conv("chebyshev(3)"),
+    "jacobi": conv("jacobi(3, 1.0, -0.5)", theta="channelwise"),
+    "bernstein": conv("bernstein(3)", theta="basis-decomposed(num_bases=1)"),
+    "favard": conv("favard(3)", but="used"),
     "opt_basis": Layer(
-        lambda p, **more: OuterConv(p, Q, OptBasis(3), **more),
+        lambda p, **more: OuterConv(p, Q, "opt_basis(3)", **more),
         undirected,
         frozenset({"basis", "masks", "trace"}),
     ),
-    "relation": conv(Relation(3), typed=True),
-    "directed": conv(Directed(GCN(add_self_loops=False)), but="export compile"),
-    "stack": conv(Stack(Walk(1, direction="both"), Identity()), but="export compile"),
-    "max": conv(GCN(), but="fake", aggr="max"),
+    "relation": conv("relation(3)", typed=True),
+    "directed": conv("directed(gcn(add_self_loops=False))", but="export compile"),
+    "stack": conv("stack(walk(1, direction=both), identity)", but="export compile"),
+    "max": conv("gcn", but="fake", aggr="max"),
     "mean": conv(
-        Directed(Relation(1)),
+        "directed(relation(1))",
         weighted=False,
         but="trace export compile fake",
         aggr="mean",
         label_aggr="max",
     ),
-    "root": conv(Walk(2), theta="low-rank(rank=2)", root_weight=True, cached=True),
+    "root": conv("walk(2)", theta="low-rank(rank=2)", root_weight=True, cached=True),
     "kernel": Layer(
         lambda p, **more: OuterConv(p, Q, Kernel(GaussianMixture(D, 3)), **more),
         lambda nodes=NODES, count=COUNT: graph(nodes, count, weighted=True, attr=D),
@@ -208,16 +195,18 @@ LAYERS = {
         frozenset({"edges", "pygs", "flow", "basis", "compile", "export"}),
     ),
     "composed": Layer(
-        lambda p, **more: compose(OuterConv(p, 5, GCN(), **more), OuterConv(5, Q, Walk(1), **more)),
+        lambda p, **more: compose(
+            OuterConv(p, 5, "gcn", **more), OuterConv(5, Q, "walk(1)", **more)
+        ),
         but=frozenset({"channels", "messages", "flow", "pygs", "export", "compile"}),
     ),
     "gru": Layer(
-        lambda p, **more: ConvGRUCell(p, Q, GCN(), **more),
+        lambda p, **more: ConvGRUCell(p, Q, "gcn", **more),
         lambda nodes=NODES, count=COUNT: graph(nodes, count, state=True),
         frozenset({"messages", "pygs", "elsewhere"}),
     ),
     "lstm": Layer(
-        lambda p, **more: ConvLSTMCell(p, Q, Walk(1), **more),
+        lambda p, **more: ConvLSTMCell(p, Q, "walk(1)", **more),
         but=frozenset({"messages", "pygs", "export", "compile"}),
     ),
     "grid": Layer(lambda p, **more: GridConv(p, Q, 3, dim=2, **more), image, NO_EDGES),

@@ -237,17 +237,6 @@ def test_backward_passes_know_their_graph_after_many_others():
 
 
 @pytest.mark.slow
-def test_weights_that_learn_are_traced_with_their_gradient():
-    conv = OuterConv(4, 3, GCN()).double()
-    x, (index, weight, _) = graph(GCN(), 9, 31)
-    weight.requires_grad_()
-    (expected,) = torch.autograd.grad(conv(x, index, weight).square().sum(), weight)
-    call, _ = compiled(conv)
-    (found,) = torch.autograd.grad(call(x, index, weight).square().sum(), weight)
-    assert_near(found, expected)
-
-
-@pytest.mark.slow
 def test_a_map_over_x_is_compiled_as_more_channels():
     conv = OuterConv(4, 3, GCN()).double()
     x, (index, weight, _) = graph(GCN(), 9, 31)

@@ -1,4 +1,4 @@
-"""Two layers composed are equal to the chain, inner biases and all."""
+"""Two layers composed are equal to the chain, by messages too, inner biases and all."""
 
 import copy
 
@@ -68,8 +68,9 @@ def test_the_composition_equals_the_chain(name):
     first, second = PAIRS[name]
     both = compose(first, second)
     for x in (features(), features(2, 3)):
-        actual, expected = both(x, *ARGUMENTS), second(first(x, *ARGUMENTS), *ARGUMENTS)
-        assert_same(actual, expected, [x, EDGES.edge_weight])
+        expected = second(first(x, *ARGUMENTS), *ARGUMENTS)
+        for both.fuse in (True, False):
+            assert_same(both(x, *ARGUMENTS), expected, [x, EDGES.edge_weight])
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -132,14 +133,6 @@ def test_sparse_features():
     x = features().detach().relu()
     expected = second(first(x, *ARGUMENTS), *ARGUMENTS)
     assert_near(compose(first, second)(x.to_sparse_csr(), *ARGUMENTS), expected)
-
-
-def test_messages_equal_the_contraction():
-    both = compose(*PAIRS["root weights"])
-    x = features()
-    fused = both(x, *ARGUMENTS)
-    both.fuse = False
-    assert_near(both(x, *ARGUMENTS), fused)
 
 
 def test_a_basis_may_be_given():

@@ -8,32 +8,22 @@ import pytest
 import torch
 
 from pyg_outerconv import AttentionConv, OuterConv
-from pyg_outerconv.families import (
-    GCN,
-    Chebyshev,
-    Compose,
-    Directed,
-    Grid,
-    Identity,
-    Relation,
-    Stack,
-    Walk,
-)
+from pyg_outerconv.families import Grid
 from pyg_outerconv.nn import FixedBasis
 from pyg_outerconv.testing import assert_near
 
 FAMILIES = [
-    GCN(),
-    GCN(add_self_loops=False),
-    Walk(2),
-    Walk(2, direction="both", norm=None),
-    Chebyshev(3),
-    Relation(2),
-    Directed(GCN(add_self_loops=False)),
-    Stack(Walk(1), Identity(), GCN()),
-    Compose(GCN(), Walk(1)),
+    "gcn",
+    "gcn(add_self_loops=False)",
+    "walk(2)",
+    "walk(2, direction=both, norm=None)",
+    "chebyshev(3)",
+    "relation(2)",
+    "directed(gcn(add_self_loops=False))",
+    "stack(walk(1), identity, gcn)",
+    "compose(gcn, walk(1))",
 ]
-of_each_family = pytest.mark.parametrize("family", FAMILIES, ids=str)
+of_each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 class Net(torch.nn.Module):
@@ -43,15 +33,16 @@ class Net(torch.nn.Module):
         super().__init__()
         draw = torch.Generator().manual_seed(seed)
         index = torch.randint(6, (2, edges), generator=draw)
-        kinds = torch.arange(edges) % 2 if isinstance(family, Relation) else None
+        kinds = torch.arange(edges) % 2 if family == "relation(2)" else None
         self.conv = OuterConv(3, 4, family)
-        self.basis = FixedBasis(family.basis(index, None, kinds, size=(6, 6)), persistent)
+        basis = self.conv.family.basis(index, None, kinds, size=(6, 6))
+        self.basis = FixedBasis(basis, persistent)
 
     def forward(self, x):
         return self.conv(x, self.basis())
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, Walk(2, powers=(2,))], ids=str)
+@pytest.mark.parametrize("family", [*FAMILIES, "walk(2, powers=(2,))"])
 def test_it_follows_its_module(family):
     net, x = Net(family, 0, 12, persistent=False), torch.randn(6, 3)
     expected, dense = net(x), net.basis().to_dense(torch.float32)
@@ -95,7 +86,7 @@ def test_loading_keeps_the_type_of_the_module(family):
 
 
 def test_what_was_loaded_shares_nothing_with_what_was_saved():
-    saved, other, x = Net(GCN(), 0, 12), Net(GCN(), 1, 9), torch.randn(6, 3)
+    saved, other, x = Net("gcn", 0, 12), Net("gcn", 1, 9), torch.randn(6, 3)
     other.load_state_dict(saved.state_dict())
     expected = other(x).detach()
     saved.basis().value.zero_()
@@ -104,7 +95,7 @@ def test_what_was_loaded_shares_nothing_with_what_was_saved():
 
 
 def test_a_basis_that_is_not_persistent_has_no_keys():
-    saved, other = Net(GCN(), 0, 12), Net(GCN(), 1, 9, persistent=False)
+    saved, other = Net("gcn", 0, 12), Net("gcn", 1, 9, persistent=False)
     assert set(other.state_dict()) == {"conv.theta.weight", "conv.bias"}
     with pytest.raises(RuntimeError, match=r"Unexpected key.*basis\.0\.source"):
         other.load_state_dict(saved.state_dict())
@@ -113,7 +104,7 @@ def test_a_basis_that_is_not_persistent_has_no_keys():
 
 
 def test_an_empty_state_leaves_the_basis_as_it_was():
-    net, x = Net(Walk(2), 0, 12), torch.randn(6, 3)
+    net, x = Net("walk(2)", 0, 12), torch.randn(6, 3)
     expected = net(x)
     assert net.load_state_dict({}, strict=False).missing_keys
     assert_near(net(x), expected)
@@ -131,7 +122,7 @@ def test_an_empty_state_leaves_the_basis_as_it_was():
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(name, change, message):
-    net, x = Net(GCN(), 0, 12), torch.randn(6, 3)
+    net, x = Net("gcn", 0, 12), torch.randn(6, 3)
     expected, state = net(x), net.state_dict()
     state[f"basis.basis.0.{name}"] = change(state[f"basis.basis.0.{name}"])
     with pytest.raises(RuntimeError, match=message):

@@ -5,32 +5,19 @@ import torch
 from cases import ALL_PAIRS, over, structure_for
 from nn.layers import assert_is_adjoint
 from scores import TRIED
-from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
+from torch.func import functional_call, grad, hessian, jacrev, vmap
 from torch.nn import Module
-from versions import since
 
-from pyg_outerconv import OuterConv, clear_caches, nn
+from pyg_outerconv import OuterConv, clear_caches
 from pyg_outerconv.attention import make_score
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.contract import ORDERS
-from pyg_outerconv.families import (
-    GCN,
-    Blocks,
-    Causal,
-    Complete,
-    GlobalTokens,
-    RandomLinks,
-    Relation,
-    SlidingWindow,
-    Union,
-    Walk,
-)
-from pyg_outerconv.nn import GridConv, GridPool, SparseFeatures
+from pyg_outerconv.families import GCN
+from pyg_outerconv.nn import SparseFeatures
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
-KINDS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
 TRIED_ON = ("multi-edge", "zero edges", "rectangular", "shape", "holes", "clusters")
 
 
@@ -60,52 +47,6 @@ def test_layers_over_every_family(family, name):
     assert_is_adjoint(lambda known, x: run(known, (x, None) if is_pair else x), *points)
 
 
-REDUCTIONS = [
-    (family, aggr, label_aggr)
-    for family in (GCN(), Relation(3, None))
-    for aggr in ("sum", "mean", "max", "min")
-    for label_aggr in ("sum", "max")
-]
-
-
-@since(2, 11, why="a list of counts cannot be read within jvp of vjp")
-@pytest.mark.parametrize(
-    ("family", "aggr", "label_aggr"), [*REDUCTIONS, (Walk(2, norm="source"), "sum", "sum")], ids=str
-)
-def test_every_pair_of_reductions_in_features_parameters_and_weights(family, aggr, label_aggr):
-    conv = OuterConv(3, 4, family, aggr=aggr, label_aggr=label_aggr).double()
-    kinds = KINDS if isinstance(family, Relation) else None
-
-    def run(parameters, x, weight):
-        return functional_call(conv, parameters, (x, EDGES, weight), {"edge_type": kinds})
-
-    parameters = {name: p.detach() for name, p in conv.named_parameters()}
-    weight = drawn(8).abs() + 0.1
-    assert_is_adjoint(run, parameters, drawn(5, 3), weight)
-    if aggr == label_aggr == "sum":
-        along = drawn(5, 3)
-        phi = nn.quadri_tensor(conv, EDGES, weight, edge_type=kinds, size=(5, 5)).detach()
-        found = jvp(lambda x: run(parameters, x, weight), (drawn(5, 3),), (along,))[1]
-        assert_near(found, torch.einsum("mnpq,mp->nq", phi, along))
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        GridConv(2, 3, (2, 2), padding=1),
-        GridConv(2, 4, (2, 3), stride=2, groups=2, padding_mode="circular", padding=1),
-        GridConv(2, 3, (2, 2), stride=2, transposed=True),
-        GridPool(2, dim=2),
-        GridPool(2, aggr="mean", dim=2),
-        GridPool(3, stride=2, padding=1, dim=2),
-    ],
-    ids=str,
-)
-def test_layers_of_images(layer):
-    run, parameters = pure(layer)
-    assert_is_adjoint(run, parameters, drawn(2, 2, 5, 6))
-
-
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
 def test_parameters_beside_sparse_features(layout):
     x = drawn(5, 3) * (torch.rand(5, 3) < 0.5)
@@ -130,21 +71,14 @@ def attention(score="key-query", support=None, **options):
 
 
 @pytest.mark.parametrize("score", [text for text in TRIED if "edge" not in text])
-@pytest.mark.parametrize("support", [None, Complete(), Causal(), SlidingWindow(1)], ids=str)
+@pytest.mark.parametrize("support", [None, "complete", "causal", "sliding_window(1)"])
 def test_every_score_on_edges_and_on_sequences(score, support):
     run, parameters = pure(attention(score, support), EDGES if support is None else None)
     assert_is_adjoint(run, parameters, drawn(5, 4))
 
 
-SUPPORTS = [
-    None,
-    Complete(),
-    Causal(),
-    SlidingWindow(1),
-    Blocks(2),
-    RandomLinks(2),
-    Union(SlidingWindow(1), GlobalTokens(1)),
-]
+SUPPORTS = [None, "complete", "causal", "sliding_window(1)", "blocks(2)", "random_links(2)"]
+SUPPORTS += ["union(sliding_window(1), global_tokens(1))"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +92,7 @@ SUPPORTS = [
         ),
     ],
 )
-@pytest.mark.parametrize("support", SUPPORTS, ids=str)
+@pytest.mark.parametrize("support", SUPPORTS)
 def test_hessians_of_attention_are_those_of_reverse_mode(support, order):
     clear_caches()
     fixed = EDGES.clone() if support is None else None  # which nothing has sorted

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 
 import pytest
 import torch
 import torch.nn.functional as F
+from contractions import normal
 from oracle import assert_same
 from torch import nn
 
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import Grid
 from pyg_outerconv.graph import Cells
-from pyg_outerconv.nn import FORMS, GridConv, GridPool, GridUnpool, OuterConv
+from pyg_outerconv.nn import FORMS, GridConv, GridPool, GridUnpool
 from pyg_outerconv.nn.grids import GRIDS
 from pyg_outerconv.nn.theta import GroupedTheta
 from pyg_outerconv.testing import assert_near, dense_contraction
@@ -23,10 +23,6 @@ from pyg_outerconv.theta import Theta
 
 SHAPES = [(6,), (5, 6), (3, 4, 5), (2, 3, 2, 3)]
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
-
-
-def images(*shape, dtype=torch.float64):
-    return torch.randn(shape, dtype=dtype, requires_grad=True)
 
 
 def nodes(x, axes):
@@ -40,7 +36,7 @@ def nodes(x, axes):
 @each_shape
 def test_images_of_any_number_of_axes_equal_the_dense_form(shape, transposed):
     conv = GridConv(2, 3, 2, stride=2, padding=1, transposed=transposed, dim=len(shape)).double()
-    x = images(2, 2, *shape)
+    x = normal(2, 2, *shape)
     rule = conv.rule(x)
     dense = dense_contraction(rule, nodes(x, len(shape)).movedim(-2, 0), conv.theta())
     expected = dense.movedim(0, -1).unflatten(-1, rule.output_shape)
@@ -75,7 +71,7 @@ def test_torchs_weights_are_a_view_of_theta():
 
 
 def test_nodes_and_a_shape_are_images():
-    conv, x = GridConv(2, 3, 3, padding=1, dim=2).double(), images(2, 2, 4, 5)
+    conv, x = GridConv(2, 3, 3, padding=1, dim=2).double(), normal(2, 2, 4, 5)
     assert_near(conv(nodes(x, 2), (4, 5)), nodes(conv(x), 2))
     assert conv.basis(nodes(x, 2), (4, 5)).size == conv.basis(x).size == (20, 20)
 
@@ -83,7 +79,7 @@ def test_nodes_and_a_shape_are_images():
 def test_listed_cells_are_where_missing_ones_are_zero():
     conv = GridConv(2, 3, 3, padding=1, dim=2).double()
     mask = torch.rand(6, 7) < 0.4
-    x = torch.where(mask, images(2, 6, 7), 0.0)
+    x = torch.where(mask, normal(2, 6, 7), 0.0)
     out = conv(x[:, mask].t(), mask)
     assert_near(out, conv(x)[:, mask].t())
     assert_near(conv(x[:, mask].t(), Cells.of_mask(mask)), out)
@@ -92,7 +88,7 @@ def test_listed_cells_are_where_missing_ones_are_zero():
 def test_grids_of_a_batch_have_cells_of_their_own():
     conv = GridConv(2, 3, 3, padding=1, dim=2).double()
     mask = torch.rand(3, 5, 5) < 0.5
-    x = torch.where(mask.unsqueeze(1), images(3, 2, 5, 5), 0.0)
+    x = torch.where(mask.unsqueeze(1), normal(3, 2, 5, 5), 0.0)
     out = conv(x.movedim(1, -1)[mask], Cells.of_mask(mask, batched=True))
     assert_near(out, conv(x).movedim(1, -1)[mask])
 
@@ -106,17 +102,8 @@ def test_the_choice_shows_and_no_edges_are_made():
     assert conv.contraction_path(x).chosen == ["propagate_first"]
 
 
-def test_equals_outer_conv_over_grid():
-    family = Grid(3, padding=1, dim=2)
-    plain = OuterConv(2, 3, family).double()
-    conv = GridConv(2, 3, 3, padding=1, dim=2, theta="full").double()
-    conv.load_state_dict(plain.state_dict())
-    x = images(2, 2, 4, 4)
-    assert_near(nodes(conv(x), 2), plain(nodes(x, 2), (4, 4)))
-
-
 def test_means_root_weights_and_messages_go_the_long_way():
-    x = images(2, 2, 5, 5)
+    x = normal(2, 2, 5, 5)
     mean = GridConv(2, 3, 3, padding=1, dim=2, label_aggr="mean", bias=False).double()
     plain = GridConv(2, 3, 3, padding=1, dim=2, bias=False).double()
     plain.load_state_dict(mean.state_dict())
@@ -145,11 +132,6 @@ def test_rules_are_kept_bounded_and_no_state():
         for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
             assert len(other._rules) == 0
             assert_near(other(x), layer(x))
-    written = io.BytesIO()
-    torch.save(conv, written)
-    written.seek(0)
-    x = torch.randn(1, 9)
-    assert torch.equal(torch.load(written, weights_only=False)(x), conv(x))
 
 
 # torch's own machinery ----------------------------------------------------------------------------
@@ -172,7 +154,7 @@ def test_autocast_gives_the_short_type_as_torch_does(order):
 @each_shape
 def test_pools_of_any_number_of_axes(shape, aggr):
     pool = GridPool(2, stride=1, padding=1, aggr=aggr, dim=len(shape))
-    x = images(2, *shape)
+    x = normal(2, *shape)
     padded = F.pad(x, (1, 1) * len(shape), value=float("nan"))
     windows = padded
     for axis in range(1, 1 + len(shape)):
@@ -189,7 +171,7 @@ def test_listed_cells_pool_what_is_there(aggr):
     pool = GridPool(2, aggr=aggr, count_include_pad=False, dim=2)
     mask = torch.rand(6, 8) < 0.5
     mask[:2, :2] = False
-    x = images(3, 6, 8)
+    x = normal(3, 6, 8)
     rest = {"sum": 0.0, "mean": 0.0, "max": -torch.inf, "min": torch.inf}[aggr]
     blocks = torch.where(mask, x, rest).unflatten(2, (4, 2)).unflatten(1, (3, 2))
     blocks = blocks.transpose(2, 3).flatten(3)  # (3, 3, 4, 2, 2) to (3, 3, 4, 4)
@@ -205,7 +187,7 @@ def test_listed_cells_pool_what_is_there(aggr):
 
 @pytest.mark.parametrize("size", [2, 3, (2, 3)], ids=str)
 def test_unpooling_is_nearest_interpolation(size):
-    x = images(2, 3, 4, 5)
+    x = normal(2, 3, 4, 5)
     unpool = GridUnpool(size, dim=2)
     expected = F.interpolate(x, scale_factor=size, mode="nearest")
     for order in (None, "propagate_first", "convolution"):
@@ -216,7 +198,7 @@ def test_unpooling_is_nearest_interpolation(size):
 def test_unpooling_is_the_transpose_of_the_sum():
     pool, unpool = (kind(3, 2, 1, dim=2) for kind in (GridPool, GridUnpool))
     pool.aggr = "sum"
-    x = images(2, 3, 7, 6)
+    x = normal(2, 3, 7, 6)
     y = torch.randn_like(pool(x))
     back = unpool(y, output_size=(7, 6))
     assert_near((pool(x) * y).sum(), (x * back).sum())
@@ -249,7 +231,7 @@ def selecting(labels, channels):
 @pytest.mark.parametrize("order", [None, "propagate_first", "convolution"])
 @pytest.mark.parametrize("options", UNFOLDS, ids=str)
 def test_unfold_selects_labels_and_fold_is_its_transpose(options, order):
-    x = images(2, 3, 6, 7)
+    x = normal(2, 3, 6, 7)
     expected = F.unfold(x, **options)  # (2, 3·K, N)
     window = options["kernel_size"]
     others = {name: value for name, value in options.items() if name != "kernel_size"}
@@ -289,13 +271,6 @@ def test_an_optimiser_that_was_made_before_the_first_image_trains_a_lazy_layer()
     assert (layer.theta.weight != before).any()
 
 
-@pytest.mark.parametrize("order", ["pooling", "all_edges", "compare_labels"])
-def test_the_gradient_of_equal_cells_goes_to_the_first_of_them(order):
-    image = torch.ones(1, 1, 2, 2, requires_grad=True)
-    GridPool(2, dim=2, order=order)(image).sum().backward()
-    assert image.grad.flatten().tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
 def test_parametrizations_leave_the_forms_of_theta_alone():
     image = torch.randn(2, 3, 5, 5)
     for _ in range(2):
@@ -309,17 +284,15 @@ def test_parametrizations_leave_the_forms_of_theta_alone():
 @pytest.mark.parametrize("aggr", ["max", "min", "sum", "mean"])
 def test_poolings_show_the_order_that_they_take(aggr):
     image, mask = torch.randn(8, 3, 32, 32), torch.rand(32, 32) < 0.1
-    nodes = torch.randn(int(mask.sum()), 3)
     for order in ("pooling", "all_edges"):
         layer = GridPool(2, dim=2, aggr=aggr, order=order)
-        assert [step.chosen for step in layer.contraction_path(image).steps] == [order]
+        assert layer.contraction_path(image).chosen == [order]
     free = GridPool(2, dim=2, aggr=aggr)
-    assert free.contraction_path(nodes, mask).steps[0].chosen != "pooling"
-
-
-def test_unpooling_shows_the_order_that_it_takes():
-    image = torch.randn(2, 3, 4, 4)
+    assert free.contraction_path(torch.randn(int(mask.sum()), 3), mask).chosen != ["pooling"]
     layer = GridUnpool(2, dim=2, order="all_edges")
-    assert layer.contraction_path(image).steps[0].chosen == "all_edges"
-    assert layer.contraction_path(image, output_size=(9, 8)).steps[0].chosen == "all_edges"
-    assert layer.contraction_path(torch.randn(4, 3), (4, 4)).steps[0].chosen == "all_edges"
+    for path in (
+        layer.contraction_path(image),
+        layer.contraction_path(image, output_size=(65, 64)),
+        layer.contraction_path(torch.randn(4, 3), (4, 4)),
+    ):
+        assert path.chosen == ["all_edges"]

@@ -1,11 +1,9 @@
-"""GMMConv, SplineConv and NNConv are a kernel's convolution, with their weights."""
-
-from itertools import product
+"""Kernels of edge attributes: Gaussians of every pair of channels, splines, networks, positions."""
 
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.nn import GMMConv, NNConv
+from torch_geometric.nn import GMMConv
 from torch_geometric.transforms import Cartesian
 
 from pyg_outerconv import OuterConv
@@ -56,63 +54,16 @@ def test_gmm_conv_with_gaussians_of_every_pair_of_channels():
     assert_near(ours[4][labels, rows, columns], theirs[4].view(-1))
 
 
-def piece(v, j, degree):
-    """The uniform B-spline of a degree, by Cox and de Boor's recursion, at v + degree − j."""
-    t = v + degree - j
-
-    def spline(t, m, start):
-        if m == 0:
-            return 1.0 if start <= t < start + 1 else 0.0
-        left = (t - start) / m * spline(t, m - 1, start)
-        return left + (start + m + 1 - t) / m * spline(t, m - 1, start + 1)
-
-    return spline(t, degree, 0)
-
-
-def dense_splines(position, size, degree, is_open):
-    """(E, S) one attribute's splines, a number at a time."""
-    out = torch.zeros(len(position), size, dtype=position.dtype)
-    for e, at in enumerate((position * (size - degree * is_open)).tolist()):
-        first = min(int(at), size - degree - 1) if is_open else int(at)
-        for j in range(degree + 1):
-            # At the very end v is 1, where the recursion's half-open pieces have their limit.
-            v = min(at - first, 1 - 1e-15)
-            out[e, (first + j) % size] += piece(v, j, degree)
-    return out
-
-
-@pytest.mark.parametrize("degree", [1, 2, 3])
-@pytest.mark.parametrize("is_open", [True, False, (True, False)], ids=str)
-def test_spline_conv_as_the_dense_formula_has_it(degree, is_open):
-    """Σ_p Π_d N(u_d) W_p, divided by the number of neighbours."""
-    sizes = (5, 4)
-    switches = is_open if isinstance(is_open, tuple) else (is_open,) * 2
-    spline = BSpline(sizes, degree, is_open)
-    conv = OuterConv(P, Q, Kernel(spline), aggr="mean", bias=False).double()
-    x, edge_attr = inputs()
-    with torch.no_grad():
-        edge_attr[0] = torch.tensor([0.0, 1.0])
-        edge_attr[1] = torch.tensor([1.0, 0.5])
-    one, two = (
-        dense_splines(edge_attr[:, d].detach(), sizes[d], degree, switches[d]) for d in (0, 1)
-    )
-    total = torch.zeros(NODES, Q).double()
-    count = torch.bincount(EDGE_INDEX[1], minlength=NODES)
-    for e, (source, target) in enumerate(EDGE_INDEX.t().tolist()):
-        for first, second in product(range(sizes[0]), range(sizes[1])):
-            weight = conv.theta.weight[first + sizes[0] * second]
-            share = one[e, first] * two[e, second] / count[target]
-            total[target] += share * (x[source] @ weight).detach()
-    assert_near(conv(x, EDGE_INDEX, edge_attr=edge_attr), total)
-    values = spline(edge_attr)
-    assert_near(values.sum(1), torch.ones(EDGES).double())
-    assert int((values > 0).sum(1).max()) <= (degree + 1) ** 2
-
-
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("is_open", [True, False])
-def test_splines_have_right_derivatives(degree, is_open):
+def test_few_splines_add_up_to_one_with_right_derivatives(degree, is_open):
+    """Which splines they are: ``tests/pyg/test_splines.py``."""
+    ends = torch.cartesian_prod(*(torch.linspace(0, 1, 7, dtype=torch.float64),) * 2)
+    values = BSpline((5, 4), degree, is_open)(ends)
+    assert_near(values.sum(1), torch.ones(49).double())
+    assert int((values > 0).sum(1).max()) <= (degree + 1) ** 2
     spline = BSpline(6, degree, is_open)
+    assert_near(spline(ends[-1:, :1]), spline(ends[-1:, :1] - 1e-12), 1e-9)  # the limit at the end
     position = torch.linspace(0.03, 0.98, 9, dtype=torch.float64).view(-1, 1).requires_grad_()
     assert torch.autograd.gradcheck(spline, position)
     assert torch.autograd.gradgradcheck(spline, position)
@@ -120,40 +71,8 @@ def test_splines_have_right_derivatives(degree, is_open):
 
 def test_the_slope_at_the_end_is_that_of_the_last_interval():
     position = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
-    last = torch.autograd.grad(BSpline(5)(position)[0, 4], position)[0]
-    assert last.item() == 4.0
-    assert torch.autograd.grad(BSpline(5)(position)[0, 0], position)[0].item() == 0.0
-
-
-@pytest.mark.parametrize("aggr", ["add", "mean"])
-def test_nn_conv(aggr):
-    hidden = 6
-    network = torch.nn.Sequential(
-        torch.nn.Linear(DIM, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, P * Q)
-    )
-    peer = NNConv(P, Q, network, aggr=aggr).double()
-    function = EdgeNetwork(DIM, hidden)
-    conv = OuterConv(P, Q, Kernel(function), aggr=aggr, root_weight=True).double()
-    with torch.no_grad():
-        function.layers[0].load_state_dict(network[0].state_dict())
-        conv.theta.weight[:hidden] = network[2].weight.t().view(hidden, P, Q)
-        conv.theta.weight[hidden] = network[2].bias.view(P, Q)
-        conv.root.weight.copy_(peer.lin.weight.t()[None])
-        conv.bias.copy_(peer.bias.normal_())
-    x, edge_attr = inputs()
-    actual = conv(x, EDGE_INDEX, edge_attr=edge_attr)
-    expected = peer(x, EDGE_INDEX, edge_attr)
-    assert_near(actual, expected)
-    first = function.layers[0]
-    ours = gradients(actual, [x, edge_attr, first.weight, first.bias, conv.theta.weight])
-    theirs = gradients(
-        expected,
-        [x, edge_attr, network[0].weight, network[0].bias, network[2].weight, network[2].bias],
-    )
-    for found, wanted in zip(ours[:4], theirs[:4], strict=True):
-        assert_near(found, wanted)
-    assert_near(ours[4][:hidden].flatten(1).t(), theirs[4])
-    assert_near(ours[4][hidden].flatten(), theirs[5])
+    slopes = torch.autograd.functional.jacobian(lambda at: BSpline(5)(at)[0], position).flatten()
+    assert slopes.tolist() == [0.0, 0.0, 0.0, -4.0, 4.0]
 
 
 def test_the_bias_of_a_network_may_be_a_relation_beside_it():

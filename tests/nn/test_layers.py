@@ -24,7 +24,7 @@ from nn.layers import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
-from torch.func import functional_call, grad, jacrev, jvp, vmap
+from torch.func import functional_call, grad, jvp, vmap
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map
@@ -32,7 +32,6 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import AttentionConv, OuterConv, clear_caches
-from pyg_outerconv.nn import quadri_tensor
 
 SIZES = [(7, 20), (9, 31), (12, 17), (6, 40)]
 both_ways = pytest.mark.parametrize("fuse", [True, False])
@@ -220,14 +219,6 @@ def test_second_derivatives_by_forward_mode_are_autograds(name):
     assert_same(list(found.values()), expected)
 
 
-@pytest.mark.parametrize("name", ["gcn", "walk", "chebyshev", "relation", "directed", "stack"])
-def test_jacobians_are_the_quadri_tensor(name):
-    module, inputs = made(name)
-    found = jacrev(lambda x: module(**{**inputs, "x": x}))(inputs.pop("x"))
-    phi = quadri_tensor(module, **inputs, size=(NODES, NODES))
-    assert_same(found, phi.permute(1, 3, 0, 2))
-
-
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @of_each_layer()
 def test_a_checkpoint_changes_nothing(name, use_reentrant):
@@ -287,9 +278,10 @@ def test_fake_tensors_give_shapes(name):
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("count", [150, 2500], ids=["few edges", "many edges"])
+@both_ways
 @of_each_layer("edges", "trace")
-def test_a_trace_is_right_on_another_graph_of_its_shape(name, count):
-    module, _ = made(name)
+def test_a_trace_is_right_on_another_graph_of_its_shape(name, fuse, count):
+    module, _ = made(name, fuse=fuse)
     keys = list(LAYERS[name].inputs())
 
     class Call(torch.nn.Module):

@@ -129,23 +129,19 @@ def test_own_messages_of_attention_are_called(options, batch):
     assert_near(out, sent.sum((-4, -3)))
 
 
-def test_own_fused_steps_are_called():
-    class Own(GridConv):
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("kind", [OuterConv, AttentionConv, GridConv])
+def test_own_fused_steps_are_called_unless_messages_are_asked_for(kind, aggr):
+    class Own(kind):
         def message_and_aggregate(self, edge_index, x, theta):
             return 2 * super().message_and_aggregate(edge_index, x, theta)
 
-    class Graph(OuterConv):
-        def message_and_aggregate(self, edge_index, x, theta):
-            return 2 * super().message_and_aggregate(edge_index, x, theta)
-
-    conv, plain = Own(P, Q, 3, dim=1, bias=False), GridConv(P, Q, 3, dim=1, bias=False)
-    plain.load_state_dict(conv.state_dict())
-    images = torch.randn(2, P, 9)
-    assert_near(conv(images), 2 * plain(images))
-    conv, plain = Graph(P, Q, GCN(), bias=False), OuterConv(P, Q, GCN(), bias=False)
-    plain.load_state_dict(conv.state_dict())
-    x = torch.randn(N, P)
-    assert_near(conv(x, EDGES), 2 * plain(x, EDGES))
+    options = {OuterConv: {"family": GCN()}, GridConv: {"kernel_size": 3, "dim": 1}}.get(kind, {})
+    conv = Own(P, Q, bias=False, aggr=aggr, **options)
+    given = (torch.randn(2, P, 9),) if kind is GridConv else (torch.randn(N, P), EDGES)
+    assert conv.fuse
+    doubled, conv.fuse = conv(*given), False
+    assert_near(doubled, 2 * conv(*given))
 
 
 def test_own_messages_on_images_are_called():

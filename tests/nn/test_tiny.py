@@ -117,54 +117,6 @@ def test_nothing_is_kept_but_where_it_is_asked_for(family):
     assert len(bases) == 0
 
 
-@pytest.mark.parametrize("cached", [None, True])
-def test_a_changed_graph_is_another(cached):
-    index, x = torch.tensor([[0, 1], [1, 2]]), torch.randn(3, P)
-    conv = OuterConv(P, Q, Relation(1), cached=cached)
-    for column in ([2, 0], [1, 1]):
-        index[:, 0] = torch.tensor(column)
-        assert_near(conv(x, index), conv(x, index.clone()))
-
-
-def test_absent_numbers_reach_only_neighbours_even_by_a_weight_of_zero():
-    x = torch.tensor([[1.0], [torch.nan], [torch.inf]]).requires_grad_()
-    index, weight = torch.tensor([[0, 1, 0], [1, 2, 0]]), torch.tensor([1.0, 0.0, 1.0])
-    conv = OuterConv(1, 1, Relation(1, None), theta="identity")
-    for learns in (False, True):
-        out = conv(x.detach().requires_grad_(learns), index, weight)
-        assert out.isnan().flatten().tolist() == [False, False, True]
-
-
-def test_what_does_not_fit_is_refused_as_with_more_edges():
-    x, index = torch.randn(3, P), torch.tensor([[0, 1], [1, 2]])
-    conv = OuterConv(P, Q, "gcn", root_weight=True)
-    wrong = {
-        "x must have the dtype of theta": (x.double(), index, {}),
-        "a row for each source": (torch.randn(3, P + 1), index, {}),
-        "an index below 3": (x, index + 1, {}),
-        "not be negative": (x, index - 1, {}),
-        "edge_type": (x, index, {"edge_type": torch.zeros(2, dtype=torch.long)}),
-        "one entry for each edge": (x, index, {"edge_weight": torch.ones(3)}),
-        "must be finite": (x, index, {"edge_weight": torch.tensor([1.0, torch.nan])}),
-        "edge_weight is where the features are": (
-            x,
-            index,
-            {"edge_weight": torch.ones(2, device="meta")},
-        ),
-    }
-    for words, (features, edges, beside) in wrong.items():
-        with pytest.raises((TypeError, ValueError), match=words):
-            conv(features, edges, **beside)
-    for part in (conv.theta, conv.root):
-        moved, part.weight = part.weight, torch.nn.Parameter(part.weight.to("meta"))
-        with pytest.raises(ValueError, match="meta"):
-            conv(x, index)
-        part.weight = moved
-    conv.bias = torch.nn.Parameter(conv.bias.to("meta"))
-    with pytest.raises(ValueError, match="meta"):
-        conv(x, index)
-
-
 def test_parametrised_weights_are_read():
     x, index = torch.randn(3, P), torch.tensor([[0, 1], [1, 2]])
     conv = OuterConv(P, Q, Relation(1), root_weight=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from pyg.cases import CASES
 from pyg.parity import Drawn, assert_close, by_size, contracted, graphs, layers, tensors
-from pyg.whole_graphs import line, whole
+from pyg.whole_graphs import line, recorded, whole
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 from write_layers import FILE
@@ -73,14 +73,7 @@ def test_edges_of_several_tiles_with_attributes_make_one_graph_for_every_number(
 ):
     monkeypatch.setattr("pyg_outerconv.attention.sums.TILE_ELEMENTS", 64)
     theirs, ours = layers(CASES["GATv2Conv"], {"heads": 2, "edge_dim": 3}, torch.float64)
-    graphs_seen = []
-
-    def backend(module, inputs):
-        graphs_seen.append(module)
-        return module
-
-    torch._dynamo.reset()
-    compiled = torch.compile(ours, backend=backend, fullgraph=True, dynamic=True)
+    compiled, called = recorded(ours, dynamic=True)
     for nodes, edges in ((20, 150), (13, 90), (40, 400)):
         x, attr = torch.randn(nodes, 6).double(), torch.randn(edges, 3).double()
         edge_index = torch.randint(nodes, (2, edges))
@@ -93,7 +86,7 @@ def test_edges_of_several_tiles_with_attributes_make_one_graph_for_every_number(
                     for out, one in ((found, ours), (wanted, theirs))
                 ]
                 assert_close(*grads, 1e-9, "gradients")
-    assert len(graphs_seen) == 1
+    assert called.count("output") == 1
 
 
 def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
@@ -104,24 +97,22 @@ def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
     assert_close(found, theirs(ends, edge_index), 1e-9, "values")
 
 
+def is_ours(called):
+    """Whether a graph calls a primitive of ours."""
+    return "autograd_function" in called or "outerconv" in called
+
+
 @by_size
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["GCNConv", "SAGEConv"])
 def test_a_small_graph_is_left_to_pyg_in_a_compiled_graph_too(name):
     _, layer = layers(CASES[name], {}, torch.float32)
-    operators = []
-
-    def backend(module, inputs):
-        operators.extend(str(node.target) for node in module.graph.nodes)
-        return module
-
     arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
     for least, ours in ((0, True), (2**30, False)):
         layer.least = least
-        operators.clear()
-        torch._dynamo.reset()
-        torch.compile(layer, backend=backend, fullgraph=True, dynamic=True)(*arguments)
-        assert any("autograd_function" in one or "outerconv" in one for one in operators) is ours
+        compiled, called = recorded(layer, dynamic=True)
+        compiled(*arguments)
+        assert any(map(is_ours, called)) is ours
 
 
 FEW = [
@@ -144,15 +135,7 @@ def test_attention_over_few_edges_is_traced_whole_and_what_pygs_is(name, options
     theirs, ours = layers(CASES[name], options, torch.float64)
     x, edge_index, *_ = CASES[name].calls["plain"](Drawn(graphs()[graph], torch.float64))
     x = (x * scale).detach().requires_grad_()
-    operators = set()
-
-    def backend(module, inputs):
-        operators.update(str(node.target) for node in module.graph.nodes)
-        return module
-
-    torch._dynamo.reset()
-    call = torch.compile(ours, backend=backend, fullgraph=True)
-    results = []
+    (call, called), results = recorded(ours), []
     for layer in (call, theirs):
         out = layer(x, edge_index)
         ahead = torch.linspace(0.5, 1.5, out.numel(), dtype=x.dtype).view(out.shape)
@@ -160,7 +143,7 @@ def test_attention_over_few_edges_is_traced_whole_and_what_pygs_is(name, options
         grads = torch.autograd.grad(out, wanted, ahead, materialize_grads=True, allow_unused=True)
         results.append([out, *grads])
     assert_close(results[0], results[1], 1e-9, "values and gradients")
-    own = {one for one in operators if "outerconv" in one}
+    own = {one for one in called if "outerconv" in one}
     assert own == {"pyg_outerconv.highest_of_rows.default"}
 
 
@@ -184,16 +167,9 @@ def test_a_layer_that_never_ran_compiles_whole(name, change):
     arguments = CASES[name].calls["plain"](Drawn(graphs()["directed"], torch.float32))
     layer = change(layers(CASES[name], {}, torch.float32)[1].eval())
     wanted = copy.deepcopy(layer)(*arguments)
-    operators = []
-
-    def backend(module, inputs):
-        operators.extend(str(node.target) for node in module.graph.nodes)
-        return module
-
-    torch._dynamo.reset()
-    compiled = torch.compile(layer, backend=backend, fullgraph=True)
+    compiled, called = recorded(layer)
     assert_close([compiled(*arguments)], [wanted], 1e-5, "values")
-    assert any("autograd_function" in one or "outerconv" in one for one in operators)
+    assert any(map(is_ours, called))
 
 
 @contracted

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 import torch
 from pyg.parity import assert_close
+from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
 from torch_geometric.nn.conv import spline_conv
 
@@ -106,6 +107,14 @@ def test_second_call_sees_other_attributes():
         attributes = torch.rand(8, D, dtype=torch.float64)
         expected = by_definition(layer, (x, x), attributes, EDGE_INDEX)
         assert_close(layer(x, EDGE_INDEX, attributes), expected, 1e-10, "values")
+
+
+def test_an_edge_index_tells_the_number_of_targets_without_features():
+    layer, x, attributes = SplineConv(P, Q, D, 5), torch.randn(5, P), torch.rand(8, D)
+    expected = layer((x, None), EDGE_INDEX, attributes, size=(5, 4))
+    edges = EdgeIndex(EDGE_INDEX, sparse_size=(5, 4))
+    assert_close(layer((x, None), edges, attributes), expected, 1e-6, "values")
+    assert len(expected) == 4
 
 
 @pytest.mark.parametrize("options", [{}, {"root_weight": False}, {"bias": False}], ids=str)

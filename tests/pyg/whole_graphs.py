@@ -30,6 +30,18 @@ def whole(layer: Any, arguments: tuple[Any, ...]) -> Any:
     return out
 
 
+def recorded(layer: Any, **options: Any) -> tuple[Any, list[str]]:
+    """A layer compiled as one graph, and a list of what each graph that is made of it calls."""
+    called: list[str] = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        called.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    torch._dynamo.reset()
+    return torch.compile(layer, backend=backend, fullgraph=True, **options), called
+
+
 def compiles(name: str) -> tuple[str, ...]:
     """For PyG's class and ours, by the contraction and by itself: ``'yes'`` or ``'no'``."""
     found = []

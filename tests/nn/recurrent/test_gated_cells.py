@@ -69,6 +69,13 @@ def flat(state):
     return torch.cat(parts(state), dim=-1)
 
 
+def lstm(gates, c, w, dim=-1):
+    """Equation 3 of the paper: the state of sums of all gates, of a memory and of peepholes w."""
+    i, f, new, o = gates.split(Q, dim)
+    memory = (f + w[1] * c).sigmoid() * c + (i + w[0] * c).sigmoid() * new.tanh()
+    return (o + w[2] * memory).sigmoid() * memory.tanh(), memory
+
+
 def assert_same(ours, theirs, inputs):
     assert_near(flat(ours), flat(theirs))
     assert_same_gradients(flat(ours), flat(theirs), inputs)
@@ -113,10 +120,8 @@ def test_the_lstm_is_equation_3_of_its_paper_on_any_basis(kind):
     joint, theta = torch.cat([x, h], -1), cell.gates.theta()[:, 0]
     w = torch.zeros(3, Q) if cell.peephole is None else cell.peephole
     out = torch.einsum("kmn,bmp,kpq->bnq", basis, joint, theta) + cell.gates.bias
-    i, f, new, o = out.split(Q, dim=-1)
-    memory = (f + w[1] * c).sigmoid() * c + (i + w[0] * c).sigmoid() * new.tanh()
-    expected = (o + w[2] * memory).sigmoid() * memory.tanh(), memory
-    assert_same(cell(x, EDGES, (h, c), WEIGHT), expected, [x, h, c, *cell.parameters()])
+    ours = cell(x, EDGES, (h, c), WEIGHT)
+    assert_same(ours, lstm(out, c, w), [x, h, c, *cell.parameters()])
 
 
 # Torch's own cells, and images --------------------------------------------------------------------
@@ -167,10 +172,7 @@ def test_on_a_grid_the_lstm_is_that_of_images():
     x, h, c = images(P, Q, Q)
     weight, bias = values(4 * Q, P + Q, 3, 3), values(4 * Q)
     w = values(3, Q, 5, 4)
-    i, f, new, o = F.conv2d(torch.cat([x, h], 1), weight, bias, padding=1).split(Q, dim=1)
-    memory = (f + w[1] * c).sigmoid() * c + (i + w[0] * c).sigmoid() * new.tanh()
-    expected = (o + w[2] * memory).sigmoid() * memory.tanh(), memory
-
+    expected = lstm(F.conv2d(torch.cat([x, h], 1), weight, bias, padding=1), c, w, dim=1)
     cell = ConvLSTMCell(P, Q, GRID, peephole=True, num_nodes=20).double()
     named = {
         "gates.theta.weight": our_weight(weight.flatten(2), 1, False)[:, 0],
@@ -331,9 +333,8 @@ def test_comparing_reductions_act_on_all_gates():
     x, state = values(N, P), state_of(cell)
     types = torch.arange(EDGES.size(1)) % 2
     out = cell.gates(torch.cat([x, state[0]], -1), EDGES, edge_type=types)
-    i, f, new, _ = out.chunk(4, dim=-1)
-    memory = f.sigmoid() * state[1] + i.sigmoid() * new.tanh()
-    assert_near(cell(x, EDGES, state, edge_type=types)[1], memory)
+    expected = lstm(out, state[1], torch.zeros(3, Q))
+    assert_near(flat(cell(x, EDGES, state, edge_type=types)), flat(expected))
 
 
 # As a module --------------------------------------------------------------------------------------
