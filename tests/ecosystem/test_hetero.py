@@ -4,12 +4,10 @@ import pytest
 import torch
 from against_pyg import copy_weights
 from torch_geometric.data import HeteroData
-from torch_geometric.datasets import FakeHeteroDataset
 from torch_geometric.nn import (
     GATConv,
     GraphConv,
     HeteroConv,
-    Linear,
     SAGEConv,
     to_hetero,
     to_hetero_with_bases,
@@ -230,43 +228,3 @@ def test_self_loops_between_two_types_are_refused_as_pygs_are(make):
     with pytest.raises(ValueError, match="'add_self_loops' attribute set to 'True'"):
         HeteroConv({KINDS[0]: make(True)})
     HeteroConv({KINDS[0]: make(False), KINDS[1]: make(False)})
-
-
-class Net(torch.nn.Module):
-    """Two layers with a linear path beside them, to be made heterogeneous."""
-
-    def __init__(self, make, out_channels):
-        super().__init__()
-        self.first, self.second = make((-1, -1), 16), make((-1, -1), 16)
-        self.skip, self.out = Linear(-1, 16), Linear(16, out_channels)
-
-    def forward(self, x, edge_index):
-        hidden = self.first(x, edge_index).relu()
-        return self.out(self.second(hidden, edge_index).relu() + self.skip(x))
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p, q: OuterConv(p, q, "stack(walk(1), identity)", root_weight=True),
-        lambda p, q: AttentionConv(p, q, heads=4),
-    ],
-    ids=["convolution", "attention"],
-)
-def test_a_heterogeneous_model_learns(make):
-    data = FakeHeteroDataset(
-        num_node_types=2, num_edge_types=3, avg_num_nodes=30, avg_degree=4, num_classes=3
-    )[0]
-    target = next(name for name in data.node_types if "y" in data[name])
-    model = to_hetero(Net(make, 3), data.metadata())
-    with torch.no_grad():
-        model(data.x_dict, data.edge_index_dict)
-    optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
-    for _ in range(15):
-        optimizer.zero_grad()
-        out = model(data.x_dict, data.edge_index_dict)[target]
-        loss = torch.nn.functional.cross_entropy(out, data[target].y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]

@@ -123,23 +123,6 @@ def test_a_stored_basis_is_made_anew_for_a_sample(family, club):
 
 
 @needs_sampler
-def test_a_model_trains_on_samples(club):
-    model = MODELS["sage"](5)
-    optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
-    for _ in range(15):
-        total = 0.0
-        for batch in NeighborLoader(club, [5, 5], batch_size=12, shuffle=True):
-            optimizer.zero_grad()
-            out = model(batch.x, batch.edge_index)[: batch.batch_size]
-            loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size].clamp(max=2))
-            loss.backward()
-            optimizer.step()
-            total += loss.item()
-        losses.append(total)
-    assert losses[-1] < 0.6 * losses[0]
-
-
-@needs_sampler
 @of_each_model
 def test_links_are_scored_as_in_the_graph(kind, club):
     model, label = MODELS[kind](5), club.edge_index[:, ::3]
@@ -244,14 +227,6 @@ def test_parts_are_subgraphs(kind, load, club):
         assert_near(model(part.x, part.edge_index), whole[part.node])
         seen += part.num_nodes
     assert seen == 34
-
-
-def test_clusters_by_metis_are_subgraphs(club):
-    try:
-        parts = ClusterData(club, 3, log=False)
-    except ImportError as error:
-        pytest.skip(f"torch-sparse with METIS or pyg-lib is not installed: {error}")
-    assert sum(part.num_nodes for part in parts) == 34
 
 
 def graphs():

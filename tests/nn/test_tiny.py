@@ -4,7 +4,6 @@ import random
 
 import pytest
 import torch
-from torch.autograd import grad
 
 from pyg_outerconv import OuterConv, clear_caches, use_backend
 from pyg_outerconv.basis.edges import edge_basis
@@ -16,6 +15,7 @@ from pyg_outerconv.kernels.edge_sums import MOST, TINY
 from pyg_outerconv.nn import tiny
 from pyg_outerconv.nn.bases import bases, recent
 from pyg_outerconv.testing import assert_near
+from pyg_outerconv.testing.reference import derivatives
 
 P, Q = 4, 6
 FORMS = (
@@ -79,15 +79,9 @@ def draw(pick):
 
 
 def results(conv, x, index, beside):
-    """Y, its gradients, and those of a function of its gradients."""
+    """Y, and its first and second derivatives."""
     learned = [x, *conv.parameters(), *(w for w in beside.values() if w.requires_grad)]
-    out = conv(x, index, **beside)
-    generator = torch.Generator().manual_seed(0)
-    direction = torch.randn(out.shape, dtype=out.dtype, generator=generator)
-    options = {"create_graph": True, "allow_unused": True, "materialize_grads": True}
-    first = grad((out.square() * direction).sum(), learned, **options)
-    second = grad(sum(one.square().sum() for one in first), learned, **options)
-    return [out, *first, *second]
+    return derivatives(conv(x, index, **beside), learned, 2)
 
 
 @pytest.mark.parametrize("seed", range(40))

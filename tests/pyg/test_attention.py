@@ -36,22 +36,6 @@ def test_a_number_for_each_edge_is_an_attribute(name):
     assert_close(mine(*arguments, attribute), its(*arguments, attribute), 1e-5, "values")
 
 
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
-def test_an_edge_dim_without_attributes_adds_nothing(name):
-    its, mine = both(name, edge_dim=3)
-    assert_close(mine(*inputs(name)), its(*inputs(name)), 1e-5, "values")
-
-
-def test_an_attribute_that_no_option_reads_is_ignored_by_gat_alone():
-    its, mine = both("GATConv")
-    arguments, attribute = inputs("GATConv"), torch.randn(EDGES, 3)
-    assert_close(mine(*arguments, attribute), its(*arguments, attribute), 1e-5, "values")
-    for name in ("GATv2Conv", "TransformerConv", "RGATConv"):
-        for layer in both(name):
-            with pytest.raises((AssertionError, RuntimeError)):
-                layer(*inputs(name), attribute)
-
-
 @pytest.mark.parametrize("options", [{}, {"edge_sample_ratio": 0.5}, {"is_undirected": True}])
 @pytest.mark.parametrize("attention_type", ["MX", "SD"])
 def test_super_gat_samples_and_loses_as_pyg(attention_type, options):

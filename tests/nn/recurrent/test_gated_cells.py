@@ -317,17 +317,6 @@ def test_options_of_the_layer_reach_every_convolution(kind):
         assert conv.cached
 
 
-@of_each_kind
-def test_no_order_and_no_message_changes_what_a_cell_is(kind):
-    cell = cell_of(kind)
-    x, state = values(2, N, P), state_of(cell, 2)
-    expected = flat(cell(x, EDGES, state))
-    for option, value in (("order", "recurrence_clenshaw"), ("fuse", False)):
-        for conv in cell.children():
-            setattr(conv, option, value)
-        assert_near(flat(cell(x, EDGES, state)), expected)
-
-
 def test_comparing_reductions_act_on_all_gates():
     cell = cell_of("lstm", Relation(2, norm=None), aggr="max")
     x, state = values(N, P), state_of(cell)
