@@ -4,7 +4,7 @@ import pytest
 import torch
 from oracle import assert_same
 
-from pyg_outerconv.attention import ALiBi, FeatureMapped
+from pyg_outerconv.attention import FeatureMapped
 from pyg_outerconv.basis.feature_product import FeatureProduct
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
@@ -119,12 +119,7 @@ def test_other_graphs_do_not_bound_exponentials(support):
 
 
 @pytest.mark.parametrize("normalise", ["identity", "softmax", "sigmoid"])
-def test_exponentials_known_up_to_a_factor_are_for_l1_alone(normalise):
-    score = FeatureMapped(HEADS, 3, P, feature_map="exp")
-    with pytest.raises(ValueError, match="known up to a factor.*bounded=False"):
-        conv_of(score, normalise)
-    with pytest.raises(ValueError, match="known up to a factor.*1 terms"):
-        conv_of(score, "l1", terms=(ALiBi(HEADS),))
+def test_exponentials_without_a_bound_go_with_any_normaliser(normalise):
     free = FeatureMapped(HEADS, 3, P, feature_map="exp", bounded=False)
     conv, x = conv_of(free, normalise), torch.randn(4, P, dtype=torch.float64)
     key, query = free.key(x).exp(), free.query(x).exp()

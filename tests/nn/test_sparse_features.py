@@ -191,14 +191,6 @@ def test_a_compiler_leaves_sparse_tensors_to_torch():
     assert_near(compiled(dense.to_sparse_csr(), basis), conv(dense, basis))
 
 
-@pytest.mark.filterwarnings("ignore:Sparse BSR")
-def test_blocks_are_refused():
-    x = bag(4, 6).to_sparse_bsr((2, 2))
-    for call in (dropout_features, lambda x: layer(6, 3, "gcn")(x, RING)):
-        with pytest.raises(TypeError, match="one number per entry"):
-            call(x)
-
-
 # PyG's layers, and compilers ----------------------------------------------------------------------
 
 
