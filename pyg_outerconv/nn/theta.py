@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -42,13 +41,15 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
 
     Θ_k is block-diagonal with G blocks, G = 1 being a full matrix.
 
-    A subclass names its parameters and their shapes (:meth:`shapes`) and makes Θ of them
-    (:meth:`forward`, or :meth:`parameter` where Θ is not one tensor). With ``in_channels=-1`` the
-    first input determines the shapes.
+    A subclass names its parameters and their shapes (``layout``, or :meth:`shapes`) and makes Θ of
+    them (:meth:`forward`, or :meth:`parameter` where Θ is not one tensor). With ``in_channels=-1``
+    the first input determines the shapes.
 
     Attributes:
         name: the name of the form in the option ``theta``.
         argument: the name of its option; None for a form without one.
+        layout: the sizes of each parameter, as ``"weight R P Q; comp K R"``: of K, P, Q, the option
+            R, 1, and quotients of these. The last two are fan-in and fan-out.
 
     Args:
         num_labels: K.
@@ -64,6 +65,7 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
 
     name: ClassVar[str]
     argument: ClassVar[str | None] = None
+    layout: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -108,9 +110,17 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
                 f"{count}, of {self.num_labels} labels",
             )
 
-    @abstractmethod
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter, the last two being fan-in and fan-out."""
+        known = {"K": self.num_labels, "P": in_channels, "Q": self.out_channels, "R": self.option}
+
+        def size(text: str) -> int:
+            whole, _, part = text.partition("/")
+            count = known.get(whole, 1)
+            return count // max(known[part], 1) if part else count
+
+        parts = [part.split() for part in self.layout.split(";") if part]
+        return {key: tuple(map(size, sizes)) for key, *sizes in parts}
 
     def materialize(self, in_channels: int) -> None:
         """Allocate and initialise the parameters for P channels."""
@@ -217,8 +227,11 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
         super()._load_from_state_dict(state, prefix, *args)
 
     def channels_of(self, shape: tuple[int, ...]) -> int:
-        """P, from the shape of the first parameter."""
-        return shape[1] if len(shape) > 1 else 0
+        """P, from the shape of the first parameter; 0 if that has too few axes."""
+        _, *sizes = (self.layout or "weight K P").partition(";")[0].split()
+        place = next(place for place, size in enumerate(sizes) if size.startswith("P"))
+        channels = shape[place] if len(shape) > place else 0
+        return channels * (self.option if sizes[place] == "P/R" else 1)
 
     def extra_repr(self) -> str:
         """K, P and Q, and the option of the form."""
@@ -233,12 +246,9 @@ class FullTheta(ThetaModule):
     """Θ_k without constraints: K·P·Q numbers."""
 
     name = "full"
+    layout = "weight K P Q"
 
     weight: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, P, Q)."""
-        return {"weight": (self.num_labels, in_channels, self.out_channels)}
 
     def forward(self) -> Tensor:
         self.require_shape()
@@ -272,16 +282,9 @@ class SharedTheta(ThetaModule):
     """Θ_k = V for every label: P·Q numbers. The bases are summed first."""
 
     name = "shared"
+    layout = "weight P Q"
 
     weight: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (P, Q)."""
-        return {"weight": (in_channels, self.out_channels)}
-
-    def channels_of(self, shape: tuple[int, ...]) -> int:
-        """P, from the shape of the first parameter."""
-        return shape[0] if shape else 0
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """One matrix, with coefficient 1 for every label."""
@@ -298,16 +301,10 @@ class BasisDecomposedTheta(ThetaModule):
     """
 
     name, argument = "basis-decomposed", "num_bases"
+    layout = "weight R P Q; comp K R"
 
     weight: Tensor
     comp: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (B, P, Q), comp (K, B)."""
-        return {
-            "weight": (self.option, in_channels, self.out_channels),
-            "comp": (self.num_labels, self.option),
-        }
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """The mixture of the matrices V_b."""
@@ -325,20 +322,10 @@ class ChannelwiseTheta(ThetaModule):
     """
 
     name = "channelwise"
+    layout = "weight P Q; comp K Q"
 
     weight: Tensor
     comp: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (P, Q), comp (K, Q)."""
-        return {
-            "weight": (in_channels, self.out_channels),
-            "comp": (self.num_labels, self.out_channels),
-        }
-
-    def channels_of(self, shape: tuple[int, ...]) -> int:
-        """P, from the shape of the first parameter."""
-        return shape[0] if shape else 0
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Uniform values of W, and ones."""
@@ -357,16 +344,10 @@ class LowRankTheta(ThetaModule):
     """Θ_k = U_k V_k of ``rank`` r at most: K·r·(P + Q) numbers."""
 
     name, argument = "low-rank", "rank"
+    layout = "down K P R; up K R Q"
 
     down: Tensor
     up: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """down (K, P, r), up (K, r, Q)."""
-        return {
-            "down": (self.num_labels, in_channels, self.option),
-            "up": (self.num_labels, self.option, self.out_channels),
-        }
 
     def forward(self) -> Tensor:
         self.require_shape()
@@ -377,6 +358,7 @@ class GroupedTheta(ThetaModule):
     """Θ_k block-diagonal with G = ``groups`` blocks of P/G × Q/G: K·P·Q/G numbers."""
 
     name, argument = "grouped", "groups"
+    layout = "weight K R P/R Q/R"
 
     weight: Tensor
 
@@ -388,21 +370,6 @@ class GroupedTheta(ThetaModule):
                 raise RefusedValue(
                     f"{self.argument} must divide {what}", f"a divisor of {count}", self.option
                 )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, G, P/G, Q/G)."""
-        return {
-            "weight": (
-                self.num_labels,
-                self.option,
-                in_channels // self.option,
-                self.out_channels // self.option,
-            )
-        }
-
-    def channels_of(self, shape: tuple[int, ...]) -> int:
-        """P, from the shape of the first parameter."""
-        return math.prod(shape[1:3])
 
     def forward(self) -> Tensor:
         self.require_shape()
@@ -419,6 +386,7 @@ class DepthwiseTheta(ThetaModule):
     """Each input channel is transformed separately: K·Q numbers; Q is a multiple of P."""
 
     name = "depthwise"
+    layout = "weight K P 1 Q/P"
 
     weight: Tensor
 
@@ -431,12 +399,6 @@ class DepthwiseTheta(ThetaModule):
                 f"a multiple of {self.in_channels}",
                 self.out_channels,
             )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, P, 1, Q/P)."""
-        return {
-            "weight": (self.num_labels, in_channels, 1, self.out_channels // max(in_channels, 1))
-        }
 
     def forward(self) -> Tensor:
         self.require_shape()
@@ -459,9 +421,6 @@ class IdentityTheta(ThetaModule):
                 f"{self.in_channels}, or -1",
                 self.out_channels,
             )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        return {}
 
     def materialize(self, in_channels: int) -> None:
         """Set P, and Q = P."""
@@ -523,6 +482,7 @@ class ColumnsTheta(ThetaModule):
     """
 
     name = "columns"
+    layout = "weight K P Q/K"
 
     weight: Tensor
 
@@ -534,10 +494,6 @@ class ColumnsTheta(ThetaModule):
                 f"out_channels a multiple of {self.num_labels}",
                 self.out_channels,
             )
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (K, P, Q/K)."""
-        return {"weight": (self.num_labels, in_channels, self.out_channels // self.num_labels)}
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """Values of heads that are concatenated."""
@@ -555,16 +511,10 @@ class ValueOutputTheta(ThetaModule):
     """
 
     name, argument = "value-output", "channels"
+    layout = "value K P R; output K R Q"
 
     value: Tensor
     output: Tensor
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """value (K, P, V), output (K, V, Q)."""
-        return {
-            "value": (self.num_labels, in_channels, self.option),
-            "output": (self.num_labels, self.option, self.out_channels),
-        }
 
     def draw(self, parameter: Tensor, bound: float) -> None:
         """Glorot-uniform, with fan-in or fan-out of all labels together."""

@@ -23,9 +23,21 @@ def glorot_of_heads(weight: Tensor, maps: int = 1) -> None:
     uniform_(weight, -bound, bound)
 
 
-def draw_heads(theta: Any) -> None:
-    """The initial values of one linear map to all heads, as in GAT."""
-    glorot_of_heads(theta.weight)
+def linear_bias(bias: Tensor | None, fan_in: int) -> None:
+    """The bias of a linear map from ``fan_in`` channels, uniform in ±1/√fan_in."""
+    if bias is not None:
+        bound = 1.0 / math.sqrt(max(fan_in, 1))
+        uniform_(bias, -bound, bound)
+
+
+def draw_heads(module: Any, maps: int = 1, biased: bool = False) -> None:
+    """A weight drawn as one linear map to all heads, as in GAT, or as one of ``maps`` maps.
+
+    ``biased``: whether the bias is drawn as that of a linear map, as in GATv2; else it stays.
+    """
+    glorot_of_heads(module.weight, maps)
+    if biased:
+        linear_bias(module.bias, module.weight.size(1))
 
 
 class AveragedHeads(FullTheta):
@@ -42,15 +54,6 @@ class AveragedHeads(FullTheta):
 HEADS: dict[str, type[ThetaModule]] = {"concat": ColumnsTheta, "mean": AveragedHeads}
 
 
-def theta_of_heads(combine: str, heads: int, in_channels: int, out_channels: int) -> ThetaModule:
-    """Θ of heads that are put together, drawn as one linear map."""
-    theta = HEADS[combine](heads, -1, out_channels)
-    theta.initial = draw_heads
-    if in_channels >= 0:
-        theta.materialize(in_channels)
-    return theta
-
-
 class FilterTheta(ChannelwiseTheta, by_name=False):
     """W, and a number for each term and output channel, whose label makes that channel alone.
 
@@ -59,11 +62,7 @@ class FilterTheta(ChannelwiseTheta, by_name=False):
     """
 
     name = "filters"
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """weight (P, Q), comp (K, Q)."""
-        terms = self.num_labels // max(self.out_channels, 1)
-        return {**super().shapes(in_channels), "comp": (terms, self.out_channels)}
+    layout = "weight P Q; comp K/Q Q"
 
     def parameter(self, like: Tensor | None = None) -> ThetaValue:
         """One matrix and filters of its channels."""
@@ -79,6 +78,7 @@ class PartsTheta(ThetaModule, by_name=False):
     """
 
     name = "parts"
+    option = 1
 
     def __init__(self, parts: Sequence[ThetaModule]) -> None:
         Module.__init__(self)  # a form without parameters of its own
@@ -90,10 +90,6 @@ class PartsTheta(ThetaModule, by_name=False):
     def in_channels(self) -> int:  # type: ignore[override]
         """P, or -1."""
         return self._parts[0].in_channels
-
-    def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
-        """None of its own."""
-        return {}
 
     def materialize(self, in_channels: int) -> None:
         """Allocate and initialise the parameters of all parts for P channels."""
@@ -128,10 +124,6 @@ def theta_of(
         family: the family, whose :meth:`~.Family.combinations` say how heads are put together.
         form: the form of Θ of all other labels.
         in_channels, out_channels, max_parameters: of the layer.
-
-    Raises:
-        ValueError: see :func:`.theta.make_theta`; or there are no other labels, and a form
-            for them is given.
     """
     runs = family.combinations()
     start = family.initial_coefficients
@@ -151,8 +143,11 @@ def theta_of(
             parts.append(make_theta(form, count, in_channels, out_channels, max_parameters))
         elif combine == "channels":
             parts.append(FilterTheta(count * out_channels, in_channels, out_channels))
-        else:
-            parts.append(theta_of_heads(combine, count, in_channels, out_channels))
+        else:  # drawn as one linear map
+            parts.append(HEADS[combine](count, -1, out_channels))
+            parts[-1].initial = draw_heads
+            if in_channels >= 0:
+                parts[-1].materialize(in_channels)
         if start is not None:
             parts[-1].start_with(start[first : first + count])
         first += count
