@@ -10,13 +10,11 @@ from .attention import Attention
 from .channel_polynomials import Favard, OptBasis
 from .chebyshev import Chebyshev
 from .cluster import Cluster
-from .combinators import Compose, Stack, Union
+from .combinators import Compose, Directed, Explicit, Mean, Reverse, Stack, Union
 from .content_family import ContentFamily
-from .diffusion import Diffusion
 from .family import Family
 from .gcn import GCN
 from .grid import Grid, Pool
-from .high_pass import HighPass
 from .kernel import EdgeFunction, Kernel
 from .linear_attention import LinearAttention
 from .multi_head import GAT, GATv2, MultiHead, Transformer
@@ -44,8 +42,7 @@ from .support.sequences import (
     SlidingWindow,
     Strided,
 )
-from .walk import Walk
-from .wrappers import Directed, Explicit, Mean, Reverse
+from .walk import Diffusion, HighPass, Walk
 
 __all__ = [
     "FAMILIES",

@@ -236,11 +236,7 @@ class OptBasis(ChannelPolynomials):
         return 1 if self.channels is None else self.channels
 
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
-        """The family for a layer of these channels.
-
-        Raises:
-            ValueError: the labels of the family are not those of the layer.
-        """
+        """The family for a layer of these channels."""
         if not shares:
             raise self._refused("a family that mixes or multiplies its labels")
         check_positive(f"{type(self).__name__} of a layer", out_channels=out_channels)

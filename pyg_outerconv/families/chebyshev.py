@@ -20,7 +20,7 @@ from ..kernels.edge_lists import places_of, share_of_degrees
 from ..kernels.index_checks import can_read, has_numbers
 from ..memo import Memo
 from .family import Family
-from .options import check_least, check_powers
+from .options import check_powers
 
 _eigenvalues = Memo()
 
@@ -76,8 +76,7 @@ class Chebyshev(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, num_terms=1)
-        check_powers(self, "num_terms")
+        check_powers(self, num_terms=1)
         check_norm(self.norm, ("sym", "source", "target", None))
         given = self.lambda_max
         if isinstance(given, str):

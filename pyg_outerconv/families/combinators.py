@@ -1,9 +1,9 @@
-"""Families made of several others: Stack, Union and Compose."""
+"""Families made of others: Stack, Union, Compose, Directed, Reverse, Mean and Explicit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -16,7 +16,9 @@ from ..basis.implicit_edges import sorted_pairs
 from ..basis.products import composed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue
+from ..graph.graph import Graph
 from ..graph.structure import Structure, common_kind
+from ..memo import cached_property
 from ..theta import as_theta
 from .family import Channels, Family
 from .gcn import GCN
@@ -27,11 +29,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class OfSeveral(Family):
-    """A family made of several others on structures of one kind."""
+class OfOthers(Family):
+    """A family made of ``families``, which read structures of one kind.
+
+    Attributes:
+        keeps_labels: whether labels are those of the families, in turn.
+    """
 
     reads_beside = ()
     takes_content = True
+    keeps_labels: ClassVar[bool] = False
 
     if TYPE_CHECKING:
 
@@ -39,9 +46,36 @@ class OfSeveral(Family):
         def families(self) -> tuple[Family, ...]: ...
 
     @property
+    def parts(self) -> tuple[Family, ...]:
+        return self.families
+
+    @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
         """Whether any of the families adds self-loops."""
         return any(family.add_self_loops for family in self.families)
+
+    @cached_property
+    def reads(self) -> type[Structure]:  # type: ignore[override]
+        """The kind of structure that all of the families read."""
+        return common_kind(self.families)
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether this is true of all families."""
+        return all(family.keeps_nodes for family in self.families)
+
+    def outputs(self, structure: Any) -> Structure:
+        """The structure of the targets, which is that of the first family."""
+        return self.families[0].outputs(structure)
+
+    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
+        """The same recipe with the families for a layer of these channels."""
+        shares = shares and self.keeps_labels
+        return self.with_parts(lambda part: part.sized(in_channels, out_channels, shares))
+
+
+class OfSeveral(OfOthers):
+    """A family made of several others."""
 
     def set_self_loops(self, add: bool) -> Self:
         """The same recipe without added self-loops; adding them is refused."""
@@ -55,23 +89,30 @@ class OfSeveral(Family):
         return type(self)(*(family.set_self_loops(False) for family in self.families))
 
     @property
-    def reads(self) -> type[Structure]:  # type: ignore[override]
-        """The kind of structure that all of the families read."""
-        return common_kind(self.families)
-
-    @property
-    def keeps_nodes(self) -> bool:  # type: ignore[override]
-        """Whether this is true of all families."""
-        return all(family.keeps_nodes for family in self.families)
-
-    @property
     def takes_nodes_alone(self) -> bool:  # type: ignore[override]
         """Whether this is true of all families."""
         return all(family.takes_nodes_alone for family in self.families)
 
-    def outputs(self, structure: Any) -> Structure:
-        """The structure of the targets, which is that of the first family."""
-        return self.families[0].outputs(structure)
+
+class OfTwo(OfSeveral):
+    """A family made of a first and a second."""
+
+    if TYPE_CHECKING:  # fields of the subclasses
+
+        @property
+        def first(self) -> Family: ...
+
+        @property
+        def second(self) -> Family: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        common_kind(self.families)
+
+    @property
+    def families(self) -> tuple[Family, Family]:  # type: ignore[override]
+        """The first and the second."""
+        return self.first, self.second
 
 
 @dataclass(frozen=True, init=False)
@@ -82,8 +123,6 @@ class OfFamilies(OfSeveral):
         TypeError: an argument is not a family, or two read structures of different kinds.
         ValueError: no family is given.
     """
-
-    has_their_labels: ClassVar[bool] = False  # whether labels are those of the families, in turn
 
     families: tuple[Family, ...]
 
@@ -100,11 +139,6 @@ class OfFamilies(OfSeveral):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.families))})"
-
-    def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Self:
-        """The same combination of the families for a layer of these channels."""
-        shares = shares and self.has_their_labels
-        return self.with_parts(lambda part: part.sized(in_channels, out_channels, shares))
 
     def with_parts(self, change: Callable[[Family], Family]) -> Self:
         """The same combination of ``change`` of each family."""
@@ -141,7 +175,7 @@ class Stack(OfFamilies):
     """
 
     equation = "the A_k of the first family, then those of the next"
-    has_their_labels = True
+    keeps_labels = True
 
     @property
     def num_bases(self) -> int:
@@ -233,7 +267,7 @@ class Union(OfFamilies):
 
 
 @dataclass(frozen=True)
-class Compose(OfSeveral):
+class Compose(OfTwo):
     r"""The products of two families' matrices: one convolution, then the other.
 
     .. math:: A_{i K_2 + j} = A^{(1)}_i A^{(2)}_j
@@ -261,7 +295,6 @@ class Compose(OfSeveral):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        common_kind((self.first, self.second))
         if not self.first.keeps_nodes and type(self.first).outputs is Family.outputs:
             raise RefusedValue(
                 "the second family reads the targets of the first",
@@ -269,11 +302,6 @@ class Compose(OfSeveral):
                 "basis.compose(other) takes any two bases that fit",
                 self.first,
             )
-
-    @property
-    def families(self) -> tuple[Family, Family]:  # type: ignore[override]
-        """The first and the second."""
-        return self.first, self.second
 
     def factors(self) -> list[Family]:
         """The factors of the first family, then those of the second."""
@@ -305,3 +333,201 @@ class Compose(OfSeveral):
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
         same = between is structure and made_alike
         return composed(first, first if same else self.second.basis_with(between, dtype, content))
+
+
+# Of one family ------------------------------------------------------------------------------------
+
+
+class OfFamily(OfOthers):
+    """A family made of one other, its option ``family``, whose attributes it has by default."""
+
+    keeps_labels = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def family(self) -> Family: ...
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The family alone."""
+        return (self.family,)
+
+    def combinations(self) -> list[tuple[str, int]]:
+        """As the family, if the labels are its own."""
+        return self.family.combinations() if self.keeps_labels else super().combinations()
+
+    def set_self_loops(self, add: bool) -> Self:
+        """The same recipe with or without added self-loops in the family."""
+        return replace(self, family=self.family.set_self_loops(add))  # type: ignore[type-var]
+
+    @property
+    def max_parameters(self) -> int | None:  # type: ignore[override]
+        """As the family."""
+        return self.family.max_parameters
+
+    @property
+    def num_bases(self) -> int:
+        return self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.family.labels
+
+
+class _OfReversed(OfFamily):
+    """A family made of one of edges, on reversed edges."""
+
+    reads = Graph  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not issubclass(Graph, self.family.reads):
+            rule = f"{type(self).__name__} reverses edges"
+            raise RefusedType(rule, "a family of edges", repr(self.family))
+
+    def _reversed(self, edges: Graph) -> Graph:
+        """The reversed edges."""
+        instead = "the family itself, and a layer of its own for the reversed edges"
+        edges.require_one_set(type(self).__name__, instead)
+        return edges.reversed()
+
+
+@dataclass(frozen=True)
+class Directed(_OfReversed):
+    r"""The matrices of a family on the edges, then those on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W), \; (A_0, \dots, A_{K-1})(W^\top)
+
+    With ``GCN(add_self_loops=False)`` it is the pair of the `"Edge Directionality Improves
+    Learning on Heterophilic Graphs" <https://arxiv.org/abs/2305.10498>`_ paper.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` does not read edges.
+        ValueError: when a basis is made, sources and targets are different nodes, so that reversed
+            edges run between other sets; or as ``family`` does.
+    """
+
+    equation = "A_k(W), then A_k(W^T)"
+    keeps_labels = False
+
+    family: Family = field(default_factory=GCN)
+
+    @property
+    def num_bases(self) -> int:
+        """K, twice that of the family."""
+        return 2 * self.family.num_bases
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        there = self.family.labels
+        return (*there, *(f"{label}, reversed" for label in there))
+
+    def basis_on(
+        self, edges: Graph, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
+        """The bases of the edges and of the reversed edges, stacked."""
+        ends = (edges, self._reversed(edges))
+        return Stacked(tuple(self.family.basis_with(part, dtype, content) for part in ends))
+
+
+@dataclass(frozen=True)
+class Reverse(_OfReversed):
+    r"""The matrices of a family on the reversed edges.
+
+    .. math:: (A_0, \dots, A_{K-1})(W^\top)
+
+    :class:`Directed` has the matrices on the edges, and then these.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` does not read edges.
+        ValueError: when a basis is made, sources and targets are different nodes; or as ``family``
+            does.
+    """
+
+    equation = "A_k(W^T)"
+
+    family: Family = field(default_factory=GCN)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"{label}, reversed" for label in self.family.labels)
+
+    def basis_on(
+        self, edges: Graph, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
+        """The basis of the reversed edges."""
+        return self.family.basis_with(self._reversed(edges), dtype, content)
+
+
+@dataclass(frozen=True)
+class Mean(OfFamily):
+    r"""Every value of a family divided by the number of edges that share its target and label.
+
+    .. math:: A_k[m, n] / |\{\text{edges of label } k \text{ at } n\}|
+
+    ``OuterConv(aggr='mean')`` divides its whole basis in this way; this family divides only one
+    factor of a :class:`Compose`, or one part of a :class:`Stack`.
+
+    Args:
+        family (Family, optional): the family. (default: ``GCN()``)
+
+    Raises:
+        TypeError: ``family`` is not a family.
+        ValueError: when a basis is made, it is a rule without edges, such as powers; or as
+            ``family`` does.
+    """
+
+    equation = "A_k of the family / edges of label k at the target"
+
+    family: Family = field(default_factory=GCN)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f"mean of {label}" for label in self.family.labels)
+
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> Basis:
+        """The family's basis, divided by the numbers of edges."""
+        if isinstance(structure, Graph):
+            structure = replace(structure, only_sums=False)  # edges are counted
+        return self.family.basis_with(structure, dtype, content).mean(dtype)
+
+
+@dataclass(frozen=True)
+class Explicit(OfFamily):
+    r"""The matrices of another family as explicit edges, where its basis is a rule.
+
+    .. math:: A_k \text{ of the family, edge by edge}
+
+    Rules have no values to read or replace, and allow no maximum or mean over the inputs that a
+    walk reaches; explicit edges do. A power can have many edges; ``cached=True`` makes them once.
+
+    Args:
+        family (Family): the family.
+
+    Raises:
+        ValueError: when a basis is made, as ``family`` does.
+    """
+
+    equation = "the A_k of the family, as explicit edges"
+
+    family: Family
+
+    def basis_on(
+        self, structure: Any, dtype: torch.dtype | None = None, content: Content | None = None
+    ) -> EdgeBasis:
+        """All matrices of the family's basis as edges."""
+        basis = self.family.basis_with(structure, dtype, content)
+        edges = basis.edges()
+        if basis.dtype is None and edges.value is not None and dtype is not None:
+            # Walks along edges of weight 1 were counted in torch's default dtype.
+            edges = edges.with_values(edges.value.to(dtype))
+        return edges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +23,7 @@ from ..graph.node_set import NodeSet
 from ..graph.structure import Structure, require_kind
 from ..memo import cached_property
 from ..registry import Named
-from .options import RENAMED, check_options, refuse_unknown
+from .options import check_options, refuse_unknown
 from .registry import FAMILIES
 from .stored import check_storable, store, stored
 
@@ -113,10 +113,6 @@ class Family(Named, BaseTransform, registry=FAMILIES):
             refuse_unknown(cls, options)
         return super().__new__(cls)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        refuse_unknown(type(self), [name for name in state if name in RENAMED])
-        self.__dict__.update(state)
-
     def __post_init__(self) -> None:
         check_options(self)
         self._nest()
@@ -149,7 +145,8 @@ class Family(Named, BaseTransform, registry=FAMILIES):
     def parts(self) -> tuple[Family, ...]:
         """The families among its options."""
         options = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        listed = [part for option in options for part in _as_list(option)]
+        each = [one if isinstance(one, tuple | list) else (one,) for one in options]
+        listed = [part for option in each for part in option]
         return tuple([part for part in listed if isinstance(part, Family)])
 
     @property
@@ -397,7 +394,3 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         if self.takes_nodes_alone and not (Graph.is_in(data) or Cells.is_in(data)):
             return NodeSet.of_data(data)
         return self.reads.of_data(data)
-
-
-def _as_list(option: Any) -> Sequence[Any]:
-    return option if isinstance(option, tuple | list) else (option,)

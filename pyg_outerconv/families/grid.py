@@ -10,7 +10,7 @@ from ..basis.grid_shift import PADDING_MODES
 from ..errors import RefusedValue, unknown
 from ..memo import cached_property
 from .options import check_least, check_places, settle, spread
-from .window_family import Window, Windows
+from .windows import Window, Windows
 
 _PADDINGS = ("same", "valid", "causal")
 _GROWTHS = ("submanifold", "full")

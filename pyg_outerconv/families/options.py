@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -12,7 +12,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from ..errors import RefusedType, RefusedValue, refusal, unknown
+from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.cells import Cells
 from ..graph.structure import Structure
 from ..signatures import check_type, is_integer
@@ -22,29 +22,10 @@ if TYPE_CHECKING:
 
 
 MOST_POWERS = 10_000  # each costs a sparse product at every call
-RENAMED = {
-    "aggregate": ("aggr",),
-    "kernel_size": ("window",),
-    "loop": ("add_self_loops",),
-    "loops": ("add_self_loops",),
-    "num_sources": ("size",),
-    "num_targets": ("size",),
-    "reduce": ("aggr",),
-    "size": ("window",),
-}
-"""The options that took the place of those of earlier versions: one word for one thing.
-
-``window`` is the size of a window, block or kernel, of grids and of sequences.
-"""
-
-
-def present_name(name: str, known: Collection[str]) -> str | None:
-    """The option of ``known`` that has this name, or had it once; None if there is none."""
-    return next((option for option in (name, *RENAMED.get(name, ())) if option in known), None)
 
 
 def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
-    """Refuse options that a family does not have; an old name is refused with its new one.
+    """Refuse options that a family does not have.
 
     Raises:
         TypeError: there is such an option.
@@ -53,9 +34,7 @@ def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
     for name in [name for name in names if known and name not in known]:
         if name in inspect.signature(family).parameters:  # of a constructor of its own
             continue
-        kind, meant = f"option of {family.__name__}", present_name(name, known)
-        message = refusal(f"{kind} renamed", meant, name) if meant else unknown(kind, name, known)
-        raise RefusedType(message)
+        raise RefusedType(unknown(f"option of {family.__name__}", name, known))
 
 
 def check_options(family: Any) -> None:
@@ -69,18 +48,14 @@ def _hints(family: type[Any]) -> dict[str, Any]:
     return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
 
 
-def check_powers(family: Any, name: str) -> None:
-    """Refuse an option above ``MOST_POWERS``.
-
-    Raises:
-        ValueError: the option is larger.
-    """
-    if getattr(family, name) > MOST_POWERS:
-        raise RefusedValue(
-            f"{name} of {type(family).__name__} is bounded",
-            f"<= {MOST_POWERS}",
-            getattr(family, name),
-        )
+def check_powers(family: Any, **bounds: int) -> None:
+    """:func:`check_least`, and refuse an option above ``MOST_POWERS``."""
+    check_least(family, **bounds)
+    for name in bounds:
+        value = getattr(family, name)
+        if value > MOST_POWERS:
+            rule = f"{name} of {type(family).__name__} is bounded"
+            raise RefusedValue(rule, f"<= {MOST_POWERS}", value)
 
 
 MOST_AXES = 64  # as many as a tensor can have
@@ -105,11 +80,7 @@ def _settled(value: Any) -> Any:
 
 
 def count_axes(family: Any, names: Sequence[str]) -> int:
-    """D, by the options that have a value for each axis.
-
-    Raises:
-        ValueError: two options disagree, or no option has a value for each axis.
-    """
+    """D, by the options that have a value for each axis."""
     counts = {n: len(v) for n in names if isinstance(v := getattr(family, n), tuple)}
     if family.dim is not None:
         counts["dim"] = family.dim
@@ -140,11 +111,7 @@ def spread(value: Any, num_axes: int) -> tuple[Any, ...]:
 
 
 def check_places(family: Any, num_axes: int) -> None:
-    """Refuse kernels of more than ``MOST_PLACES`` places.
-
-    Raises:
-        ValueError: the kernel is larger.
-    """
+    """Refuse kernels of more than ``MOST_PLACES`` places."""
     places = prod(spread(family.window or 1, num_axes))
     if places > MOST_PLACES:
         raise RefusedValue(
@@ -155,11 +122,7 @@ def check_places(family: Any, num_axes: int) -> None:
 
 
 def check_least(family: Any, **bounds: int) -> None:
-    """Refuse options with a number below their bound, on any axis; None and text are no numbers.
-
-    Raises:
-        ValueError: a number is smaller.
-    """
+    """Refuse options with a number below their bound, on any axis; None and text are no numbers."""
     for name, least in bounds.items():
         value = getattr(family, name)
         known = () if value is None or isinstance(value, str) else spread(value, 1)
@@ -171,11 +134,7 @@ def check_least(family: Any, **bounds: int) -> None:
 def for_each_axis(
     family: Any, structure: Structure, *options: int | tuple[int, ...]
 ) -> tuple[int, list[tuple[int, ...]]]:
-    """D of the structure, 1 unless it is a grid, and the values of each option on its axes.
-
-    Raises:
-        ValueError: an option has values for another number of axes.
-    """
+    """D of the structure, 1 unless it is a grid, and the values of each option on its axes."""
     axes = structure.num_axes if isinstance(structure, Cells) else 1
     values = [spread(option, axes) for option in options]
     if any(len(value) != axes for value in values):

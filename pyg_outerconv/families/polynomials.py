@@ -18,7 +18,7 @@ from ..graph.graph import Graph
 from ..graph.norm import check_norm, transition
 from ..memo import cached_property, constant
 from .family import Family
-from .options import check_least, check_powers
+from .options import check_powers
 
 MATRICES = ("adjacency", "laplacian")
 MOST_NODES = 128  # of an interpolation, which mixes as many polynomials of as many terms
@@ -61,8 +61,7 @@ class GraphPolynomials(Family):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, num_terms=1)
-        check_powers(self, "num_terms")
+        check_powers(self, num_terms=1)
         check_norm(self.norm)
         if self.of not in MATRICES:
             raise RefusedValue(unknown("matrix of a graph", self.of, MATRICES))

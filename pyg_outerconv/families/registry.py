@@ -81,7 +81,7 @@ class Families(Registry["type[Family]"]):
         return well_known(name, names) or unknown(self.what, name, names)
 
     def check_options(self, kind: Any, names: Iterable[str]) -> None:
-        """Refuse options that a family does not have, old names with their new ones."""
+        """Refuse options that a family does not have."""
         try:
             refuse_unknown(kind, names)
         except RefusedType as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -13,14 +13,12 @@ from ..basis.algebra import Stacked
 from ..basis.base import Basis
 from ..equations import row
 from ..errors import RefusedValue
-from ..graph.structure import common_kind
 from ..memo import constant
-from .combinators import OfSeveral
+from .combinators import OfFamily, OfTwo
 from .family import Family
 from .gcn import GCN
 from .nodes import Identity
 from .options import settle
-from .wrappers import OfFamily
 
 
 @row("Filters", "c_k A_k", "", option="`Scale`")
@@ -74,32 +72,18 @@ class Scale(OfFamily):
         return basis.scale(constant(self.factor, dtype, basis.device))
 
 
-class _OfTwo(OfSeveral):
+class _Weighted(OfTwo):
     """A weighted sum of two families with equal numbers of labels, label by label."""
 
     between: ClassVar[str]
     weights: ClassVar[tuple[float, float]]
 
-    if TYPE_CHECKING:  # fields of the subclasses
-
-        @property
-        def first(self) -> Family: ...
-
-        @property
-        def second(self) -> Family: ...
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        common_kind(self.families)
         first, second = (family.num_bases for family in self.families)
         if first != second:
             rule = f"{type(self).__name__} combines families label by label"
             raise RefusedValue(rule, f"{first} labels of both", second)
-
-    @property
-    def families(self) -> tuple[Family, Family]:  # type: ignore[override]
-        """The first and the second."""
-        return self.first, self.second
 
     @property
     def num_bases(self) -> int:
@@ -124,7 +108,7 @@ class _OfTwo(OfSeveral):
 
 @row("Filters", "A_k + B_k", "", option="`Add`")
 @dataclass(frozen=True)
-class Add(_OfTwo):
+class Add(_Weighted):
     r"""The sums of two families' matrices, label by label, with one Θ_k for both.
 
     .. math:: A^{(1)}_k + A^{(2)}_k
@@ -153,7 +137,7 @@ class Add(_OfTwo):
 
 @row("Filters", "A_k − B_k", "", option="`Sub`")
 @dataclass(frozen=True)
-class Sub(_OfTwo):
+class Sub(_Weighted):
     r"""The differences of two families' matrices, label by label.
 
     .. math:: A^{(1)}_k - A^{(2)}_k

@@ -17,7 +17,7 @@ from ..contract.plan import check_memory, check_order, solve
 from ..contract.problem import Problem
 from ..errors import RefusedType, RefusedValue
 from ..families import Grid, Pool
-from ..families.window_family import Windows
+from ..families.windows import Windows
 from ..graph.cells import Cells, check_shape
 from ..graph.checks import check_dense
 from ..memo import Memo
@@ -40,12 +40,7 @@ def shifts_of(family: Windows, shape: tuple[int, ...], device: torch.device) -> 
 
 
 def shape_of(images: Any, num_axes: int, channels: int = -1) -> tuple[int, ...]:
-    """The shape of images (*, C, *shape) with C = ``channels``, or any C for -1.
-
-    Raises:
-        TypeError: the images are not a floating point tensor.
-        ValueError: they have too few dimensions or another C.
-    """
+    """The shape of images (*, C, *shape) with C = ``channels``, or any C for -1."""
     if not isinstance(images, Tensor) or not images.is_floating_point():
         got = getattr(images, "dtype", type(images).__name__)
         raise RefusedType("images are features", "a tensor of floating point type", got)

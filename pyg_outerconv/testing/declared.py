@@ -11,7 +11,7 @@ from ..attention.queries import Content
 from ..basis import Basis
 from ..errors import RefusedValue, unknown
 from ..families import Family
-from ..families.window_family import Windows
+from ..families.windows import Windows
 from ..graph import Cells, Graph
 from ..graph.assignment import Assignment
 from ..graph.structure import Structure

@@ -1,16 +1,23 @@
-"""A window along one axis of a grid, and the edges of windows among listed cells."""
+"""Families of windows: shapes become shifts, listed cells become edges; a window along an axis."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..basis.grid_shift import Axis
+from ..basis.base import Basis
+from ..basis.edges import EdgeBasis
+from ..basis.grid_shift import Axis, GridShift
+from ..basis.pattern import Pattern
 from ..errors import RefusedValue
 from ..graph.cells import Cells
+from .family import Family
+from .options import count_axes
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,6 @@ class Window:
         """N of an axis with M inputs: ⌊(M + padding − reach − 1)/s⌋ + 1, as torch counts.
 
         An axis without cells has no outputs if its padding is smaller than a window.
-
-        Raises:
-            ValueError: the kernel is larger than the padded axis.
         """
         room = num_inputs + self.front + self.behind - self.reach - 1
         count = (room + (self.stride - 1 if self.ceil_mode else 0)) // self.stride + 1
@@ -59,11 +63,7 @@ class Window:
         return max(0, count)
 
     def num_inputs(self, num_outputs: int) -> int:
-        """M of the axis that a transposed window makes of N cells, with ``output_padding``.
-
-        Raises:
-            ValueError: M would be less than 1.
-        """
+        """M of the axis that a transposed window makes of N cells, with ``output_padding``."""
         if num_outputs == 0:
             return 0
         least = (num_outputs - 1) * self.stride + 1 + self.reach - self.front - self.behind
@@ -229,3 +229,118 @@ def _places(keys: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         columns.append(keys % max(1, count))
         keys = keys // max(1, count)
     return keys, torch.stack(columns[::-1], dim=1)
+
+
+class Windows(Family):
+    """A family whose matrices are the taps of a kernel that slides over the cells of a grid.
+
+    All cells of a shape make a :class:`GridShift`, a rule; listed cells make edges. Labels are a
+    list of taps, so that offsets need not fill a box; a transposed kernel is the transposed rule.
+
+    Attributes:
+        per_axis: the options with a value for each axis.
+        is_transposed: whether every matrix is transposed.
+        is_growing: whether outputs on listed cells are all cells that these reach.
+    """
+
+    reads = Cells
+    per_axis: ClassVar[tuple[str, ...]]
+    is_transposed: bool = False
+    is_growing: bool = True
+    symmetries = ("translation-equivariant",)
+
+    @property
+    @abstractmethod
+    def windows(self) -> tuple[Window, ...]:
+        """The kernel along each axis."""
+
+    @property
+    @abstractmethod
+    def taps(self) -> tuple[tuple[int, ...], ...]:
+        """For each label, the tap on each axis."""
+
+    @property
+    def num_axes(self) -> int:
+        """D, the number of axes."""
+        return count_axes(self, self.per_axis)
+
+    @property
+    def keeps_nodes(self) -> bool:  # type: ignore[override]
+        """Whether outputs are the listed cells."""
+        return not self.is_growing
+
+    @property
+    def num_bases(self) -> int:
+        return len(self.taps)
+
+    @property
+    def shifts(self) -> tuple[tuple[int, ...], ...]:
+        """The shift d of each label, before transposition, with a number for each axis."""
+        return tuple(
+            tuple(window.shifts[t] for window, t in zip(self.windows, tap, strict=True))
+            for tap in self.taps
+        )
+
+    def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the outputs for a grid of some shape.
+
+        Raises:
+            ValueError: the shape has other axes than the kernel, or is too small for it.
+        """
+        return self.rule(Cells.of_shape(tuple(shape))).output_shape
+
+    def outputs(self, cells: Any) -> Cells:
+        """The cells of the targets, for a shape, a mask or cells.
+
+        Raises:
+            TypeError, ValueError: see :meth:`basis`.
+        """
+        given = self.read(cells)
+        assert isinstance(given, Cells)
+        if given.is_full:
+            return Cells.of_shape(self.rule(given).output_shape, given.device)
+        return self._find(given).outputs if self.is_growing else given
+
+    def rule(self, cells: Cells) -> GridShift:
+        """The shifts of all cells of a shape."""
+        self._check_axes(cells)
+        shape = cells.shape or ()
+        axes = [w.axis(n, self.is_transposed) for w, n in zip(self.windows, shape, strict=True)]
+        return GridShift(tuple(axes), self.taps, on=cells.device, is_transposed=self.is_transposed)
+
+    def basis_on(self, structure: Cells, dtype: torch.dtype | None = None) -> Basis:
+        """The shifts of all cells of a shape, or edges between listed cells."""
+        if structure.is_full:
+            return self.rule(structure)
+        found = self._find(structure)
+        size = (structure.num_cells, found.outputs.num_cells)
+        pattern = Pattern.build(found.index, found.label, size=size, num_labels=self.num_bases)
+        return EdgeBasis(pattern)
+
+    def _find(self, cells: Cells) -> Found:
+        """The edges between listed cells."""
+        self._check_axes(cells)
+        modes = {window.padding_mode for window in self.windows} - {"zeros"}
+        if modes and cells.shape is None:
+            raise RefusedValue(
+                f"padding_mode={modes.pop()!r} needs the ends of the axes",
+                "cells with a shape",
+                cells,
+            )
+        if self.is_growing:
+            return growing(cells, self.windows, self.taps, self.is_transposed)
+        strides = tuple(window.stride for window in self.windows)
+        if set(strides) != {1}:
+            raise RefusedValue(
+                "with growth='submanifold' outputs are the listed cells",
+                "stride 1, or growth='full'; padding centres the kernel",
+                strides,
+            )
+        found = among_cells(cells, self.windows, self.taps)
+        return replace(found, index=found.index.flip(0)) if self.is_transposed else found
+
+    def _check_axes(self, cells: Cells) -> None:
+        if cells.num_axes != len(self.windows):
+            raise RefusedValue(
+                f"{type(self).__name__} needs a grid of as many axes", len(self.windows), cells
+            )
