@@ -299,9 +299,6 @@ def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
         call: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
             made from, and positions and graphs of the nodes, which do not change its edges.
         content: the features of the nodes.
-
-    Raises:
-        ValueError: the support does not fit the heads or the nodes.
     """
     support = call.edge_index
     edge_attr, pos, batch = (call.beside.get(name) for name in ("edge_attr", "pos", "batch"))

@@ -206,12 +206,7 @@ def checked_mask(source_mask: Any, call: Call) -> Tensor:
 
 
 def checked_keys(keys: Any, call: Call, source_mask: Tensor | None) -> Tensor:
-    """Features of the sources (*, M, P_k) after checks, with zeros for NaN and inf of absent ones.
-
-    Raises:
-        TypeError: they are no dense floating point tensor.
-        ValueError: they are of other sources than x, or elsewhere.
-    """
+    """Features of the sources (*, M, P_k) after checks; zeros for NaN and inf of absent ones."""
     values = call.source
     check_dense("keys are features of the sources", keys, least=2, beside=call.like)
     if not isinstance(values, Tensor) or keys.shape[:-1] != values.shape[:-1]:

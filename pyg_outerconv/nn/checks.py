@@ -38,11 +38,7 @@ def check_channels(name: str, value: Any, least: int) -> None:
 def check_options(
     layer: Any, options: Iterable[str], *takers: type[Any], but: Collection[str] = ()
 ) -> None:
-    """Check that each option of a layer is an argument of one of the classes, but for some.
-
-    Raises:
-        TypeError: it is of none; the message suggests the nearest one.
-    """
+    """Check that each option of a layer is an argument of one of the classes, but for some."""
     known = {name for kind in takers for name in inspect.signature(kind).parameters}
     known -= {"kwargs", *but}
     for name in options:
@@ -76,11 +72,7 @@ def message_aggregation(aggr: str, label_aggr: str) -> str:
 
 
 def check_ends(in_channels: Any, out_channels: Any, theta: str) -> None:
-    """Check P and Q of a layer; -1 is derived from the input, Q only for ``theta='identity'``.
-
-    Raises:
-        TypeError, ValueError: as :func:`check_channels`.
-    """
+    """Check P and Q of a layer; -1 is derived from the input, Q only for ``theta='identity'``."""
     check_channels("in_channels", in_channels, -1)
     check_channels("out_channels", out_channels, -1 if str(theta).strip() == "identity" else 0)
 

@@ -197,12 +197,9 @@ def from_transformer(
 
 # Each with its number of axes, and whether it is transposed.
 CONVOLUTIONS: dict[type[nn.Module], tuple[int, bool]] = {
-    nn.Conv1d: (1, False),
-    nn.Conv2d: (2, False),
-    nn.Conv3d: (3, False),
-    nn.ConvTranspose1d: (1, True),
-    nn.ConvTranspose2d: (2, True),
-    nn.ConvTranspose3d: (3, True),
+    getattr(nn, f"{kind}{dim}d"): (dim, kind == "ConvTranspose")
+    for kind in ("Conv", "ConvTranspose")
+    for dim in (1, 2, 3)
 }
 
 
@@ -234,15 +231,9 @@ def from_convolution(module: Any) -> GridConv:
 
 # Each with its number of axes and its reduction.
 POOLINGS: dict[type[nn.Module], tuple[int, str]] = {
-    nn.MaxPool1d: (1, "max"),
-    nn.MaxPool2d: (2, "max"),
-    nn.MaxPool3d: (3, "max"),
-    nn.AvgPool1d: (1, "mean"),
-    nn.AvgPool2d: (2, "mean"),
-    nn.AvgPool3d: (3, "mean"),
-    nn.LPPool1d: (1, "sum"),
-    nn.LPPool2d: (2, "sum"),
-    nn.LPPool3d: (3, "sum"),
+    getattr(nn, f"{kind}Pool{dim}d"): (dim, aggr)
+    for kind, aggr in (("Max", "max"), ("Avg", "mean"), ("LP", "sum"))
+    for dim in (1, 2, 3)
 }
 
 

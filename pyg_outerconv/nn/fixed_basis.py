@@ -154,11 +154,7 @@ def state_of(basis: Basis) -> dict[str, Tensor]:
 
 
 def with_state(basis: Basis, state: Mapping[str, Tensor]) -> Basis:
-    """A basis of the same kind and size with the tensors of ``state``, which may have other edges.
-
-    Raises:
-        ValueError: tensors differ in shape, or indices and labels are out of range.
-    """
+    """A basis of the same kind and size with the tensors of ``state``, perhaps of other edges."""
     leaves, spec = _leaves(basis)
     made: dict[int, Any] = {}
     for number, leaf in enumerate(leaves):

@@ -38,8 +38,7 @@ from .checks import (
     check_options,
     message_aggregation,
 )
-from .hooks import MessageHooks, Way
-from .messages import FirstOfEqual, convolve_by_messages
+from .messages import FirstOfEqual, MessageHooks, Way, convolve_by_messages
 from .theta import ThetaModule, make_theta
 from .theta_parts import check_reduction, theta_of
 

@@ -158,9 +158,6 @@ def layer_of(
 
     Args:
         in_channels, out_channels, family, **options: see :class:`OuterConv`.
-
-    Raises:
-        TypeError, ValueError: see :class:`OuterConv`.
     """
     recipe = parse_family(family)
     theta = options.get("theta", "full")
@@ -191,9 +188,6 @@ def structure_of(family: Family, data: Data) -> Any:
 
     A basis; for heads of attention alone the edges of their support; for other families that read
     features the structure itself, on which all that depends on no features is kept.
-
-    Raises:
-        ValueError: the family refuses the graph.
     """
     if not family.makes_use_of("x"):
         return family.basis_of(data)
