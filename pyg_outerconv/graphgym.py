@@ -40,51 +40,30 @@ except ImportError as error:
 
 __all__ = ["OuterAttentionLayer", "OuterConvLayer", "set_options"]
 
-_OF_BOTH = ("theta", "aggr", "label_aggr", "root_weight", "cached")
-_OF_ATTENTION = ("heads", "support", "score", "normalise", "combine", "dropout")
+_OF_BOTH: dict[str, Any] = {
+    "theta": None,  # the form of Θ
+    "aggr": "sum",  # the reduction over the inputs of a label: sum, mean, max, min
+    "label_aggr": "sum",  # and over labels
+    "root_weight": False,  # whether transformed features of the target are added
+    "cached": None,  # whether bases are cached; None: those of the last few graphs
+}
+_OF_CONVOLUTION: dict[str, Any] = {"family": "gcn"}  # the recipe for the basis
+_OF_ATTENTION: dict[str, Any] = {
+    "heads": 1,
+    "support": None,  # who attends to whom, such as hops(add_self_loops=True); None: the edges
+    "score": "key-query",  # how content becomes scores: key-query, additive, gatv2, cosine, ...
+    "normalise": "softmax",  # what makes shares of scores: softmax, sigmoid, l1, ...
+    "combine": None,  # heads side by side, or their sum or mean; None: concat, or sum with a theta
+    "dropout": 0.0,  # the share of values of the basis that are dropped in training
+}
 _BESIDE = ("edge_weight", "edge_type", "edge_attr", "pos")
 
 
 def set_options(cfg: CfgNode) -> None:
     """Add the group ``cfg.outerconv`` with its defaults; None leaves an option to the layer."""
-    cfg.outerconv = CfgNode()
-
-    # The recipe for the basis, of the layer outerconv
-    cfg.outerconv.family = "gcn"
-
-    # The form of Θ
-    cfg.outerconv.theta = None
-
-    # The reductions over the inputs of a label, and over labels: sum, mean, max, min
-    cfg.outerconv.aggr = "sum"
-    cfg.outerconv.label_aggr = "sum"
-
-    # Whether transformed features of the target are added
-    cfg.outerconv.root_weight = False
-
-    # Whether bases are cached; None: those of the last few graphs
-    cfg.outerconv.cached = None
-
-    # Of the layer outerattention: the number of heads
-    cfg.outerconv.heads = 1
-
-    # Who attends to whom, such as hops(add_self_loops=True); None: the edges
-    cfg.outerconv.support = None
-
-    # How content becomes scores: key-query, additive, gatv2, cosine, ...
-    cfg.outerconv.score = "key-query"
-
-    # What makes shares of scores: softmax, sigmoid, l1, ...
-    cfg.outerconv.normalise = "softmax"
-
-    # How heads are put together: concat, sum, mean; None: concat, or the sum if theta is set
-    cfg.outerconv.combine = None
-
-    # The share of values of the basis that are dropped in training
-    cfg.outerconv.dropout = 0.0
-
-    # Whether edge features (of cfg.dataset.edge_dim channels) are added to keys and values
-    cfg.outerconv.edge_features = False
+    own = {**_OF_CONVOLUTION, **_OF_BOTH, **_OF_ATTENTION}
+    own["edge_features"] = False  # of cfg.dataset.edge_dim channels, added to keys and values
+    cfg.outerconv = CfgNode(own)
 
 
 class _Layer(torch.nn.Module):
@@ -117,7 +96,7 @@ class OuterConvLayer(_Layer):
     def __init__(self, layer_config: LayerConfig, **kwargs: Any) -> None:
         super().__init__()
         ends = layer_config.dim_in, layer_config.dim_out
-        options = _chosen("family", *_OF_BOTH) | kwargs
+        options = _chosen(*_OF_CONVOLUTION, *_OF_BOTH) | kwargs
         self.model = OuterConv(*ends, bias=layer_config.has_bias, **options)
 
 
