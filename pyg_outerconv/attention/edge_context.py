@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import scatter
 
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import ImplicitEdges
@@ -22,6 +23,28 @@ from ..kernels.lasting import lasting
 from ..memo import Memo
 
 _parts = Memo()
+
+
+class LoopAttributes(NamedTuple):
+    """The attributes of self-loops that a family added, as in PyG's ``add_self_loops``.
+
+    Attributes:
+        value: a number or a vector of attributes; or the reduction, such as ``'mean'``, of those of
+            the edges at the node.
+        of_sources: whether these are the edges that leave the node, not those that reach it.
+    """
+
+    value: str | float | Tensor
+    of_sources: bool = False
+
+    def of(self, pattern: Pattern, rows: Tensor, added: Tensor) -> Tensor:
+        """Attributes, to be broadcast to (E, D), from those of the user's edges (E, D)."""
+        if not isinstance(self.value, str):
+            return torch.as_tensor(self.value, dtype=rows.dtype, device=rows.device)
+        end = (pattern.source if self.of_sources else pattern.target).long()
+        count = pattern.size[not self.of_sources]  # a row more takes what is added
+        found = scatter(rows, end.masked_fill(added, count), 0, count + 1, self.value)
+        return found.index_select(0, end)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +65,7 @@ class EdgeContext:
         cancels_factors: whether f stays the same if all scores of a target are multiplied by one
             positive number.
         cancels_terms: whether f stays the same if one number is added to all scores of a target.
+        fill: the attributes of self-loops that the support added; zeros if None.
     """
 
     basis: EdgeBasis | ImplicitEdges
@@ -53,6 +77,7 @@ class EdgeContext:
     listed: bool = False
     cancels_factors: bool = False
     cancels_terms: bool = False
+    fill: LoopAttributes | None = None
 
     @property
     def num_labels(self) -> int:
@@ -149,7 +174,7 @@ class EdgeContext:
 
     def of_given(self, x: Tensor) -> Tensor:
         """Numbers (E', C) of the user's edges in the order of scores, see :func:`of_given`."""
-        found = of_given(self.pattern, x)
+        found = of_given(self.pattern, x, self.fill)
         if not self.listed:
             return found
         return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
@@ -171,13 +196,10 @@ def exact_type(x: Features) -> torch.dtype:
     return torch.promote_types(torch.float32, x.dtype)
 
 
-def of_given(pattern: Pattern, x: Tensor) -> Tensor:
+def of_given(pattern: Pattern, x: Tensor, fill: LoopAttributes | None = None) -> Tensor:
     """Numbers (E', C) of the user's edges in the order of a pattern (E, C).
 
-    Edges that a family added get zeros.
-
-    Raises:
-        ValueError: the pattern does not say from which of the user's edges its edges stem.
+    Edges that a family added get those of ``fill``, or zeros.
     """
     origin = pattern.origin
     if origin is None:
@@ -188,7 +210,10 @@ def of_given(pattern: Pattern, x: Tensor) -> Tensor:
         rows = x.index_select(0, origin.clamp(min=0))
     else:
         rows = x.new_zeros(len(origin), x.size(1))
-    return rows.masked_fill((origin < 0).unsqueeze(1), 0.0)
+    added = origin < 0
+    if fill is not None:
+        return torch.where(added.unsqueeze(1), fill.of(pattern, rows, added), rows)
+    return rows.masked_fill(added.unsqueeze(1), 0.0)
 
 
 def check_attr(given: Tensor | None) -> Tensor:

@@ -200,12 +200,7 @@ def _can_bound(x: Tensor) -> bool:
 
 
 def make_feature_map(name: str | torch.nn.Module) -> torch.nn.Module:
-    """The feature map of a text, as :func:`make_score`; a module is returned as it is.
-
-    Raises:
-        TypeError: the argument is neither text nor a module.
-        ValueError: the name is unknown, or the feature map refuses its options.
-    """
+    """The feature map of a text, as :func:`make_score`; a module is returned as it is."""
     phi: torch.nn.Module = name if isinstance(name, torch.nn.Module) else FEATURE_MAPS.make(name)
     return phi
 

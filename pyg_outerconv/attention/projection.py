@@ -25,7 +25,7 @@ from ..kernels.csr import CSR
 from ..kernels.tiles import exact
 from ..signatures import typed
 from ..theta import Theta, as_heads, autocast_pair
-from .edge_context import EdgeContext, check_attr, of_given
+from .edge_context import EdgeContext, LoopAttributes, check_attr, of_given
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,9 @@ class EdgeScores(torch.nn.Module):
 
     def forward(self, support: EdgeContext) -> Tensor:
         """The terms (E, H/L) of the edges, in the order of scores."""
-        numbers = self.projection.dot(support.given_attr(), self.att)
+        if support.fill is not None:
+            return support.own_heads(self.projection.dot(support.edge_attr, self.att))
+        numbers = self.projection.dot(support.given_attr(), self.att)  # H of an edge, not D_e
         return support.own_heads(support.of_given(numbers))
 
 
@@ -415,14 +417,17 @@ class EdgeFeatures(Projection):
         found = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
         return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
 
-    def of_values(self, heads: MultiHeadEdges, edge_attr: Tensor | None) -> Tensor:
+    def of_values(
+        self, heads: MultiHeadEdges, edge_attr: Tensor | None, fill: LoopAttributes | None = None
+    ) -> Tensor:
         """(Σ_e α_e E_e) W_e: (N, *batch, H, C), with the values α of a basis.
 
         Args:
             heads: the basis.
             edge_attr: (E', D_e) of the edges of the user's list.
+            fill: those of added self-loops; zeros if None.
         """
-        edge_attr = of_given(heads.pattern, check_attr(edge_attr))
+        edge_attr = of_given(heads.pattern, check_attr(edge_attr), fill)
         self.settle(edge_attr)
         labels, value = heads.pattern.num_labels, heads.value
         edges = _incidence(heads.csr.ptr, value.size(0))

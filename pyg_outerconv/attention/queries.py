@@ -198,11 +198,7 @@ class Placed(Structure):
 
 
 def placed(structure: Structure, place: Places) -> Placed:
-    """The structure whose targets are the sources at ``place``.
-
-    Raises:
-        ValueError: the batch vector puts a target into another graph than its source.
-    """
+    """The structure whose targets are the sources at ``place``."""
     if not isinstance(structure, NodeSet | Graph):
         return Placed(structure, place)  # cells, the same at both ends
     sources, device, graphs = structure.size[0], structure.device, graphs_of(structure)

@@ -25,7 +25,7 @@ from ..kernels.index_checks import can_read
 from ..kernels.linear_attention import on_edges
 from ..registry import Named, Registry
 from ..signatures import typed
-from .edge_context import EdgeContext
+from .edge_context import EdgeContext, LoopAttributes
 from .normalise import L1, Normaliser, Unnormalised
 from .projection import Queries, over_batch
 
@@ -74,6 +74,7 @@ class Score(Named, torch.nn.Module, registry=SCORES):
         reads_beside: which of ``edge_attr`` and ``pos`` the scores read; others are refused.
         takes_any_order: whether edges may come unsorted, because it reads them only by
             ``support.add``, ``dot``, ``entries`` and ``of_given``.
+        fill: the attributes that self-loops get which the support adds; None for zeros.
 
     Args:
         heads: H. Subclasses that are made from text take two more arguments, used or not, before
@@ -91,6 +92,7 @@ class Score(Named, torch.nn.Module, registry=SCORES):
     up_to_factor: bool = False
     reads_beside: tuple[str, ...] = ()
     takes_any_order: ClassVar[bool] = False
+    fill: LoopAttributes | None = None
 
     def __init__(self, heads: int) -> None:
         super().__init__()

@@ -73,11 +73,7 @@ class AddedSources(torch.nn.Module):
         return zeros if learned is None else torch.cat([zeros, learned.to(like.dtype)])
 
     def beside(self, basis: Basis) -> AttentionBasis:
-        """The basis with an edge from each of these sources to each target.
-
-        Raises:
-            TypeError: the basis is made of no products with keys.
-        """
+        """The basis with an edge from each of these sources to each target."""
         if not isinstance(basis, AttentionBasis):
             rule = "added sources have keys, which queries are multiplied by"
             raise RefusedType(rule, "an AttentionBasis", type(basis).__name__)
@@ -98,9 +94,6 @@ class AddedSources(torch.nn.Module):
         """Features of all sources (*batch, M', P'), and Θ, with the values of these and of x.
 
         As many more channels mark these sources, and V has their values as its rows.
-
-        Raises:
-            TypeError: the features are not dense.
         """
         if not isinstance(x, Tensor) or not x.is_floating_point():
             rule = "added sources stand beside features"

@@ -56,11 +56,7 @@ COMBINATIONS = ("concat", "mean", "sum")
 
 
 def value_width(combine: str, out_channels: int, heads: int) -> int:
-    """The channels of the values of a head: Q, or Q/H of heads side by side.
-
-    Raises:
-        ValueError: heads side by side do not divide Q.
-    """
+    """The channels of the values of a head: Q, or Q/H of heads side by side."""
     if combine != "concat":
         return out_channels
     if out_channels % heads:
@@ -164,7 +160,8 @@ class Attention(Heads):
         object.__setattr__(self, "terms", tuple(self.terms))
         check_options(self)
         self._check_heads()
-        self._check_align()
+        if isinstance(self.align, Family):
+            check_heads("an alignment", self.align.num_bases, self.heads)
         self._nest()
         self._check_names()
         self._check_factor()
@@ -217,10 +214,6 @@ class Attention(Heads):
     def _cancels_factors(self) -> bool:
         """Whether a factor of all scores of a target changes nothing."""
         return isinstance(self.normalise, L1) and not self.terms
-
-    def _check_align(self) -> None:
-        if isinstance(self.align, Family):
-            check_heads("an alignment", self.align.num_bases, self.heads)
 
     @property
     def _has_names(self) -> bool:
@@ -283,11 +276,7 @@ class Attention(Heads):
         return replace(self, combine=combine, heads=heads or self.heads)
 
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Attention:
-        """The attention of a layer of these channels, whose modules are its own.
-
-        Raises:
-            ValueError: heads side by side do not divide Q, or an option does not fit the score.
-        """
+        """The attention of a layer of these channels, whose modules are its own."""
         if not self._has_names:
             return self
         if out_channels < 1:
@@ -326,7 +315,9 @@ class Attention(Heads):
         Raises:
             ValueError: there are no features, or their shapes do not fit.
         """
-        self._require_modules()
+        if self._has_names:
+            rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
+            raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
         content, asked = self.content_of(structure, content)
         support, align, given = self.support, self.align, structure
         if align is not None:
@@ -337,11 +328,6 @@ class Attention(Heads):
         seen = content if structure is given else None
         over = self._edges_of(structure, content.source, seen)
         return self._of_content(over, structure, content, asked)
-
-    def _require_modules(self) -> None:
-        if self._has_names:
-            rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
-            raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
 
     def _edges_of(
         self, structure: Structure, x: Features, content: Content | None
@@ -392,10 +378,11 @@ class Attention(Heads):
                 "edges without weights, such as those of Hops()",
                 repr(over),
             )
-        listed = self._lists(over, content.source)
+        listed = self._takes_any_order and isinstance(content.source, Tensor)
+        listed = listed and isinstance(over, EdgeBasis) and is_listed(over.pattern, content.source)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
-        cancels = self._cancels_factors, self.normalise.is_softmax
-        support = EdgeContext(over, structure, *of_theta, exact, content.present, listed, *cancels)
+        how = listed, self._cancels_factors, self.normalise.is_softmax, self.score.fill
+        support = EdgeContext(over, structure, *of_theta, exact, content.present, *how)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:
@@ -437,12 +424,6 @@ class Attention(Heads):
         if not (can_attend_ends(x, *given) or in_one_step(x, *given)):
             return None
         return *given, score.negative_slope
-
-    def _lists(self, over: EdgeBasis | ImplicitEdges, x: Features) -> bool:
-        """Whether the edges of a support are few and may stay unsorted."""
-        if not self._takes_any_order or not isinstance(x, Tensor):
-            return False
-        return isinstance(over, EdgeBasis) and is_listed(over.pattern, x)
 
     def _sees_sources_alone(self, content: Content) -> bool:
         """Whether targets have no features and the score needs none."""

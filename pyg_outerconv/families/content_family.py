@@ -40,13 +40,7 @@ Align = Family | torch.nn.Module | None
 
 
 def queries(align: Align, structure: Structure, content: Content) -> Queries:
-    """The queries Tᵀ X (N, *batch, P_q), or of each head; the features of targets if T = I.
-
-    Raises:
-        ValueError: there are no features, or sparse ones with T of each head; or targets have
-            features, which an alignment does not read.
-        TypeError: the alignment does not read the structure.
-    """
+    """The queries Tᵀ X (N, *batch, P_q), or of each head; the features of targets if T = I."""
     if align is None:
         return content.source if content.target is None else content.target  # type: ignore[no-any-return]
     _refuse_targets(align, content)
@@ -84,10 +78,6 @@ def structure_of_queries(
         asked: the queries.
         ordered: whether the support depends on the order of nodes.
         positions: whether scores read positions.
-
-    Raises:
-        ValueError: the support has another number of targets, by its edges or cells; or order or
-            positions are needed, and those of the queries are unknown.
     """
     if align is None:
         return structure

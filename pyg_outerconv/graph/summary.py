@@ -8,7 +8,6 @@ self-loops. That is remembered for the tensors, as long as they do not change
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import torch
@@ -43,11 +42,6 @@ class Summary:
     lowest_type: int
     highest_type: int
 
-    def with_loops(self, count: int) -> Summary:
-        """That of the edges with one self-loop, and no other, at each of ``count`` nodes."""
-        highest = [max(end, count - 1) for end in self.highest]
-        return replace(self, highest=(highest[0], highest[1]), num_loops=count, num_looped=count)
-
     def reversed(self) -> Summary:
         """That of the edges with sources and targets exchanged."""
         return replace(self, lowest=self.lowest[::-1], highest=self.highest[::-1])
@@ -67,19 +61,10 @@ def summary_of(
     if not edge_index.numel():
         return None
     weight, types = _beside(weight, edge_index), _beside(types, edge_index)
-    key = _key(num_nodes, weight, types)
+    key = num_nodes, weight is None, types is None
     given = edge_index, None if weight is None else weight.detach(), types
     tensors = [one for one in (edge_index, weight, types) if one is not None]
     return _summaries.get(key, lambda: _read(*given, num_nodes), *tensors)  # type: ignore[no-any-return]
-
-
-def remember(edge_index: Tensor, num_nodes: int, summary: Summary) -> None:
-    """Remember the summary of edges without weights and types that were made of known ones."""
-    _summaries.get(_key(num_nodes, None, None), lambda: summary, edge_index)
-
-
-def _key(num_nodes: int | None, weight: Tensor | None, types: Tensor | None) -> Hashable:
-    return num_nodes, weight is None, types is None
 
 
 def _beside(numbers: Tensor | None, edge_index: Tensor) -> Tensor | None:

@@ -496,16 +496,13 @@ def showing_shares(conv: AttentionConv, basis: Basis, edge_index: Any) -> Iterat
 def values_of_edges(
     conv: AttentionConv, basis: Basis, edge_attr: Tensor | None, theta: ThetaValue
 ) -> Tensor:
-    """The sum of the values of edge features, weighted by the shares of each head: (*batch, N, Q).
-
-    Raises:
-        ValueError: the basis has no explicit edges.
-    """
+    """The sum of the values of edge features under the shares of each head: (*batch, N, Q)."""
     if not isinstance(basis, MultiHeadEdges):
         raise RefusedValue("edge features come with the edges of the support", "edges", repr(basis))
     assert isinstance(theta, Theta)  # as the constructor checked
     if conv.explain and conv._edge_mask is not None and basis.pattern.origin is not None:
         mask = conv.edge_mask(basis.pattern.origin.long())
         basis = replace(basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value)
-    found = theta.collect(conv.family.score.edge.of_values(basis, edge_attr))
+    score = conv.family.score
+    found = theta.collect(score.edge.of_values(basis, edge_attr, score.fill))
     return found if found.dim() == 2 else found.movedim(0, -2)

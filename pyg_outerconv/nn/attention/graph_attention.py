@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any, Union
 
 import torch
 from torch import Tensor
-from torch.nn.init import uniform_
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ...attention import Additive, Cosine, GATv2, Score, SuperGAT, SuperGATMixed
-from ...basis import Basis
+from ...attention.edge_context import LoopAttributes
 from ...equations import row
-from ...errors import RefusedType, RefusedValue, unknown
-from ...families import Hops
-from ...graph import Graph
-from ...graph.checks import agreed, check_attributes, check_index, infer_size
-from ...graph.summary import remember
-from ...kernels.capture import is_capturing, refuse_captured
-from ...kernels.edge_lists import places_of
-from ...kernels.index_checks import waits
-from ...memo import Memo
+from ...errors import RefusedValue, unknown
+from ...families import Hops, parse_family
 from ...signatures import typed
 from ..attention_conv import AttentionConv
-from ..call import Call
 from ..theta import ThetaModule
-from ..theta_parts import glorot_of_heads
-
-_looped = Memo()
-
-
-def as_glorot(module: Any, maps: int = 1) -> None:
-    """A Glorot-uniform weight, as PyG's GAT draws it, or one of ``maps`` weights drawn as one."""
-    glorot_of_heads(module.weight, maps)
-
-
-def as_glorot_and_bias(module: Any) -> None:
-    """A Glorot-uniform weight, and the bias of a linear map, as PyG's GATv2 draws them."""
-    glorot_of_heads(module.weight)
-    linear_bias(module.bias, module.weight.size(1))
+from ..theta_parts import draw_heads, glorot_of_heads, linear_bias
 
 
 def as_linear(module: Any) -> None:
@@ -57,15 +33,8 @@ def as_values(theta: Any, maps: int = 1) -> None:
 
 
 # torch draws the weights of queries, keys and values as one where they have the same channels.
-as_packed = partial(as_glorot, maps=3)
+as_packed = partial(draw_heads, maps=3)
 as_packed_values = partial(as_values, maps=3)
-
-
-def linear_bias(bias: Tensor | None, fan_in: int) -> None:
-    """The bias of a linear map from ``fan_in`` channels, uniform in ±1/√fan_in."""
-    if bias is not None:
-        bound = 1.0 / math.sqrt(max(fan_in, 1))
-        uniform_(bias, -bound, bound)
 
 
 def _linear(weight: Tensor) -> None:
@@ -84,8 +53,8 @@ class GraphAttention(AttentionConv):
     Args:
         in_channels, out_channels, heads, **options: see :class:`AttentionConv`.
         fill_value: edge features of self-loops, as in PyG's ``add_self_loops``: ``'mean'`` of the
-            edges that reach the node, another reduction, a number or a vector; existing self-loops
-            are replaced. None adds no self-loops.
+            edges that reach the node, another reduction, a number or a vector; the support then
+            adds self-loops in the place of existing ones. None leaves self-loops to the support.
     """
 
     @typed
@@ -97,23 +66,15 @@ class GraphAttention(AttentionConv):
         fill_value: Fill | None = None,
         **options: Any,
     ) -> None:
+        if fill_value is not None:
+            support = parse_family(options.get("support") or Hops())
+            options["support"] = support.set_self_loops(True)
         super().__init__(in_channels, out_channels, heads, **options)
         self.fill_value = fill_value
-        self._fills = fill_value is not None
-        self._origin: Tensor | None = None  # the column of edge_index of each edge, -1 for loops
+        if fill_value is not None:  # PyG reduces by the second end, whatever the flow
+            of_sources = self.flow == "target_to_source"
+            self.family.score.fill = LoopAttributes(fill_value, of_sources)
         self._draw_value_bias()
-
-    @property
-    def add_self_loops(self) -> bool:
-        """Whether the layer adds self-loops; can be set."""
-        return self._fills or bool(self.family.add_self_loops)
-
-    @add_self_loops.setter
-    def add_self_loops(self, add: bool) -> None:
-        if self.fill_value is None:
-            self.family = self.family.set_self_loops(add)
-        else:
-            self._fills = add
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -129,95 +90,6 @@ class GraphAttention(AttentionConv):
         bias = self._parameters.get("value_bias")  # there is none yet while the layer is made
         if bias is not None and self.theta.in_channels > 0:
             linear_bias(bias, self.theta.in_channels)
-
-    def forward(  # type: ignore[override]
-        self,
-        x: Any,
-        edge_index: Any = None,
-        edge_weight: Tensor | None = None,
-        *,
-        edge_attr: Tensor | None = None,
-        **beside: Any,
-    ) -> Any:
-        is_list = type(edge_index) is Tensor
-        has_loops = not is_list and isinstance(edge_index, Basis)  # the edges that it has
-        if self.fill_value is None or not self._fills or has_loops:
-            return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
-        _check_edges(edge_index, edge_attr)
-        call = Call(x, flow=self.flow)
-        size = agreed("x", (call.num_sources, call.num_targets), beside.get("size"))
-        forth = self.flow == "source_to_target"
-        if waits(edge_index) or (edge_index.is_cuda and is_capturing()):
-            ends = size if forth else size[::-1]
-            given = edge_index, edge_attr, ends, not call.is_single
-            edge_index, edge_attr, origin = _with_loops_there(*given, self.fill_value)
-        else:
-            size = infer_size(edge_index if forth else edge_index.flip(0), size, not call.is_single)
-            edge_index, edge_attr, origin = _with_loops(
-                edge_index, edge_attr, self.fill_value, min(size)
-            )
-        if self.explain:  # masks of explainers are of the user's edges; other calls write nothing
-            self._origin = origin
-        return super().forward(x, edge_index, edge_weight, edge_attr=edge_attr, **beside)
-
-    def edge_mask(self, edge_origin: Tensor) -> Tensor:
-        """The mask of each edge by its column in ``edge_index``, (E,); 1 for added self-loops."""
-        if self._fills and self._origin is not None:
-            edge_origin = torch.cat([self._origin, self._origin.new_full((1,), -1)])[edge_origin]
-        return super().edge_mask(edge_origin)
-
-
-def _check_edges(edge_index: Any, edge_attr: Any) -> None:
-    """Raise TypeError or ValueError for edges that are not listed, and for features of others."""
-    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-        rule = "self-loops get edge features where edges are listed"
-        raise RefusedType(rule, "edge_index (2, E)", type(edge_index).__name__)
-    check_index(edge_index)
-    check_attributes(edge_attr, edge_index)
-
-
-def _with_loops(
-    edge_index: Tensor, edge_attr: Tensor | None, fill_value: Fill, count: int
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The edges without loops and a loop at each of ``count`` nodes; and the origin of each."""
-    origin = torch.arange(edge_index.size(1), device=edge_index.device)
-    _, origin = remove_self_loops(edge_index, origin)
-    edge_index, edge_attr = remove_self_loops(edge_index, edge_attr)
-    edge_index, edge_attr = add_self_loops(edge_index, edge_attr, fill_value, count)
-    return edge_index, edge_attr, torch.cat([origin, origin.new_full((count,), -1)])
-
-
-def _with_loops_there(
-    edge_index: Tensor,
-    edge_attr: Tensor | None,
-    size: tuple[int | None, int | None],
-    bipartite: bool,
-    fill_value: Fill,
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """:func:`_with_loops` on a device, which is waited for once for a graph.
-
-    The edges are the same tensor at the next call, so that they have the same basis.
-    """
-
-    def make() -> tuple[Tensor, Tensor, Tensor]:
-        refuse_captured(edge_index, "self-loops")
-        graph = Graph.of_index(edge_index, size, bipartite)
-        known, index = graph.summary, graph.edge_index
-        stay = index.size(1) - (0 if known is None else known.num_loops)
-        kept = places_of(index[0] != index[1], stay)
-        count = min(graph.size)
-        nodes = torch.arange(count, dtype=index.dtype, device=index.device)
-        looped = torch.cat([index.index_select(1, kept), nodes.expand(2, -1)], dim=1)
-        if known is not None:
-            remember(looped, count, known.with_loops(count))
-        return looped, kept, torch.cat([kept, kept.new_full((count,), -1)])
-
-    looped, kept, origin = _looped.get((size, bipartite), make, edge_index)
-    if edge_attr is not None:
-        edges, count = looped[:, : kept.numel()], origin.numel() - kept.numel()
-        edge_attr = edge_attr.index_select(0, kept)
-        edge_attr = add_self_loops(edges, edge_attr, fill_value, count)[1]
-    return looped, edge_attr, origin
 
 
 @typed
@@ -319,7 +191,7 @@ def gatv2_conv(
         edge_dim=edge_dim,
     )
     if score.ends.target is not None:
-        score.ends.target.initial = as_glorot_and_bias
+        score.ends.target.initial = partial(draw_heads, biased=True)
         score.reset_parameters()
     options = {"root_weight": residual, "dropout": dropout, **options}
     options = {"bias": bias, "value_bias": bias, **options}
@@ -382,7 +254,7 @@ def _layer(
 ) -> AttentionConv:
     """A layer of graph attention whose Θ is drawn as one linear map to all heads."""
     filled = fill if add_self_loops else None
-    neighbours = Hops(add_self_loops=True if add_self_loops and filled is None else None)
+    neighbours = Hops(add_self_loops=add_self_loops or None)
     width = out_channels * (score.heads if concat else 1)
     options = {"score": score, "combine": "concat" if concat else "mean", **options}
     options = {"support": neighbours, **options}
@@ -391,7 +263,7 @@ def _layer(
         layer = AttentionConv(in_channels, width, score.heads, **options)
     else:
         layer = GraphAttention(in_channels, width, score.heads, filled, **options)
-    layer.theta.initial = as_glorot
+    layer.theta.initial = draw_heads
     layer.theta.reset_parameters()
     return layer
 

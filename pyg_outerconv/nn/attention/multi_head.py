@@ -16,7 +16,8 @@ from ...signatures import typed
 from ..attention_conv import AttentionConv
 from ..checks import check_channels
 from ..outer_conv import OuterConv
-from .graph_attention import as_glorot, as_packed, as_packed_values, as_values
+from ..theta_parts import draw_heads
+from .graph_attention import as_packed, as_packed_values, as_values
 
 
 @typed
@@ -77,7 +78,7 @@ def multi_head_attention(
     apart, ends = kdim != embed_dim or vdim != embed_dim, (vdim, embed_dim)
     if score is None:
         score = KeyQuery(num_heads, channels, (kdim, embed_dim), bias)
-        score.key.initial = score.query.initial = as_glorot if apart else as_packed
+        score.key.initial = score.query.initial = draw_heads if apart else as_packed
         score.reset_parameters()
     options = {"value_channels": channels, "value_bias": bias, "bias": bias, **options}
     dropout = 0.0 if isinstance(options.get("normalise"), Normaliser) else dropout
