@@ -2,21 +2,18 @@
 
 from .accelerate import Report, accelerate, restore
 from .adjacency import GatedGraphConv, GINConv, GraphConv, SAGEConv, SimpleConv
-from .attention import GATConv, GATv2Conv, TransformerConv
+from .attention import AGNNConv, GATConv, GATv2Conv, SuperGATConv, TransformerConv
 from .convert import from_pyg, outer_conv, to_pyg
 from .degrees import ClusterGCNConv, LEConv, MFConv
 from .directed import DirGNNConv
-from .edge_functions import GMMConv, NNConv, PDNConv
+from .edge_functions import GMMConv, NNConv, PDNConv, SplineConv
 from .explain import Explanation, explain
 from .gcn import ARMAConv, FAConv, GCN2Conv, GCNConv, LGConv
 from .hypergraph import HypergraphConv
 from .layer import DropIn
-from .nonlinear_messages import FiLMConv, GINEConv
 from .polynomials import APPNP, ChebConv, MixHopConv, SGConv, SSGConv, TAGConv
-from .relational import FastRGCNConv, RGCNConv, SignedConv
-from .relational_attention import RGATConv
-from .similarity import AGNNConv, SuperGATConv
-from .splines import SplineConv
+from .relational import FastRGCNConv, RGATConv, RGCNConv, SignedConv
+from .tiles import FiLMConv, GINEConv
 
 __all__ = [
     "APPNP",

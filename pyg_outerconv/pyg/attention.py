@@ -1,14 +1,16 @@
-"""Attention over edges as GAT, GATv2 and TransformerConv have it."""
+"""Attention over edges: GATConv, GATv2Conv, TransformerConv, SuperGATConv and AGNNConv."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any, ClassVar, Optional, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import EdgeIndex
 from torch_geometric import nn as theirs
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
@@ -16,12 +18,14 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from ..basis import EdgeBasis
 from ..basis.pattern import Pattern
+from ..errors import RefusedType
+from ..kernels import sddmm
 from ..kernels.attend_few import attend_few
 from ..kernels.edge_sums import Listed
 from ..kernels.index_checks import is_exporting, surely
 from ..kernels.one_more_row import with_one_more, without_last
-from ..nn.attention import gat_conv, gatv2_conv, transformer_conv
-from .layer import DropIn, Recipe, as_weighted, both
+from ..nn.attention import agnn_conv, gat_conv, gatv2_conv, super_gat_conv, transformer_conv
+from .layer import DropIn, Recipe, as_linear, as_weighted, both
 from .tie import HOOKS, Source, heads, linear, same, viewed
 
 FEW = "few edges"
@@ -34,10 +38,20 @@ def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
     return width if isinstance(layer.in_channels, int) else (width, target.in_channels)
 
 
-def outputs(layer: Any) -> dict[str, Source]:
-    """The bias of the output and the weight of the residual, where a layer has them."""
-    found = {} if layer.bias is None else {"bias": same("bias")}
-    return found if layer.res is None else {**found, "root.weight": linear("res")}
+def sources_of(layer: Any, conv: Module, paths: Mapping[str, str]) -> dict[str, Source]:
+    """The parameters of a convolution as functions of a layer's, by their paths in it."""
+    parameters, found = dict(conv.named_parameters()), {}
+    for name, path in paths.items():
+        if name not in parameters:
+            continue
+        shape, part = parameters[name].shape, path.removesuffix(".weight")
+        if part != path and len(shape) == 3:  # of a linear map, which the convolution does not call
+            found[name] = linear(part) if name == "root.weight" else heads(part, layer.heads)
+        else:
+            is_same = attrgetter(path)(layer).shape == shape
+            found[name] = same(path) if is_same else viewed(path, *shape)
+            found[name] = found[name]._replace(linears=() if part == path else (part,))
+    return found
 
 
 class EdgeAttention(DropIn):
@@ -156,8 +170,14 @@ def looped(
     return x, EdgeBasis(pattern), edge_attr
 
 
-def of_nodes(out: Tensor, x: Any) -> Tensor:
-    """The rows of the nodes, without the last one that :func:`looped` adds to a single x."""
+def attended(
+    layer: Any, conv: Any, x: Any, edge_index: Adj, edge_attr: OptTensor = None, size: Size = None
+) -> Tensor:
+    """The result of a convolution of attention, whose self-loops a compiler sees as such."""
+    if not (layer.add_self_loops and torch.compiler.is_compiling()):
+        return conv(x, edge_index, edge_attr=edge_attr, size=size)  # type: ignore[no-any-return]
+    wide, edges, edge_attr = looped(layer, x, edge_index, edge_attr, size)
+    out: Tensor = conv(wide, edges, edge_attr=edge_attr)
     return without_last(out) if isinstance(x, Tensor) else out
 
 
@@ -170,10 +190,8 @@ class GATConv(TracedAttention, theirs.GATConv):
 
     def recipe(self) -> Recipe:
         path = "lin_src" if self.lin is None else "lin"
-        source = getattr(self, path)
-        shape = self.heads, self.out_channels
         conv = gat_conv(
-            ends(self, source, self.lin_dst),
+            ends(self, getattr(self, path), self.lin_dst),
             self.out_channels,
             self.heads,
             self.concat,
@@ -186,18 +204,17 @@ class GATConv(TracedAttention, theirs.GATConv):
             residual=self.res is not None,
             flow=self.flow,
         )
-        score = "functions.0"
-        sources = {
-            "theta.weight": heads(path, self.heads),
-            f"{score}.att_source": viewed("att_src", *shape),
-            f"{score}.att_target": viewed("att_dst", *shape),
+        paths = {
+            "theta.weight": f"{path}.weight",
+            "functions.0.att_source": "att_src",
+            "functions.0.att_target": "att_dst",
+            "functions.0.ends.target.weight": "lin_dst.weight",
+            "functions.0.edge.projection.weight": "lin_edge.weight",
+            "functions.0.edge.att": "att_edge",
+            "bias": "bias",
+            "root.weight": "res.weight",
         }
-        if self.lin_dst is not None and self.lin is None:
-            sources[f"{score}.ends.target.weight"] = heads("lin_dst", self.heads)
-        if self.lin_edge is not None:
-            sources[f"{score}.edge.projection.weight"] = heads("lin_edge", self.heads)
-            sources[f"{score}.edge.att"] = viewed("att_edge", *shape)
-        return conv, sources | outputs(self)
+        return conv, sources_of(self, conv, paths)
 
     def few(self, x: Tensor, entries: Listed) -> Tensor:
         linear = self.lin_src if self.lin is None else self.lin
@@ -221,14 +238,14 @@ class GATConv(TracedAttention, theirs.GATConv):
         if conv is FEW:
             return self.with_residual(self.over_few(x, edge_index), x)
         edge_attr = None if self.lin_edge is None else edge_attr
-        if self.add_self_loops and torch.compiler.is_compiling():
-            if edge_attr is None and size is None and isinstance(x, Tensor):
-                out = conv.as_one_operator(x, edge_index)
-                if out is not None:
-                    return as_weighted(out, self, "att_src")
-            wide, edges, edge_attr = looped(self, x, edge_index, edge_attr, size)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att_src")
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
+        if not torch.compiler.is_compiling():
+            return as_weighted(conv(x, edge_index, edge_attr=edge_attr, size=size), self, "att_src")
+        out = None
+        if self.add_self_loops and edge_attr is None and size is None and isinstance(x, Tensor):
+            out = conv.as_one_operator(x, edge_index)
+        if out is None:
+            out = attended(self, conv, x, edge_index, edge_attr, size)
+        return as_weighted(out, self, "att_src")
 
 
 class GATv2Conv(TracedAttention, theirs.GATv2Conv):
@@ -247,7 +264,6 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
         return found
 
     def recipe(self) -> Recipe:
-        biased, shape = self.lin_l.bias is not None, (self.heads, self.out_channels)
         conv = gatv2_conv(
             ends(self, self.lin_l, self.lin_r),
             self.out_channels,
@@ -258,25 +274,22 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
             self.add_self_loops,
             None if self.lin_edge is None else self.lin_edge.in_channels,
             self.fill_value,
-            biased,
+            self.lin_l.bias is not None,
             self.share_weights,
             self.res is not None,
             flow=self.flow,
         )
-        score = "functions.0"
-        sources = {
-            "theta.weight": heads("lin_l", self.heads),
-            f"{score}.att": viewed("att", *shape),
+        paths = {
+            "theta.weight": "lin_l.weight",
+            "functions.0.att": "att",
+            "value_bias": "lin_l.bias",
+            "functions.0.ends.target.weight": "lin_r.weight",
+            "functions.0.ends.target.bias": "lin_r.bias",
+            "functions.0.edge.weight": "lin_edge.weight",
+            "bias": "bias",
+            "root.weight": "res.weight",
         }
-        if biased:
-            sources["value_bias"] = viewed("lin_l.bias", *shape)
-        if not self.share_weights:
-            sources[f"{score}.ends.target.weight"] = heads("lin_r", self.heads)
-            if biased:
-                sources[f"{score}.ends.target.bias"] = viewed("lin_r.bias", *shape)
-        if self.lin_edge is not None:
-            sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
-        return conv, sources | outputs(self)
+        return conv, sources_of(self, conv, paths)
 
     def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, *args, **beside)
@@ -305,10 +318,7 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
     ) -> Tensor:
         if conv is FEW:
             return self.with_residual(self.over_few(x, edge_index), x)  # type: ignore[arg-type]
-        if self.add_self_loops and torch.compiler.is_compiling():
-            wide, edges, edge_attr = looped(self, x, edge_index, edge_attr)
-            return as_weighted(of_nodes(conv(wide, edges, edge_attr=edge_attr), x), self, "att")
-        return as_weighted(conv(x, edge_index, edge_attr=edge_attr), self, "att")
+        return as_weighted(attended(self, conv, x, edge_index, edge_attr), self, "att")
 
 
 class TransformerConv(TracedAttention, theirs.TransformerConv):
@@ -325,37 +335,31 @@ class TransformerConv(TracedAttention, theirs.TransformerConv):
         return () if self.root_weight else ("lin_skip.", "lin_beta.")
 
     def recipe(self) -> Recipe:
-        biased, shape = self.lin_key.bias is not None, (self.heads, self.out_channels)
-        gated = self.root_weight and self.lin_beta is not None
         conv = transformer_conv(
             ends(self, self.lin_key, self.lin_query),
             self.out_channels,
             self.heads,
             self.concat,
-            gated,
+            self.root_weight and self.lin_beta is not None,
             self.dropout,
             None if self.lin_edge is None else self.lin_edge.in_channels,
-            biased,
+            self.lin_key.bias is not None,
             self.root_weight,
             flow=self.flow,
         )
-        score = "functions.0"
-        sources = {
-            "theta.weight": heads("lin_value", self.heads),
-            f"{score}.key.weight": heads("lin_key", self.heads),
-            f"{score}.query.weight": heads("lin_query", self.heads),
+        paths = {
+            "theta.weight": "lin_value.weight",
+            "functions.0.key.weight": "lin_key.weight",
+            "functions.0.query.weight": "lin_query.weight",
+            "value_bias": "lin_value.bias",
+            "functions.0.key.bias": "lin_key.bias",
+            "functions.0.query.bias": "lin_query.bias",
+            "functions.0.edge.weight": "lin_edge.weight",
+            "skip.weight": "lin_skip.weight",
+            "skip.bias": "lin_skip.bias",
+            "gate.weight": "lin_beta.weight",
         }
-        if biased:
-            sources["value_bias"] = viewed("lin_value.bias", *shape)
-            sources[f"{score}.key.bias"] = viewed("lin_key.bias", *shape)
-            sources[f"{score}.query.bias"] = viewed("lin_query.bias", *shape)
-        if self.lin_edge is not None:
-            sources[f"{score}.edge.weight"] = heads("lin_edge", self.heads)
-        if self.root_weight:
-            sources |= whole("skip", "lin_skip", biased)
-        if gated:
-            sources |= whole("gate", "lin_beta", False)
-        return conv, sources
+        return conv, sources_of(self, conv, paths)
 
     def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, *args, **beside)
@@ -385,8 +389,97 @@ class TransformerConv(TracedAttention, theirs.TransformerConv):
         return conv(x, edge_index, edge_attr=edge_attr)  # type: ignore[no-any-return]
 
 
-def whole(name: str, path: str, biased: bool) -> dict[str, Source]:
-    """The weight of a linear map of the recipe, and its bias, as those of the layer's."""
-    weight = same(f"{path}.weight")._replace(linears=(path,))
-    found = {f"{name}.weight": weight}
-    return found | {f"{name}.bias": same(f"{path}.bias")} if biased else found
+# By how alike both ends are ----------------------------------------------------------------------
+
+
+class SuperGATConv(EdgeAttention, theirs.SuperGATConv):
+    """Y = Σ_h A_hᵀ X Θ_h, A_h[m, n] = softmax_m leaky_relu(s_h[m, n]), with scores s of products.
+
+    ``'SD'``: s_h[m, n] = ⟨X_m Θ_h, X_n Θ_h⟩ / √C; ``'MX'``: the score of GAT times
+    σ(⟨X_m Θ_h, X_n Θ_h⟩). In training the products of sampled edges are kept for
+    ``get_attention_loss()``.
+    """
+
+    lin_edge: Any = None
+    least = 2**18
+
+    def recipe(self) -> Recipe:
+        conv = super_gat_conv(
+            self.lin.in_channels,
+            self.out_channels,
+            self.heads,
+            self.concat,
+            self.negative_slope,
+            self.dropout,
+            self.add_self_loops,
+            self.bias is not None,
+            self.attention_type,
+            flow=self.flow,
+        )
+        paths = {
+            "theta.weight": "lin.weight",
+            "functions.0.att_source": "att_l",
+            "functions.0.att_target": "att_r",
+            "bias": "bias",
+        }
+        return conv, sources_of(self, conv, paths)
+
+    def convolve(
+        self,
+        conv: Any,
+        x: Tensor,
+        edge_index: Adj,
+        neg_edge_index: OptTensor = None,
+        batch: OptTensor = None,
+    ) -> Tensor:
+        out = attended(self, conv, x, edge_index)
+        if self.training:
+            self._keep_products(x, edge_index, neg_edge_index, batch)
+        if self.attention_type == "SD":  # of features alone
+            return as_linear(out) if self.bias is None else as_weighted(out, self, "bias")
+        return as_weighted(out, self, "att_l")
+
+    def _keep_products(
+        self, x: Tensor, edge_index: Tensor, negative: OptTensor, batch: OptTensor
+    ) -> None:
+        """Set ``att_x``, the products of sampled edges and of pairs without edges, and ``att_y``.
+
+        The samples are drawn as PyG draws them.
+        """
+        if self.add_self_loops:
+            edge_index, _ = remove_self_loops(edge_index)
+            edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
+        positive = self.positive_sampling(edge_index)
+        if negative is None:
+            negative = self.negative_sampling(edge_index, x.size(0), batch)
+        if negative.dtype != edge_index.dtype:
+            rule = "negative edges are pairs of nodes, as edges are"
+            raise RefusedType(rule, edge_index.dtype, negative.dtype)
+        values = self.lin(x).view(-1, self.heads, self.out_channels)
+        scale = self.out_channels**-0.5 if self.attention_type == "SD" else 1.0
+        products = _products(values, scale, torch.cat([positive, negative], dim=1))
+        is_edge = products.new_zeros(products.size(0))
+        is_edge[: positive.size(1)] = 1.0
+        self.__dict__.update(att_x=products, att_y=is_edge)  # no option: the recipe stays
+
+
+def _products(x: Tensor, scale: float, pairs: Tensor) -> Tensor:
+    """scale ⟨x_m, x_n⟩ of each head, (E, H), for x (N, H, C) and pairs of nodes (2, E)."""
+    pattern = Pattern.build(pairs, size=(x.size(0), x.size(0)))
+    found = sddmm(pattern.by_target, x * scale, x)
+    return torch.zeros_like(found).index_copy(0, pattern.order.long(), found)
+
+
+class AGNNConv(DropIn, theirs.AGNNConv):
+    """Y = Aᵀ X, A[m, n] = softmax_m β cos(X_m, X_n)."""
+
+    least = 2**18
+
+    def recipe(self) -> Recipe:
+        conv = agnn_conv(self.requires_grad, self.add_self_loops, flow=self.flow)
+        return conv, {"functions.0.beta": same("beta")}
+
+    def convolve(self, conv: Any, x: Tensor, edge_index: Adj) -> Tensor:
+        conv.theta.in_channels = conv.theta.out_channels = x.size(-1)  # Θ is the identity
+        out = attended(self, conv, x, edge_index)
+        return out.to(torch.promote_types(out.dtype, self.beta.dtype))

@@ -118,11 +118,7 @@ def outer_conv(layer: Module) -> OuterConv:
 
 
 def as_ours(layer: Module) -> Any:
-    """A layer of PyG as one of ours over the same parameters; the layer stays what it is.
-
-    Raises:
-        TypeError: it has no equal form, or is hooked, parametrised or a subclass.
-    """
+    """A layer of PyG as one of ours over the same parameters; the layer stays what it is."""
     if isinstance(layer, DropIn) or type(layer) in THEIRS:  # DirGNNConv is no MessagePassing
         return layer
     reason = why_left(layer)

@@ -65,11 +65,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 
 def example(name: str) -> Module:
-    """A layer of ours of that class, with small numbers for the arguments it needs.
-
-    Raises:
-        ValueError: there is no such class here; the error says why.
-    """
+    """A layer of ours of that class, with small numbers for the arguments it needs."""
     kinds = {kind.__name__: kind for kind in THEIRS}
     if name not in kinds:
         if name in ABSENT:

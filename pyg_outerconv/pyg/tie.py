@@ -186,9 +186,6 @@ def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
         module: a module whose parameters may be on ``meta``.
         layer: the layer that owns the weights.
         sources: the function for each name of a parameter or buffer of ``module``.
-
-    Raises:
-        ValueError: a parameter or buffer has no source, or a source is of neither.
     """
     named = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     if named != set(sources):
