@@ -320,7 +320,8 @@ class ThetaParts(Theta):
     def full(self) -> Tensor:
         tensors = [part.full() for part in self.parts]
         if len({tensor.size(1) for tensor in tensors}) > 1:
-            tensors = [_without_blocks(tensor) for tensor in tensors]
+            blocks = [[torch.block_diag(*one) for one in tensor] for tensor in tensors]
+            tensors = [torch.stack(one).unsqueeze(1) for one in blocks]
         return torch.cat(tensors)
 
     def labels(self, start: int, end: int) -> Theta:
@@ -400,13 +401,6 @@ class ThetaOfChannels(Theta):
     def _mixture(self, filters: Tensor) -> Theta:
         """W diag(f_k) for filters f (K, Q)."""
         return Theta(self.weight.unsqueeze(0).unsqueeze(0), filters.unsqueeze(1))
-
-
-def _without_blocks(tensor: Tensor) -> Tensor:
-    """Block-diagonal matrices (K, G, P/G, Q/G) as full ones (K, 1, P, Q)."""
-    if tensor.size(1) == 1:
-        return tensor
-    return torch.stack([torch.block_diag(*blocks) for blocks in tensor]).unsqueeze(1)
 
 
 # PyG parses the type hints of layers, and can parse this spelling.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class OfOthers(Family):
-    """A family made of ``families``, which read structures of one kind.
+    """A family made of others, its parts, which read structures of one kind.
 
     Attributes:
         keeps_labels: whether labels are those of the families, in turn.
@@ -40,33 +40,24 @@ class OfOthers(Family):
     takes_content = True
     keeps_labels: ClassVar[bool] = False
 
-    if TYPE_CHECKING:
-
-        @property
-        def families(self) -> tuple[Family, ...]: ...
-
-    @property
-    def parts(self) -> tuple[Family, ...]:
-        return self.families
-
     @property
     def add_self_loops(self) -> bool:  # type: ignore[override]
         """Whether any of the families adds self-loops."""
-        return any(family.add_self_loops for family in self.families)
+        return any(part.add_self_loops for part in self.parts)
 
     @cached_property
     def reads(self) -> type[Structure]:  # type: ignore[override]
         """The kind of structure that all of the families read."""
-        return common_kind(self.families)
+        return common_kind(self.parts)
 
     @property
     def keeps_nodes(self) -> bool:  # type: ignore[override]
         """Whether this is true of all families."""
-        return all(family.keeps_nodes for family in self.families)
+        return all(part.keeps_nodes for part in self.parts)
 
     def outputs(self, structure: Any) -> Structure:
         """The structure of the targets, which is that of the first family."""
-        return self.families[0].outputs(structure)
+        return self.parts[0].outputs(structure)
 
     def sized(self, in_channels: Channels, out_channels: int, shares: bool = False) -> Family:
         """The same recipe with the families for a layer of these channels."""
@@ -76,6 +67,15 @@ class OfOthers(Family):
 
 class OfSeveral(OfOthers):
     """A family made of several others."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def families(self) -> tuple[Family, ...]: ...
+
+    @property
+    def parts(self) -> tuple[Family, ...]:
+        return self.families
 
     def set_self_loops(self, add: bool) -> Self:
         """The same recipe without added self-loops; adding them is refused."""
@@ -349,8 +349,7 @@ class OfFamily(OfOthers):
         def family(self) -> Family: ...
 
     @property
-    def families(self) -> tuple[Family, ...]:
-        """The family alone."""
+    def parts(self) -> tuple[Family, ...]:
         return (self.family,)
 
     def combinations(self) -> list[tuple[str, int]]:
