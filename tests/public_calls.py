@@ -7,7 +7,6 @@ arguments; a new public name needs an entry of ``OWN`` where these do not say it
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import tempfile
 from collections.abc import Callable
@@ -69,12 +68,6 @@ def edge_basis(num_labels: int = 1) -> po.EdgeBasis:
     return po.EdgeBasis(
         po.Pattern.build(EDGE_INDEX, label, size=(4, 4), num_labels=num_labels), torch.ones(4)
     )
-
-
-def parts_of_pattern() -> dict[str, Any]:
-    whole = pattern()
-    names = [field.name for field in dataclasses.fields(whole) if field.init]
-    return {name: getattr(whole, name) for name in names if not name.startswith("_")}
 
 
 def matrix() -> kernels.CSR:
@@ -177,7 +170,6 @@ OWN: dict[str, Callable[[], dict[str, Any]]] = {
     "Cells": lambda: {"index": torch.tensor([[0, 1], [2, 0]]), "shape": (3, 3)},
     "EdgeBasis": lambda: {"value": torch.ones(4)},
     "Grid": lambda: {"window": (3, 3)},
-    "Pattern": parts_of_pattern,
     "Pool": lambda: {"window": (2, 2)},
     "compose": lambda: {"first": conv(4), "second": po.OuterConv(4, 2, "gcn")},
     "flatten_grid": lambda: {"images": torch.ones(2, 3, 4, 4)},
@@ -324,7 +316,9 @@ SEVERAL: dict[str, tuple[Any, ...]] = {
     "nn.EdgeNetwork": (2, 3, 4),
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "graph.Graph.read": graph.Graph.read,  # a method that is called with what users have
+    # Methods that are called with what users have.
+    "Pattern": po.Pattern.build,
+    "graph.Graph.read": graph.Graph.read,
     "nn.label_terms": lambda conv, x, edge_index: nn.label_terms(conv, x, edge_index),
     "pyg.accelerate": lambda model, verify=False: pyg.accelerate(
         model, x(), EDGE_INDEX, verify=verify

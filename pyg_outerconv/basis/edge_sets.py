@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from functools import partial, singledispatch
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -262,7 +262,9 @@ def _renumbered(edges: EdgeBasis, place: Tensor) -> EdgeBasis:
     )
     value = None if edges.value is None else moved.sort_values(edges.value)
     # ``order`` refers to the user's list, not to the old pattern.
-    return EdgeBasis(replace(moved, order=pattern.order.index_select(0, moved.order)), value)
+    parts = {field.name: getattr(moved, field.name) for field in fields(moved)}
+    parts["order"] = pattern.order.index_select(0, moved.order)
+    return EdgeBasis(Pattern.of_parts(**parts), value)
 
 
 def _ends(basis: Basis) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import RefusedValue
-from ..graph.checks import check_range
+from ..graph.checks import check_edge_vector, check_index, check_range
 from ..kernels.capture import is_capturing
 from ..kernels.csr import CSR
 from ..kernels.edge_lists import (
@@ -24,7 +24,7 @@ from ..kernels.edge_lists import (
     sort_edges,
     spread,
 )
-from ..kernels.index_checks import check_integers, has_numbers, is_exporting, surely
+from ..kernels.index_checks import check_integers, is_exporting, surely
 from ..kernels.lasting import lasting, part
 from ..memo import cached_property
 from ..signatures import check_type
@@ -51,8 +51,8 @@ class Pattern:
 
     Edges are sorted by target, then label (then input order) at the first use of that order, and by
     source at the first use of that one. Parallel edges are kept. Indices are int32 if every product
-    of sizes fits. Built once by :meth:`build` and shared by all layers. The constructor, and so
-    ``dataclasses.replace``, refuses parts that do not fit, because kernels read memory at them.
+    of sizes fits. Built once by :meth:`build`, which checks what kernels read memory at, and shared
+    by all layers.
 
     Attributes:
         size: (M, N).
@@ -74,11 +74,6 @@ class Pattern:
         index_dtype: the integer dtype of the sorted edges.
         is_short: whether edges are so few that their input order is kept beside the sorted one.
         is_captured: whether it was made while a CUDA graph was captured.
-
-    Raises:
-        TypeError: a part is no tensor of integers, or they have several dtypes.
-        ValueError: parts have other lengths or devices, are out of range, not sorted, or contradict
-            each other.
     """
 
     size: tuple[int, int]
@@ -101,26 +96,6 @@ class Pattern:
     index_dtype: ClassVar[torch.dtype]
     is_short: ClassVar[bool] = False
     is_captured: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        size: tuple[int, int],
-        num_labels: int,
-        source: Tensor,
-        target: Tensor,
-        label: Tensor,
-        order: Tensor,
-        origin: Tensor | None,
-        target_ptr: Tensor,
-        source_ptr: Tensor,
-        by_source: Tensor,
-    ) -> None:
-        own = vars(self)
-        own["size"], own["num_labels"] = size, num_labels
-        own["source"], own["target"], own["label"] = source, target, label
-        own["order"], own["origin"] = order, origin
-        own["target_ptr"], own["source_ptr"], own["by_source"] = target_ptr, source_ptr, by_source
-        _check(self)
 
     @staticmethod
     def of_parts(**parts: Any) -> Pattern:
@@ -153,8 +128,14 @@ class Pattern:
             origin: (E,) the edge of the user's list that each edge comes from.
 
         Raises:
-            ValueError: an index or a label is out of range, or max(M, N) · K exceeds int64.
+            TypeError: a part is no tensor of integers, or M, N or K is no integer.
+            ValueError: parts have other lengths or devices, an index or a label is out of range, or
+                max(M, N) · K exceeds int64.
         """
+        if not torch.compiler.is_compiling():
+            check_type("a pattern", "size", size, tuple[int, int])
+            check_type("a pattern", "num_labels", num_labels, int)
+            _check_parts(edge_index, label, num_labels, origin)
         check_range("source of a pattern", edge_index[0], size[0])
         check_range("target of a pattern", edge_index[1], size[1])
         if label is not None or not num_labels:
@@ -517,44 +498,24 @@ def index_type(size: tuple[int, int], num_labels: int, num_edges: int) -> torch.
     return SHORT if surely(*fits) else torch.int64
 
 
-def _check(pattern: Pattern) -> None:
-    """Refuse parts of a pattern that kernels would read memory at, out of range or order."""
-    check_type("a pattern", "size", pattern.size, tuple[int, int])
-    check_type("a pattern", "num_labels", pattern.num_labels, int)
-    (sources, targets), labels = pattern.size, pattern.num_labels
-    for name in _CHECKED:
-        check_integers(f"{name} of a pattern", getattr(pattern, name))
-    edges = len(pattern.source)
-    lengths = {"target_ptr": targets + 1, "source_ptr": sources + 1}
-    for name in _CHECKED:
-        part, length = getattr(pattern, name), lengths.get(name, edges)
-        expected = (pattern.source.dtype, pattern.source.device, length)
-        if (part.dtype, part.device, len(part)) != expected:
-            got = (part.dtype, part.device, len(part))
-            raise RefusedValue(f"{name} of a pattern has a dtype, device, length", expected, got)
-    if not has_numbers(*(getattr(pattern, name) for name in _CHECKED)):
-        return
-    ranges = {"source": sources, "target": targets, "label": labels}
-    for name, count in {**ranges, "order": edges, "by_source": edges}.items():
-        check_range(f"{name} of a pattern", getattr(pattern, name), count)
-    source, target, label = (getattr(pattern, name).long() for name in ranges)
-    by_source = pattern.by_source.long()
-    fits = {
-        "target": bool(((target * labels + label).diff() >= 0).all()),
-        "by_source": bool(((source * labels + label)[by_source].diff() >= 0).all())
-        and bool((by_source.bincount() == 1).all()),
-        "target_ptr": torch.equal(pointers(target, targets), pattern.target_ptr.long()),
-        "source_ptr": torch.equal(pointers(source, sources), pattern.source_ptr.long()),
-    }
-    for name, does in fits.items():
-        if not does:
-            rule = "edges of a pattern are sorted, by target and by source, with pointers"
-            raise RefusedValue(rule, f"{name} in order", getattr(pattern, name))
+def _check_parts(
+    edge_index: Tensor, label: Tensor | None, num_labels: int, origin: Tensor | None
+) -> None:
+    """Refuse an edge list, labels or origins of a wrong type, shape or device."""
+    check_index(edge_index)
+    if num_labels < 0:
+        raise RefusedValue("a pattern has a number of labels", ">= 0", num_labels)
+    if label is not None:
+        check_edge_vector("label of a pattern", label, edge_index, floating=False)
+    if origin is not None:
+        check_integers("origin of a pattern", origin)
+        if (origin.shape, origin.device) != (edge_index.shape[1:], edge_index.device):
+            rule = "a pattern has the origin of each edge, or of none"
+            raise RefusedValue(rule, tuple(edge_index.shape[1:]), tuple(origin.shape))
 
 
 _BY_TARGET = ("source", "order", "target_ptr")
 _EXPANDED = ("target", "label", "origin", "label_ptr")
 _BY_SOURCE = ("source_ptr", "by_source")
-_CHECKED = (*_BY_TARGET, "target", "label", *_BY_SOURCE)
 _LISTED = ("listed", "listed_label", "listed_rows", "listed_columns")
 _TENSORS = _BY_TARGET + _EXPANDED + _BY_SOURCE + _LISTED + ("listed_origin",)

@@ -112,7 +112,7 @@ def test_a_turned_pattern_knows_where_its_edges_come_from():
 
 
 def test_every_tensor_of_a_pattern_moves():
-    moved = Pattern.build(torch.tensor([[0], [0]]), size=(1, 1), origin=torch.zeros(1)).map(
+    moved = Pattern.build(torch.tensor([[0], [0]]), size=(1, 1), origin=torch.tensor([0])).map(
         lambda tensor: tensor.to("meta")
     )
     assert moved.listed.is_meta
