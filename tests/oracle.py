@@ -63,8 +63,9 @@ def primitive(name, csr):
         "spmm": lambda v, x: spmm(rows, cols, shape, v, x, form),
         "sddmm": lambda a, b: (a[rows] * b[cols]).sum(-1) if form == "dot" else a[rows] + b[cols],
         "segment_softmax": lambda score: softmax(rows, score),
-        "attend": lambda *tensors: attend(rows, cols, shape, *tensors),
-        "attend_ends": lambda *tensors: attend_ends(rows, cols, shape, *tensors),
+        "attend": lambda *tensors: (attend_ends if form == "ends" else attend)(
+            rows, cols, shape, *tensors
+        ),
         "additive": lambda *tensors: additive(rows, cols, *tensors, form),
         "grouped_matmul": lambda x, theta: (x.unsqueeze(1) @ theta[rows]).squeeze(1),
     }[word]

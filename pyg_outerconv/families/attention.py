@@ -34,9 +34,8 @@ from ..graph import Features
 from ..graph.checks import check_positive
 from ..graph.graph import Graph
 from ..graph.structure import Structure
-from ..kernels.attend_ends import can_attend_ends
+from ..kernels.attend_ends import can_attend_ends, in_one_step
 from ..kernels.edge_sums import are_few
-from ..kernels.ends import in_one_step
 from ..memo import Memo
 from ..theta import Theta, ThetaValue
 from .content_family import (

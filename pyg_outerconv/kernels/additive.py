@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
 from .activation import ACTIVATIONS, Activation
-from .backend import BACKENDS, Backend, Request
+from .backend import Backend, Neurons, Request, defines
 from .backends.native import Native
 from .csr import CSR
 from .dispatch import pick, request_of
@@ -75,7 +75,7 @@ def additive(
         )
     backend = pick("additive", csr, a)
     phi = Activation(activation, float(negative_slope), 0)
-    return _score(csr, a, b, weight.unsqueeze(0), None, phi, backend)
+    return _score(csr, Neurons(a, b, weight.unsqueeze(0), None, phi), backend)
 
 
 # Scores and weighted sums of them --------------------------------------------------------------
@@ -100,50 +100,23 @@ _additive_rows = operator(Backend.additive_rows, _request, reads=True)
 _additive_backward = operator(Backend.additive_backward, _request, reads=True)
 
 
-def _score(
-    csr: CSR,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor | None,
-    right: Tensor | None,
-    phi: Activation,
-    backend: str,
-) -> Tensor:
-    """Scores (E, H) of the entries, in row order.
+def _score(csr: CSR, given: Neurons, backend: str) -> Tensor:
+    """Scores (E, H) of the entries, in row order, of a matrix by row."""
+    if given.phi.vanishes:
+        return given.a.new_zeros((csr.num_entries, given.a.size(1)))
+    return _Score.apply(*given[:4], csr, given.phi, backend)  # type: ignore[no-any-return]
 
-    Args:
-        csr: the matrix by row.
-        a: (R, H, P).
-        b: (C, H, P).
-        left: (R, H, P), (1, H, P) for all rows, or None for ones.
-        right: (C, H, P), (1, H, P) for all columns, or None for ones.
-        phi: the activation, or a derivative of it.
-        backend: the name of the backend.
+
+def _rows(csr: CSR, given: Neurons, value: Tensor, count: int, backend: str) -> Tensor:
+    """Weighted sums within rows, (count, R, H, P), for phi and its next derivatives.
+
+    ``left`` is not read, and ``value`` (E, H) is in the order of the untransposed matrix.
     """
-    if phi.vanishes:
-        return a.new_zeros((csr.num_entries, a.size(1)))
-    return _Score.apply(a, b, left, right, csr, phi, backend)  # type: ignore[no-any-return]
-
-
-def _rows(
-    csr: CSR,
-    a: Tensor,
-    b: Tensor,
-    right: Tensor | None,
-    value: Tensor,
-    phi: Activation,
-    count: int,
-    backend: str,
-) -> Tensor:
-    """Weighted sums within rows, (count, R, H, P), for ``phi`` and its next derivatives.
-
-    The arguments are those of :func:`_score`, and ``value`` (E, H) in the order of the untransposed
-    matrix.
-    """
+    a, b, _, right, phi = given
     if phi.vanishes:
         return a.new_zeros((count, *a.shape))
     if right is not None and right.size(0) == 1:
-        return _scaled(right, _rows(csr, a, b, None, value, phi, count, backend))
+        return _scaled(right, _rows(csr, given._replace(right=None), value, count, backend))
     return _Rows.apply(a, b, right, value, csr, phi, count, backend)  # type: ignore[no-any-return]
 
 
@@ -168,7 +141,8 @@ class _Score(Primitive):
         backend: str,
     ) -> Tensor:
         compiled = torch.compiler.is_compiling() and not is_exporting()
-        if compiled and backend == Native.name and _is_plain(csr, a, left, right, phi):
+        given = Neurons(a, b, left, right, phi)
+        if compiled and backend == Native.name and _is_plain(csr, given):
             # A compiler makes one loop of this, which holds neither gathered rows nor their sums.
             rows = torch.arange(csr.shape[0], dtype=csr.index.dtype, device=a.device)
             row = spread(rows, csr.ptr, csr.index.size(0))
@@ -179,23 +153,23 @@ class _Score(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (a, b, left, right), (csr, phi, backend) = ctx.saved_tensors, ctx.rest
-        wanted = ctx.needs_input_grad[:4]
-        if wanted == (True, True, True, False) and _in_one_pass(csr, a, left, right, phi, backend):
-            given = csr.ptr, csr.index, a, b, left[0], grad, phi.name, phi.slope
-            of_a, of_b, of_weight = _additive_backward(*given, backend)
-            return of_a, of_b, of_weight.unsqueeze(0), None
-        return _score_gradients(csr, a, b, left, right, grad, phi, wanted, backend)
+        given, wanted = Neurons(a, b, left, right, phi), ctx.needs_input_grad[:4]
+        if wanted == (True, True, True, False) and _in_one_pass(csr, given, backend):
+            found = _additive_backward(csr.ptr, csr.index, *given[:4], *phi, grad, backend)
+            return *found, None
+        return _score_gradients(csr, given, grad, wanted, backend)
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         (a, b, left, right), (csr, phi, backend) = primals, ctx.rest
         of_a, of_b, of_left, of_right = tangents
-        out = _score(csr, a, b, _times(left, of_a), right, phi.after(1), backend)
-        out = out + _score(csr, a, b, left, _times(right, of_b), phi.after(1), backend)
+        here, after = Neurons(a, b, left, right, phi), Neurons(a, b, left, right, phi.after(1))
+        out = _score(csr, after._replace(left=_times(left, of_a)), backend)
+        out = out + _score(csr, after._replace(right=_times(right, of_b)), backend)
         if left is not None:
-            out = out + _score(csr, a, b, of_left, right, phi, backend)
+            out = out + _score(csr, here._replace(left=of_left), backend)
         if right is not None:
-            out = out + _score(csr, a, b, left, of_right, phi, backend)
+            out = out + _score(csr, here._replace(right=of_right), backend)
         return out
 
 
@@ -215,7 +189,7 @@ class _Rows(Primitive):
         backend: str,
     ) -> Tensor:
         value = value if csr.order is None else value.index_select(0, csr.order)
-        return _additive_rows(csr.ptr, csr.index, a, b, right, value, *phi, count, backend)
+        return _additive_rows(csr.ptr, csr.index, a, b, None, right, *phi, value, count, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -225,13 +199,13 @@ class _Rows(Primitive):
         total: list[Tensor | None] = [None] * 4
         for number in range(count):
             # <above, rows> equals <value, score> with ``above`` as the factor ``left``.
-            phi, above = first.after(number), grad[number]
-            of_operands = _score_gradients(csr, a, b, above, right, value, phi, wanted, backend)
+            given = Neurons(a, b, grad[number], right, first.after(number))
+            of_operands = _score_gradients(csr, given, value, wanted, backend)
             of_values = None
             if of_value and csr.order is not None:
-                of_values = _score(csr.T, b, a, right, above, phi, backend)
+                of_values = _score(csr.T, given.turned(), backend)
             elif of_value:
-                of_values = _score(csr, a, b, above, right, phi, backend)
+                of_values = _score(csr, given, backend)
             found = (*of_operands[:2], of_operands[3], of_values)
             total = [
                 one if so_far is None or one is None else so_far + one
@@ -243,27 +217,25 @@ class _Rows(Primitive):
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
         (a, b, right, value), (csr, phi, *rest) = primals, ctx.rest
         of_a, of_b, of_right, of_value = tangents
-        out = of_a * _rows(csr, a, b, right, value, phi.after(1), *rest)
-        out = out + _rows(csr, a, b, _times(right, of_b), value, phi.after(1), *rest)
-        out = out + _rows(csr, a, b, right, of_value, phi, *rest)
-        return out if right is None else out + _rows(csr, a, b, of_right, value, phi, *rest)
+        here, after = Neurons(a, b, None, right, phi), Neurons(a, b, None, right, phi.after(1))
+        out = of_a * _rows(csr, after, value, *rest)
+        out = out + _rows(csr, after._replace(right=_times(right, of_b)), value, *rest)
+        out = out + _rows(csr, here, of_value, *rest)
+        return (
+            out if right is None else out + _rows(csr, here._replace(right=of_right), value, *rest)
+        )
 
 
-def _in_one_pass(
-    csr: CSR, a: Tensor, left: Tensor, right: Tensor | None, phi: Activation, backend: str
-) -> bool:
+def _in_one_pass(csr: CSR, given: Neurons, backend: str) -> bool:
     """Whether a backend computes all gradients of plain scores at once, which ends there."""
-    own = BACKENDS[backend].additive_backward
-    is_own = getattr(own, "__func__", own) is not Backend.additive_backward
-    return is_own and _is_plain(csr, a, left, right, phi) and not is_differentiated()
+    own = defines(backend, Backend.additive_backward)
+    return own and _is_plain(csr, given) and not is_differentiated()
 
 
-def _is_plain(
-    csr: CSR, a: Tensor, left: Tensor | None, right: Tensor | None, phi: Activation
-) -> bool:
+def _is_plain(csr: CSR, given: Neurons) -> bool:
     """Whether these are scores by one weight for all rows, on a CPU, and no derivative of them."""
-    one = left is not None and left.size(0) == 1 and right is None
-    return one and phi.order == 0 and csr.order is None and a.is_cpu
+    one = given.left is not None and given.left.size(0) == 1 and given.right is None
+    return one and given.phi.order == 0 and csr.order is None and given.a.is_cpu
 
 
 def _times(factor: Tensor | None, x: Tensor) -> Tensor:
@@ -271,27 +243,18 @@ def _times(factor: Tensor | None, x: Tensor) -> Tensor:
 
 
 def _score_gradients(
-    csr: CSR,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor | None,
-    right: Tensor | None,
-    value: Tensor,
-    phi: Activation,
-    wanted: tuple[bool, ...],
-    backend: str,
+    csr: CSR, given: Neurons, value: Tensor, wanted: tuple[bool, ...], backend: str
 ) -> tuple[Tensor | None, ...]:
     """The gradients of ``sum_eh value score`` in a, b, left and right; None where not wanted."""
 
     def of_end(
-        csr: CSR, x: Tensor, other: Tensor, factor: Tensor | None, other_factor: Tensor | None,
-        wants_x: bool, wants_factor: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        csr: CSR, given: Neurons, wants_x: bool, wants_factor: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients in the operand and the factor of the rows of ``csr``, in one pass."""
         if not (wants_x or wants_factor):
             return None, None
-        first, count = phi if wants_factor else phi.after(1), wants_x + wants_factor
-        found = _rows(csr, x, other, other_factor, value, first, count, backend)
+        factor, phi = given.left, given.phi if wants_factor else given.phi.after(1)
+        found = _rows(csr, given._replace(phi=phi), value, wants_x + wants_factor, backend)
         of_x = of_factor = None
         if wants_x:
             of_x = found[-1] if factor is None else _scaled(factor, found[-1])
@@ -300,6 +263,6 @@ def _score_gradients(
         return of_x, of_factor
 
     wants_a, wants_b, wants_left, wants_right = wanted
-    of_a, of_left = of_end(csr, a, b, left, right, wants_a, wants_left)
-    of_b, of_right = of_end(csr.T, b, a, right, left, wants_b, wants_right)
+    of_a, of_left = of_end(csr, given, wants_a, wants_left)
+    of_b, of_right = of_end(csr.T, given.turned(), wants_b, wants_right)
     return of_a, of_b, of_left, of_right

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, List, NamedTuple, Union  # noqa: UP035
+from functools import partial
+from typing import Any, NamedTuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -20,17 +21,19 @@ from ..signatures import typed
 from .absent_pairs import (
     are_finite,
     can_look,
+    gradients_of,
     is_transformed,
     over_all_pairs,
     over_all_pairs_below,
     parted,
 )
-from .attend_entries import attend_kept, attend_kept_gradients, fused
+from .attend_entries import attend_kept, fused
+from .backend import Attention
 from .capture import unsafe_to_capture
 from .csr import CSR
 from .lasting import lasting
 from .operands import agreeing, check_order, one_value_an_entry, scale_of
-from .primitive import Primitive, without_autocast
+from .primitive import Primitive, within_operator, without_autocast
 from .tiles import accumulator
 
 
@@ -108,23 +111,35 @@ def _entries(pairs: BandLimits | NodeBlocks, query: Tensor, key: Tensor) -> Entr
     return CSR.of(ptr, source, cols), target, source
 
 
-def _listed(
-    pairs: Pairs, query: Tensor, key: Tensor, bias: Tensor | None, source_mask: Tensor | None
-) -> tuple[CSR, Tensor | None, tuple[Tensor, Tensor] | None]:
-    """The pairs, the bias (E, H) of each, and their places in a bias of all pairs.
+class Softmax(NamedTuple):
+    """How scores of pairs become shares.
 
-    A bias is -inf for sources that the mask excludes.
+    Attributes:
+        source_mask: (M, H) or (M, 1) booleans, true for the sources that are attended to, or None.
+        scale: the factor of scores.
+        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
     """
-    if isinstance(pairs, CSR):
-        return pairs, bias, None
-    entries, target, source = _entries(pairs, query, key)
-    if bias is None and source_mask is None:
-        return entries, None, None
-    of_pair = query.new_zeros(()) if bias is None else bias.to(query.dtype)[target, source]
-    if source_mask is not None:
-        seen = source_mask.expand(-1, query.size(1))[source]
-        of_pair = torch.where(seen, of_pair, -torch.inf)
-    return entries, of_pair, (target, source)
+
+    source_mask: Tensor | None
+    scale: float
+    dropout_p: float
+
+
+def _along_edges(pairs: Pairs, softmax: Softmax, seed: Tensor | None, *operands: Any) -> Tensor:
+    """Attention along edges alone, of queries, keys, values, and a bias if there is one."""
+    query, key, value, bias = (*operands, None)[:4]
+    entries, of_pair = pairs, bias
+    if not isinstance(entries, CSR):
+        entries, target, source = _entries(entries, query, key)
+        if bias is not None:
+            of_pair = bias.to(query.dtype)[target, source]
+        if softmax.source_mask is not None:
+            none = query.new_zeros(()) if of_pair is None else of_pair
+            seen = softmax.source_mask.expand(-1, query.size(1))[source]
+            of_pair = torch.where(seen, none, -torch.inf)
+    with seeded(seed):
+        given = Attention(query, key, value, of_pair, softmax.scale, False)
+        return attend_kept(entries, given, softmax.dropout_p)
 
 
 def over_pairs(
@@ -134,9 +149,7 @@ def over_pairs(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
+    softmax: Softmax,
 ) -> Tensor:
     """Attention (N, H, V) by ``product`` where its operands are finite, or by edges.
 
@@ -147,28 +160,24 @@ def over_pairs(
         key: (M, H, D).
         value: (M, H, V).
         bias: (N, M, H), or (E, H) of a list, or None; -inf says that a pair has no edge.
-        source_mask: (M, H) or (M, 1) booleans, true for the sources that are attended to, or None.
-        scale: the factor of scores.
-        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+        softmax: the mask of sources, the scale and dropout.
     """
-    operands, seed = (query, key, value), None
+    operands = query, key, value
+    if is_transformed(*operands, bias):
+        seed = drawn_seed() if softmax.dropout_p > 0 else None
+        mask = softmax.source_mask
 
-    def by_edges(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensor:
-        b = None if bias is None else rest[0]
-        mask = rest[-1] if source_mask is not None and is_below else source_mask
-        entries, of_pair, _ = _listed(pairs, q, k, b, mask)
-        with seeded(seed):
-            return attend_kept(entries, q, k, v, of_pair, scale, dropout_p)
+        def by_edges(*given: Tensor) -> Tensor:
+            given, own = (given, mask) if mask is None else (given[:-1], given[-1])
+            return _along_edges(pairs, softmax._replace(source_mask=own), seed, *given)
 
-    is_below = is_transformed(*operands, bias)
-    if is_below:
-        seed = drawn_seed() if dropout_p > 0 else None
-        return over_all_pairs_below(product, by_edges, *operands, bias=bias, mask=source_mask)
+        return over_all_pairs_below(product, by_edges, *operands, bias=bias, mask=mask)
     if is_recorded():
-        return _recorded(product, pairs, *operands, bias, source_mask, scale, dropout_p)
+        return _recorded(product, pairs, *operands, bias, softmax)
     if not can_look(*operands, bias):
         return product(*(x for x in (*operands, bias) if x is not None))
-    return over_all_pairs(product, by_edges, *operands, bias=bias)
+    along = partial(_along_edges, pairs, softmax, None)
+    return over_all_pairs(product, along, *operands, bias=bias)
 
 
 def drawn_seed() -> Tensor:
@@ -210,9 +219,7 @@ def _recorded(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
+    softmax: Softmax,
 ) -> Tensor:
     """``product(query, key, value)``, or with the bias, if these are finite, else by edges.
 
@@ -225,9 +232,9 @@ def _recorded(
         looked.append(bias.amax())
     finite = torch.stack([_is_finite(x.detach()) for x in looked]).all()
     out = product(*[torch.where(finite, x, torch.zeros_like(x)) for x in operands])
-    seed = torch.randint(2**62, ()) if dropout_p > 0 else None
-    given = source_mask, *_as_operands(pairs), finite, seed, scale, dropout_p
-    return _Mended.apply(out, query, key, value, bias, *given)  # type: ignore[no-any-return]
+    seed = torch.randint(2**62, ()) if softmax.dropout_p > 0 else None
+    how = *_as_operands(pairs), finite, seed, *softmax
+    return _Mended.apply(out, query, key, value, bias, how)  # type: ignore[no-any-return]
 
 
 def _is_finite(x: Tensor) -> Tensor:
@@ -273,16 +280,9 @@ class _Mended(Primitive):
         key: Tensor,
         value: Tensor,
         bias: Tensor | None,
-        source_mask: Tensor | None,
-        tensors: list[Tensor],
-        numbers: list[int],
-        finite: Tensor,
-        seed: Tensor | None,
-        scale: float,
-        dropout_p: float,
+        how: tuple[Any, ...],
     ) -> Tensor:
-        beside = source_mask, tensors, numbers, finite, seed, scale, dropout_p
-        return _mended(out, query, key, value, bias, *beside)  # type: ignore[no-any-return]
+        return _mended(out, query, key, value, bias, *how)  # type: ignore[no-any-return]
 
     @staticmethod
     def keep(ctx: Any, operands: Any, output: Any) -> None:
@@ -291,63 +291,34 @@ class _Mended(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *operands, bias = ctx.saved_tensors
-        found = _mended_gradients(grad, *operands, bias, *ctx.rest)
+        found = _mended_gradients(grad, *operands, bias, *ctx.rest[0])
         return *found, *(() if bias is not None else (None,))
 
     # It has no tangent: forward mode goes through the product.
 
 
-def _run(
-    out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    source_mask: Tensor | None,
-    tensors: Sequence[Tensor],
-    numbers: Sequence[int],
-    finite: Tensor,
-    seed: Tensor | None,
-    scale: float,
-    dropout_p: float,
-) -> Tensor:
+def _run(out: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Any, *how: Any) -> Tensor:
+    tensors, numbers, finite, seed, *softmax = how
     if bool(finite):
         return out.clone(memory_format=torch.contiguous_format)
-    pairs = _of_operands(tensors, numbers)
-    entries, of_pair, _ = _listed(pairs, query, key, bias, source_mask)
-    with seeded(seed), without_autocast(query.device.type):
-        found = attend_kept(entries, query, key, value, of_pair, scale, dropout_p)
-        return found.to(out.dtype).contiguous()
+    given = _of_operands(tensors, numbers), Softmax(*softmax), seed
+    with without_autocast(query.device.type):
+        found = _along_edges(*given, query, key, value, bias)
+    return found.to(out.dtype).contiguous()
 
 
-def _run_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    source_mask: Tensor | None,
-    tensors: Sequence[Tensor],
-    numbers: Sequence[int],
-    finite: Tensor,
-    seed: Tensor | None,
-    scale: float,
-    dropout_p: float,
-) -> List[Tensor]:  # noqa: UP006 - torch 2.6 reads no other
+def _run_backward(grad: Tensor, *given: Any) -> list[Tensor]:
     """The gradients of the product's result, which are finite, and of the operands by edges."""
-    operands = [x for x in (query, key, value, bias) if x is not None]
+    *operands, tensors, numbers, finite, seed, mask, scale, dropout_p = given
+    operands = [x for x in operands if x is not None]
     if bool(finite) and are_finite(grad):
         return [grad.clone(memory_format=torch.contiguous_format), *map(_zeros_like, operands)]
     wild, tame = parted(grad) if bool(finite) else (grad, torch.zeros_like(grad))
-    pairs = _of_operands(tensors, numbers)
-    entries, of_pair, place = _listed(pairs, query, key, bias, source_mask)
-    with seeded(seed), without_autocast(query.device.type):
-        *found, of_bias = attend_kept_gradients(
-            entries, query, key, value, of_pair, scale, dropout_p, wild
-        )
-    if bias is not None:
-        of_bias = of_bias.to(bias.dtype)
-        found.append(of_bias if place is None else torch.zeros_like(bias).index_put(place, of_bias))
+    softmax = Softmax(mask, scale, dropout_p)
+    along = partial(_along_edges, _of_operands(tensors, numbers), softmax, seed)
+    with within_operator(), without_autocast(grad.device.type):
+        wanted = (True,) * len(operands)
+        found = gradients_of(along, wanted)(*operands, wild.to(operands[2].dtype))
     return [tame.contiguous(), *(x.contiguous() for x in found)]
 
 
@@ -355,20 +326,28 @@ def _zeros_like(x: Tensor) -> Tensor:
     return torch.zeros_like(x, memory_format=torch.contiguous_format)
 
 
-_UNSAFE = unsafe_to_capture()
-_mended = torch.library.custom_op("pyg_outerconv::mended", _run, mutates_args=(), **_UNSAFE)
+_GIVEN = (
+    "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor[] tensors, SymInt[] numbers, "
+    "Tensor finite, Tensor? seed, Tensor? source_mask, float scale, float dropout_p"
+)
+_mended = torch.library.custom_op(
+    "pyg_outerconv::mended",
+    _run,
+    mutates_args=(),
+    schema=f"(Tensor out, {_GIVEN}) -> Tensor",
+    **unsafe_to_capture(),
+)
 _mended.register_fake(lambda out, *_: out.new_empty(out.shape))
 _mended_gradients = torch.library.custom_op(
-    "pyg_outerconv::mended_gradients", _run_backward, mutates_args=(), **_UNSAFE
+    "pyg_outerconv::mended_gradients",
+    _run_backward,
+    mutates_args=(),
+    schema=f"(Tensor grad, {_GIVEN}) -> Tensor[]",
+    **unsafe_to_capture(),
 )
-
-
-@_mended_gradients.register_fake
-def _sizes_of_gradients(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *_: Any
-) -> list[Tensor]:
-    operands = [x for x in (grad, query, key, value, bias) if x is not None]
-    return [x.new_empty(x.shape) for x in operands]
+_mended_gradients.register_fake(
+    lambda *given: [x.new_empty(x.shape) for x in given[:5] if x is not None]
+)
 
 
 # Along a list of entries --------------------------------------------------------------------------
@@ -429,9 +408,9 @@ def attend(
         bias = bias.expand(-1, query.size(1))
     scale = scale_of(query, scale)
     if bias is None or are_finite(bias):
-        return fused(csr, query, key, value, bias, scale)
+        return fused(csr, Attention(query, key, value, bias, scale, False))
 
     def product(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> Tensor:
-        return fused(csr, q, k, v, b, scale)
+        return fused(csr, Attention(q, k, v, b, scale, False))
 
-    return over_pairs(product, csr, query, key, value, bias, None, scale, 0.0)
+    return over_pairs(product, csr, query, key, value, bias, Softmax(None, scale, 0.0))

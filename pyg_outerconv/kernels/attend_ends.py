@@ -13,16 +13,19 @@ from torch.autograd import forward_ad
 from torch.nn.functional import leaky_relu
 
 from .absent_pairs import gradients_of
-from .attend_operator import Passes, sorted_operator
+from .attend_entries import sums_of_ends
+from .attend_operator import Passes, in_passes, sorted_operator
+from .backend import Backend, defines
 from .backends.small import listed_sums
 from .csr import CSR
-from .dispatch import RECORDERS, forced
+from .dispatch import RECORDERS, forced, pick
 from .edge_sums import SAFE, Listed
-from .ends import shares_of_terms, sums_of_ends
 from .head_copies import HeadCopies
 from .index_checks import PLAIN
 from .mode import mode
 from .primitive import is_differentiated, is_plain
+from .sddmm import sddmm
+from .softmax import softmax_of_rows
 
 MOST_SENT = 2**18
 """Up to so many edges times channels, messages are held; they fit into a cache.
@@ -46,6 +49,22 @@ def can_attend_ends(*tensors: Tensor) -> bool:
     if here.compiles:  # a call that is differentiated forwards goes through primitives
         return forward_ad._current_level < 0 and forced() is None
     return here.is_plain
+
+
+def in_one_step(*tensors: Tensor) -> bool:
+    """Whether values, scores and sums of these tensors are left to the backend of attention.
+
+    Not on a CPU, where the sums are torch's, unless a backend is asked for that fuses them.
+    """
+    first, asked = tensors[0], mode().backend
+    if first.is_cpu and (asked is None or not defines(asked, Backend.attend)):
+        return False
+    if first.is_meta or torch.is_autocast_enabled(first.device.type):
+        return False
+    for tensor in tensors:
+        if tensor.dtype != first.dtype or tensor.device != first.device:
+            return False
+    return True
 
 
 def attend_ends(
@@ -79,13 +98,21 @@ def attend_ends(
     tensors = x, value, of_source, of_target
     if isinstance(entries, CSR):
         edges = entries.ptr, entries.index, x.size(0)
-        return attend_compiled(_of_sorted, *tensors, edges, slope)
+        return attend_sorted(_of_sorted, *tensors, edges, slope)
+    if isinstance(entries, HeadCopies):
+
+        def sums(product: Tensor, slope: float) -> Tensor:
+            return in_passes(SUMS_OF_ENDS, entries, slope, product)
+
+        return attend_sorted(sums, *tensors, (), slope)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _AttendEnds.forward(None, *tensors, entries, slope)
 
 
 class _AttendEnds(torch.autograd.Function):
+    """Over listed edges, with the dense product of the values."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -93,21 +120,14 @@ class _AttendEnds(torch.autograd.Function):
         value: Tensor,
         of_source: Tensor,
         of_target: Tensor,
-        entries: Listed | HeadCopies,
+        entries: Listed,
         slope: float,
     ) -> Tensor:
         """The result; ``ctx`` is None where there is no backward pass."""
         heads, _, width = value.shape
-        if isinstance(entries, Listed):
-            matrix = value.transpose(0, 1).flatten(1)
-            values = torch.mm(x, matrix).view(-1, heads, width)
-            *saved, out = _forward_listed(entries, values, of_source, of_target, slope)
-        else:
-            matrix = packed(value, of_source, of_target)
-            product = torch.mm(x, matrix).view(-1, heads, width + 2)
-            kept = None if ctx is None else product.new_empty(2, entries.num_values)
-            out = _forward_sorted(entries, [product], slope, kept)
-            saved = [product, out] if kept is None else [product, out, kept]
+        matrix = value.transpose(0, 1).flatten(1)
+        values = torch.mm(x, matrix).view(-1, heads, width)
+        *saved, out = _forward_listed(entries, values, of_source, of_target, slope)
         if ctx is not None:
             ctx.entries, ctx.slope = entries, slope
             ctx.save_for_backward(x, value, of_source, of_target, matrix, *saved)
@@ -116,43 +136,24 @@ class _AttendEnds(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, value, of_source, of_target, matrix, *saved = ctx.saved_tensors
-        wanted, entries = ctx.needs_input_grad[:4], ctx.entries
+        wanted = ctx.needs_input_grad[:4]
         if is_differentiated() or not is_plain(grad):
-            run = partial(attend_by_primitives, entries=entries, slope=ctx.slope)
+            run = partial(attend_by_primitives, entries=ctx.entries, slope=ctx.slope)
             gradients = iter(gradients_of(run, wanted)(x, value, of_source, of_target, grad))
             return *[next(gradients) if one else None for one in wanted], None, None
-        read: Any
-        if isinstance(entries, Listed):
-            read = *saved, grad, ctx.slope
-            of_product, *of_ends = _backward_listed(entries, *read)
-        else:
-            product, *kept = saved
-            read = *kept, grad.contiguous(), ctx.slope
-            (found,) = _backward_sorted(entries, [product], *read)
-            of_product = found.flatten(1)
+        read: Any = *saved, grad, ctx.slope
+        of_product, *of_ends = _backward_listed(ctx.entries, *read)
         of_x = torch.mm(of_product, matrix.t()) if wanted[0] else None
         if not any(wanted[1:]):
             return of_x, None, None, None, None, None
         of_matrix = torch.mm(x.t(), of_product).view(x.size(1), value.size(0), -1).transpose(0, 1)
-        if isinstance(entries, Listed):
-            return of_x, of_matrix, *of_ends, None, None
-        return of_x, *_unpacked(of_matrix, value, of_source, of_target), None, None
+        return of_x, of_matrix, *of_ends, None, None
 
 
 def packed(value: Tensor, of_source: Tensor, of_target: Tensor) -> Tensor:
     """Θ (H, P, V) and the parameters of scores (H, P, 2), head by head: (P, H (V + 2))."""
     of_scores = torch.bmm(value, torch.stack((of_source, of_target), dim=2))
     return torch.cat((value, of_scores), dim=2).transpose(0, 1).flatten(1)
-
-
-def _unpacked(
-    of_packed: Tensor, value: Tensor, of_source: Tensor, of_target: Tensor
-) -> tuple[Tensor, ...]:
-    """The gradients in what :func:`packed` takes, given that in its result, (H, P, V + 2)."""
-    of_value, of_scores = of_packed[..., :-2], of_packed[..., -2:]
-    vectors = torch.stack((of_source, of_target), dim=1)
-    of_vectors = torch.bmm(of_scores.transpose(1, 2), value)
-    return torch.baddbmm(of_value, of_scores, vectors), *of_vectors.unbind(1)
 
 
 # The passes over edges in any order, or sorted ------------------------------------------------
@@ -259,16 +260,25 @@ def _shape_of_sums(product: Tensor) -> tuple[int, int, int]:
     return nodes, heads, width - 2
 
 
-SUMS_OF_ENDS = Passes(
-    "sums_of_ends", ("product",), 2, _forward_sorted, _backward_sorted, _shape_of_sums
-)
+def _by_primitives(csr: CSR, operands: Sequence[Tensor], slope: float) -> Tensor:
+    (product,) = operands
+    return sums_of_ends(csr, product[..., -1], product[..., -2], product[..., :-2], slope)
 
-# A compiler sees the passes over sorted edges as one node each, and the dense product by itself ---
+
+SUMS_OF_ENDS = Passes(
+    "sums_of_ends",
+    ("product",),
+    2,
+    _forward_sorted,
+    _backward_sorted,
+    _shape_of_sums,
+    _by_primitives,
+)
 
 _of_sorted = sorted_operator(SUMS_OF_ENDS)
 
 
-def attend_compiled(
+def attend_sorted(
     sums: Callable[..., Tensor],
     x: Tensor,
     value: Tensor,
@@ -277,7 +287,7 @@ def attend_compiled(
     edges: tuple[Any, ...],
     slope: float,
 ) -> Tensor:
-    """:func:`attend_ends` for a compiler, with ``sums``, which :func:`.as_operator` made."""
+    """:func:`attend_ends` by the dense product and ``sums`` over edges, by :data:`SUMS_OF_ENDS`."""
     product = torch.mm(x, packed(value, of_source, of_target))
     product = product.view(-1, value.size(0), value.size(2) + 2)
     return sums(product, slope, *edges)
@@ -291,7 +301,7 @@ def attend_by_primitives(
     value: Tensor,
     of_source: Tensor,
     of_target: Tensor,
-    entries: Listed | HeadCopies | CSR,
+    entries: Listed | CSR,
     slope: float,
 ) -> Tensor:
     """The result of :func:`attend_ends`, by other primitives, which serve any dtype and device."""
@@ -299,8 +309,7 @@ def attend_by_primitives(
     if isinstance(entries, Listed):
         share = entries.shares(leaky_relu(entries.add(at_target, at_source), slope))
         return entries.sums(share, values)
-    csr = entries.csr if isinstance(entries, HeadCopies) else entries
-    return sums_of_ends(csr, at_target, at_source, values, slope)
+    return sums_of_ends(entries, at_target, at_source, values, slope)
 
 
 def shares_of_ends(
@@ -308,7 +317,8 @@ def shares_of_ends(
 ) -> Tensor:
     """The share of each entry in :func:`attend_ends`, (E, H), by other primitives."""
     _, at_source, at_target = _ends(x, value, of_source, of_target)
-    return shares_of_terms(csr, at_target, at_source, slope)
+    score = leaky_relu(sddmm(csr, at_target, at_source, op="add"), slope)
+    return softmax_of_rows(csr.ptr, score, pick("segment_softmax", csr, score))
 
 
 def _ends(

@@ -2,160 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import attend_products
 from .absent_pairs import are_finite
-from .attend_products import can_attend_products
-from .backend import BACKENDS, Backend, Request
+from .attend_operator import Passes, in_passes
+from .backend import BACKENDS, Attention, Backend, Request
+from .backends.native import Native
 from .capture import unsafe_to_capture
 from .csr import CSR
 from .dispatch import RECORDERS, log_call, pick, request_of
 from .head_copies import HeadCopies, copies_for
-from .primitive import Primitive, is_differentiated, is_plain, operator, without_autocast
+from .primitive import Primitive, is_differentiated, is_lean, is_plain, operator
 from .products import of_shared, product, sample
-from .softmax import softmax_derivative, softmax_of_rows
-from .tiles import exact
+from .sddmm import sddmm
+from .softmax import softmax_derivative, softmax_of_rows, sum_of_rows
+from .tiles import accumulator, exact
 
 
 def _request(*arguments: Any) -> Request:
-    ptr, index, *_, query, key, _value, _bias, _scale = arguments
+    ptr, index, *_, query, key, _value, _bias, _scale, _ends = arguments
     return request_of("attend", ptr, index, key.size(0), query)
 
 
-_attend = operator(Backend.attend, _request)
-_attend_backward = operator(Backend.attend_backward, lambda *given: _request(*given[:-3]))
+def _like(ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
+    query, value = given.query, given.value
+    out = value.new_empty((query.size(0), *value.shape[1:]))
+    return out, query.new_empty(query.shape[:2], dtype=accumulator(query.dtype))
 
 
-def fused(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-) -> Tensor:
+def _like_gradients(*arguments: Any) -> Any:
+    index, (*ends, bias, _scale, _ends) = arguments[1], arguments[5]
+    found = [x.new_empty(x.shape) for x in ends]
+    return *found, ends[0].new_empty((0 if bias is None else index.numel(), ends[0].size(1)))
+
+
+_attend = operator(Backend.attend, _request, like=_like)
+_attend_backward = operator(
+    Backend.attend_backward, lambda *given: _request(*given[:-3]), like=_like_gradients
+)
+
+
+def fused(csr: CSR, given: Attention) -> Tensor:
     """:func:`~.attend.attend` of operands that fit, which multiplies excluded entries by 0."""
+    query, key, value, bias, *how = given
     backend = pick("attend", csr, query)
-    if bias is None and can_attend_products(backend, query, key, value):
-        entries = copies_for(csr, query.size(1))
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
-            return _AttendProducts.apply(query, key, value, entries, scale, backend)  # type: ignore[no-any-return]
-        return _AttendProducts.run(query, key, value, entries, scale, backend)
-    return _Attend.apply(query, key, value, bias, csr, scale, backend)[0]  # type: ignore[no-any-return]
-
-
-class _AttendProducts(torch.autograd.Function):
-    """Attention by one product for all heads, where plain autograd alone looks on."""
-
-    @staticmethod
-    def run(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        entries: HeadCopies,
-        scale: float,
-        backend: str,
-        kept: Tensor | None = None,
-    ) -> Tensor:
-        """The result; ``kept`` is for the backward pass."""
+    if bias is None and _in_passes(backend, query, key, value):
         if RECORDERS:
-            csr = entries.csr
-            given = csr.ptr, csr.index, query, key, value, None, scale
-            log_call(BACKENDS[backend], _request(*given))
-        with without_autocast("cpu"):
-            return attend_products.forward(entries, (query, key, value), scale, kept)
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        entries: HeadCopies,
-        scale: float,
-        backend: str,
-    ) -> Tensor:
-        kept = query.new_empty(1, entries.num_values)
-        out = _AttendProducts.run(query, key, value, entries, scale, backend, kept)
-        ctx.save_for_backward(query, key, value, out, kept)
-        ctx.rest = entries, scale, backend
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (query, key, value, *saved), (entries, scale, backend) = ctx.saved_tensors, ctx.rest
-        operands = query, key, value
-        if is_differentiated() or not is_plain(grad):
-            found = _unfused(entries.csr, *operands, None, scale, grad, backend)[:3]
-        else:
-            with without_autocast("cpu"):
-                read: Any = *saved, grad.contiguous(), scale
-                found = attend_products.backward(entries, operands, *read)
-        return *found, None, None, None
+            log_call(BACKENDS[backend], _request(csr.ptr, csr.index, *given))
+        operands = query.contiguous(), key.contiguous(), value.contiguous()
+        return in_passes(PRODUCTS, copies_for(csr, query.size(1)), given.scale, *operands)
+    return _Attend.apply(query, key, value, bias, csr, *how, backend)[0]  # type: ignore[no-any-return]
 
 
-def attend_kept(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    dropout_p: float = 0.0,
+def sums_of_ends(
+    csr: CSR, at_target: Tensor, at_source: Tensor, value: Tensor, slope: float
 ) -> Tensor:
-    """:func:`fused` for numbers that are not finite: entries whose bias is -inf are left out.
+    """The sums of values by the shares of two ends (GAT), (R, H, V); zeros for empty rows.
+
+    ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[column of e, h])``.
 
     Args:
-        csr, query, key, value, scale: as in :func:`~.attend.attend`.
-        bias: (E, H) or None.
-        dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+        csr: the places of the E entries.
+        at_target: (R, H), the term of rows in the scores.
+        at_source: (C, H), that of columns.
+        value: (C, H, V).
+        slope: that of the leaky ReLU below zero.
     """
-    outs = [
-        _with_dropout(entries, query[:, one], key[:, one], value[:, one], own, scale, dropout_p)
-        for one, entries, own, _ in _kept(csr, bias)
-    ]
+    given = csr, slope, True, pick("attend", csr, value)
+    out: Tensor = _Attend.apply(at_target, at_source, value, None, *given)[0]
+    return out
+
+
+def attend_kept(csr: CSR, given: Attention, dropout_p: float = 0.0) -> Tensor:
+    """:func:`fused` for numbers that are not finite: entries whose bias is -inf are left out.
+
+    ``dropout_p``: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+    """
+    outs = []
+    for one, entries, bias in _kept(csr, given.bias):
+        query, key, value = (x[:, one] for x in given[:3])
+        of_heads = Attention(query, key, value, bias, given.scale, given.ends)
+        outs.append(_with_dropout(entries, of_heads, dropout_p))
     return torch.cat(outs, 1)
 
 
-def attend_kept_gradients(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    dropout_p: float,
-    grad: Tensor,
-) -> list[Tensor]:
-    """The gradients of :func:`attend_kept` in query, key, value and bias, zeros without a bias."""
-    found = [torch.zeros_like(x) for x in (query, key, value)]
-    of_bias = query.new_zeros((csr.num_entries, query.size(1)))
-    for one, entries, own, place in _kept(csr, bias):
-        csr, (q, k, v) = entries, (x[:, one] for x in (query, key, value))
-        backend = pick("attend", csr, q)
-        parts = _unfused(csr, q, k, v, own, scale, grad[:, one], backend, dropout_p)
-        for whole, part in zip(found, parts, strict=False):
-            whole[:, one] = part
-        of_bias[place, one] = parts[3]
-    return [*found, of_bias]
-
-
-def _kept(csr: CSR, bias: Tensor | None) -> Iterator[tuple[slice, CSR, Tensor | None, Any]]:
-    """Heads with the entries whose bias is not -inf, that bias, and the places of these entries."""
+def _kept(csr: CSR, bias: Tensor | None) -> Iterator[tuple[slice, CSR, Tensor | None]]:
+    """Heads with the entries whose bias is not -inf, and that bias."""
     if bias is None:
-        yield slice(None), csr, None, slice(None)
+        yield slice(None), csr, None
         return
     for head in range(bias.size(1)):
         one = slice(head, head + 1)
         entries, place = kept_entries(csr, bias[:, one])
-        yield one, entries, bias[:, one].index_select(0, place), place
+        yield one, entries, bias[:, one].index_select(0, place)
 
 
 def kept_entries(csr: CSR, bias: Tensor) -> tuple[CSR, Tensor]:
@@ -168,20 +112,13 @@ def kept_entries(csr: CSR, bias: Tensor) -> tuple[CSR, Tensor]:
     return CSR.of(ptr, col, csr.shape[1]), place
 
 
-def _with_dropout(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    dropout_p: float,
-) -> Tensor:
+def _with_dropout(csr: CSR, given: Attention, dropout_p: float) -> Tensor:
     if not dropout_p:
-        return fused(csr, query, key, value, bias, scale)
-    backend = pick("attend", csr, query)
-    share = _shares(csr, query * scale, key, bias, backend)
-    return product(csr, F.dropout(share, dropout_p), value, backend)
+        return fused(csr, given)
+    backend = pick("attend", csr, given.query)
+    share, _ = _shares(csr, given, backend)
+    out = product(csr, F.dropout(share, dropout_p), exact(given.value), backend)
+    return out.to(given.value.dtype)
 
 
 # The derivative --------------------------------------------------------------------------------
@@ -200,90 +137,127 @@ class _Attend(Primitive):
         bias: Tensor | None,
         csr: CSR,
         scale: float,
+        ends: bool,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        return _attend(csr.ptr, csr.index, query, key, value, bias, scale, backend)
+        return _attend(csr.ptr, csr.index, query, key, value, bias, scale, ends, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, bias, out, logsumexp = ctx.saved_tensors
-        csr, scale, backend = ctx.rest
+        (*operands, out, of_rows), (csr, *how, backend) = ctx.saved_tensors, ctx.rest
+        given = Attention(*operands, *how)
         if is_differentiated():
-            found = _unfused(csr, query, key, value, bias, scale, grad, backend)
+            found = _unfused(csr, given, grad, backend)
         else:
             both = csr.ptr, csr.index, *csr.columns
-            found = _attend_backward(
-                *both, query, key, value, bias, scale, out, logsumexp, grad, backend
-            )
-        return *found[:3], None if bias is None else found[3]
+            found = _attend_backward(*both, *given, out, of_rows, grad, backend)
+        return *found[:3], None if given.bias is None else found[3]
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        csr, scale, backend = ctx.rest
+        csr, scale, ends, backend = ctx.rest
         query, key, value, bias = primals
-        return _tangent(csr, query, key, value, bias, scale, tangents, backend), None
+        of_query, of_key, of_value, of_bias = tangents
+        share, bend = _shares(csr, Attention(query, key, value, bias, scale, ends), backend)
+        if bend is not None:
+            of_score = bend * sddmm(csr, exact(of_query), exact(of_key), op="add")
+        else:
+            of_score = sample(csr, exact(of_query) * scale, exact(key), backend)
+            of_score = of_score + sample(csr, exact(query) * scale, exact(of_key), backend)
+            of_score = of_score if bias is None else of_score + of_bias
+        of_share = softmax_derivative(csr.ptr, share, of_score, backend)
+        out = product(csr, of_share, exact(value), backend)
+        return (out + product(csr, share, exact(of_value), backend)).to(value.dtype), None
 
 
 def _unfused(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    grad: Tensor,
-    backend: str,
-    dropout_p: float = 0.0,
+    csr: CSR, given: Attention, grad: Tensor, backend: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients by primitives that are differentiable themselves; holds tensors of (E, H)."""
-    dtype = query.dtype
-    query, key, value, grad = (exact(x) for x in (query, key, value, grad))
-    query = query * scale
-    share = _shares(csr, query, key, bias, backend)
-    of_share, sent = sample(csr, grad, value, backend), share
-    if dropout_p:
-        drawn = F.dropout(torch.ones_like(share), dropout_p)
-        of_share, sent = of_share * drawn, share * drawn
+    query, key, value, _, scale, _ = given
+    above = exact(grad)
+    share, bend = _shares(csr, given, backend)
+    of_share = sample(csr, above, exact(value), backend)
     of_score = softmax_derivative(csr.ptr, share, of_share, backend)
-    return (
-        (product(csr, of_score, key, backend) * scale).to(dtype),
-        product(csr.T, of_score, query, backend).to(dtype),
-        product(csr.T, sent, grad, backend).to(dtype),
-        of_score.to(dtype),
-    )
+    if bend is not None:
+        of_score = bend * of_score
+        ptr, _, order = csr.columns
+        of_query = sum_of_rows(csr.ptr, of_score, backend)
+        of_key = sum_of_rows(ptr, of_score.index_select(0, order), backend)
+    else:
+        of_query = product(csr, of_score, exact(key), backend) * scale
+        of_key = product(csr.T, of_score, exact(query) * scale, backend)
+    of_value = product(csr.T, share, above, backend)
+    found = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_score)]
+    return found[0], found[1], found[2], found[3]
 
 
-def _tangent(
-    csr: CSR,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    tangents: tuple[Any, ...],
-    backend: str,
+def _shares(csr: CSR, given: Attention, backend: str) -> tuple[Tensor, Tensor | None]:
+    """The softmax of scores (E, H), at least in float32; the slope of the leaky ReLU of ends."""
+    query, key, _, bias, scale, ends = given
+    bend = None
+    if ends:
+        score = sddmm(csr, exact(query), exact(key), op="add")
+        bend = torch.ones_like(score).masked_fill(score <= 0, scale)
+        score = score * bend
+    else:
+        score = sample(csr, exact(query) * scale, exact(key), backend)
+        score = score if bias is None else score + bias.to(score.dtype)
+    return softmax_of_rows(csr.ptr, score, backend), bend
+
+
+# One product for all heads, on a CPU --------------------------------------------------------------
+
+
+def _in_passes(backend: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether :data:`PRODUCTS` serve a call: plain tensors on a CPU, not short ones."""
+    fits = query.is_cpu and query.dtype in (torch.float32, torch.float64)
+    fits = fits and query.numel() > 0 and value.numel() > 0
+    return fits and backend == Native.name and is_lean() and is_plain(query, key, value)
+
+
+def _forward(
+    entries: HeadCopies, operands: Sequence[Tensor], scale: float, kept: Tensor | None = None
 ) -> Tensor:
-    """The derivative along tangents of query, key, value and bias, by the same primitives."""
-    dtype = value.dtype
-    query, key, value = (exact(x) for x in (query, key, value))
-    of_query, of_key, of_value = (exact(x) for x in tangents[:3])
-    of_bias = tangents[3]
-    query = query * scale
-    share = _shares(csr, query, key, bias, backend)
-    of_score = sample(csr, of_query * scale, key, backend)
-    of_score = of_score + sample(csr, query, of_key, backend)
-    of_share = softmax_derivative(
-        csr.ptr, share, of_score if bias is None else of_score + of_bias, backend
-    )
-    out = product(csr, of_share, value, backend)
-    return (out + product(csr, share, of_value, backend)).to(dtype)
+    """The result; ``kept`` gets the shares, (1, E·H)."""
+    query, key, value = operands
+    score = entries.sampled(query, key)
+    score = torch.mul(score, scale, out=score if kept is None else kept[0])
+    return entries.times(entries.shares(score), value)
 
 
-def _shares(csr: CSR, query: Tensor, key: Tensor, bias: Tensor | None, backend: str) -> Tensor:
-    """The softmax of the scores of each row, (E, H), for queries that are already scaled."""
-    score = sample(csr, query, key, backend)
-    score = score if bias is None else score + bias.to(score.dtype)
-    return softmax_of_rows(csr.ptr, score, backend)
+def _backward(
+    entries: HeadCopies,
+    operands: Sequence[Tensor],
+    out: Tensor,
+    kept: Tensor,
+    grad: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients in queries, keys and values."""
+    (query, key, value), (share,) = operands, kept
+    of_value = entries.times(share, grad, transposed=True)
+    of_score = entries.sampled(grad, value)
+    of_score -= entries.at((grad * out).sum(-1), entries.row)
+    of_score.mul_(share).mul_(scale)
+    of_key = entries.times(of_score, query, transposed=True)
+    return entries.times(of_score, key), of_key, of_value
+
+
+def _shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int]:
+    return query.size(0), *value.shape[1:]
+
+
+def _by_primitives(csr: CSR, operands: Sequence[Tensor], scale: float) -> Tensor:
+    query, key, value = operands
+    backend = pick("attend", csr, query)
+    share, _ = _shares(csr, Attention(query, key, value, None, scale, False), backend)
+    return product(csr, share, value, backend)
+
+
+PRODUCTS = Passes(
+    "sums_of_products", ("query", "key", "value"), 1, _forward, _backward, _shape, _by_primitives
+)
 
 
 # Products without the entries that a bias excludes ------------------------------------------------

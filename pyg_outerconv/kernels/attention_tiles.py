@@ -67,15 +67,15 @@ class Options(NamedTuple):
 
     Attributes:
         scale: the factor of scores.
-        causal: whether target t of a tile attends to its sources 0, …, t alone.
         dropout_p: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
+        causal: whether target t of a tile attends to its sources 0, …, t alone.
         seed: that of the shares that are dropped, which each pass draws anew; None if torch draws
             and holds them.
     """
 
     scale: float
-    causal: bool = False
     dropout_p: float = 0.0
+    causal: bool = False
     seed: int | None = None
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import RefusedType
 from ..registry import Named, Registry
-from .tiles import accumulator
+from .activation import Activation
+from .tiles import exact, repeated
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -49,6 +51,80 @@ class Request:
             f"entries, {self.heads} heads and {self.channels} channels, {self.dtype} on "
             f"{self.device}, indices {self.index_dtype}"
         )
+
+
+class Attention(NamedTuple):
+    """The operands of attention along the entries of a matrix.
+
+    ``score[e, h] = scale <query[row of e, h, :], key[index[e], h, :]> + bias[e, h]``; with
+    ``ends``, ``leaky_relu(query[row of e, h] + key[index[e], h])``.
+
+    Attributes:
+        query: (R, H, D), or (R, H) for ends.
+        key: (C, H, D), or (C, H).
+        value: (C, H, V).
+        bias: (E, H) or None; none for ends.
+        scale: the factor of scores; for ends the slope of the leaky ReLU below zero.
+        ends: whether scores are sums of one number for each end.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Tensor | None
+    scale: float
+    ends: bool
+
+
+class Neurons(NamedTuple):
+    """The operands of additive scores.
+
+    ``score[e, h] = sum_c left[r, h, c] right[i, h, c] phi(a[r, h, c] + b[i, h, c])`` for entry e of
+    row r and column i.
+
+    Attributes:
+        a: (R, H, channels).
+        b: (C, H, channels).
+        left: of the shape of ``a``, or one row for all, or None for ones.
+        right: of the shape of ``b``, or one row for all, or None for ones.
+        phi: the activation, or a derivative of it.
+    """
+
+    a: Tensor
+    b: Tensor
+    left: Tensor | None
+    right: Tensor | None
+    phi: Activation
+
+    def turned(self) -> Neurons:
+        """The same scores for the transposed matrix."""
+        return Neurons(self.b, self.a, self.right, self.left, self.phi)
+
+
+class Groups(NamedTuple):
+    """Which rows are multiplied with which matrix, and where their products go.
+
+    Attributes:
+        ptr: (G + 1,) product i is of group g if ``ptr[g] <= i < ptr[g + 1]``; ``ptr[G]`` is I.
+        gather: (I,) the row of the operand in product i, without repetitions within a group; None
+            for i itself.
+        scatter: (I,) the row of the result likewise.
+        num_rows: the number of rows of the result.
+    """
+
+    ptr: Tensor
+    gather: Tensor | None
+    scatter: Tensor | None
+    num_rows: int
+
+    def num_products(self, x: Tensor) -> int:
+        """I, for the operand ``x``."""
+        index = self.gather if self.gather is not None else self.scatter
+        return x.size(0) if index is None else index.numel()
+
+    def turned(self, num_rows: int) -> Groups:
+        """From rows of the result to so many of the operand."""
+        return Groups(self.ptr, self.scatter, self.gather, num_rows)
 
 
 BACKENDS: Registry[Backend] = Registry("backend", objects=True)
@@ -224,25 +300,17 @@ class Backend(Named, registry=BACKENDS):
         """
         return score.new_empty(score.shape)
 
-    def attend(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        scale: float,
-    ) -> tuple[Tensor, Tensor]:
+    def attend(self, ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
         """Scores, softmax within rows and weighted sum, without a tensor of entries × channels.
 
-        ``score[e, h] = scale <query[row of e, h, :], key[index[e], h, :]> + bias[e, h]``.
-        ``query`` (R, H, D), ``key`` (C, H, D), ``value`` (C, H, V), ``bias`` (E, H) or None.
-        Returns ``out`` (R, H, V), and ``log(sum exp(score))`` of each row, (R, H), in float32 for
-        16-bit dtypes; these are zeros and -inf for rows without an entry of score above -inf.
+        Returns ``out`` (R, H, V), zeros for rows without an entry of score above -inf, and
+        numbers (R, H) for :meth:`attend_backward`, in float32 for 16-bit dtypes. Where a backend
+        does not define it, it is made of other primitives.
         """
-        out = value.new_empty((query.size(0), *value.shape[1:]))
-        return out, query.new_empty(query.shape[:2], dtype=accumulator(query.dtype))
+        score, _ = self._scores(ptr, index, given)
+        share = self.segment_softmax(ptr, score)
+        out = self.spmm(ptr, index, share, exact(given.value)).to(given.value.dtype)
+        return out, score.new_zeros(given.query.shape[:2])
 
     def attend_backward(
         self,
@@ -251,157 +319,96 @@ class Backend(Named, registry=BACKENDS):
         ptr_t: Tensor,
         index_t: Tensor,
         perm_t: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        scale: float,
+        given: Attention,
         out: Tensor,
-        logsumexp: Tensor,
+        of_rows: Tensor,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The gradients of :meth:`attend` in query, key, value and bias; (0, H) without a bias.
 
         ``ptr_t`` and ``index_t`` are those of the transposed matrix, and ``perm_t[i]`` is the
-        position of its entry i in the matrix.
+        position of its entry i in the matrix. ``out`` and ``of_rows`` are what it returned. Shares
+        are computed again.
         """
-        found = query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
-        return *found, query.new_empty((0 if bias is None else index.numel(), query.size(1)))
+        query, key, value, bias, scale, ends = given
+        score, bend = self._scores(ptr, index, given)
+        share, above = self.segment_softmax(ptr, score), exact(grad)
+        of_score = self.sddmm(ptr, index, above, exact(value))
+        of_score -= repeated((above * exact(out)).sum(-1), ptr, of_score.size(0))
+        of_score *= share if bend is None else share * bend
+        ordered = of_score.index_select(0, perm_t)
+        if ends:
+            of_query, of_key = self.segment_sum(ptr, of_score), self.segment_sum(ptr_t, ordered)
+        else:
+            of_query = self.spmm(ptr, index, of_score, exact(key)) * scale
+            of_key = self.spmm(ptr_t, index_t, ordered, exact(query)) * scale
+        of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm_t), above)
+        of_bias = of_score.new_empty((0, of_score.size(1))) if bias is None else of_score
+        found = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_bias)]
+        return found[0], found[1], found[2], found[3]
 
-    def attend_ends(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        at_target: Tensor,
-        at_source: Tensor,
-        value: Tensor,
-        slope: float,
-    ) -> tuple[Tensor, Tensor]:
-        """:meth:`attend` with scores of one number for each end.
+    def _scores(self, ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor | None]:
+        """Scores (E, H) of :meth:`attend`, and the slope of the leaky ReLU of ``ends``."""
+        query, key, _, bias, scale, ends = given
+        if ends:
+            term = repeated(exact(query), ptr, index.numel()) + exact(key).index_select(0, index)
+            bend = torch.ones_like(term).masked_fill(term <= 0, scale)
+            return term * bend, bend
+        score = self.sddmm(ptr, index, exact(query) * scale, exact(key))
+        return score if bias is None else score + bias.to(score.dtype), None
 
-        ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[index[e], h])``, with
-        ``slope`` below zero. ``at_target`` (R, H), ``at_source`` (C, H), ``value`` (C, H, V).
-        Returns what :meth:`attend` does.
-        """
-        out = value.new_empty((ptr.numel() - 1, *value.shape[1:]))
-        return out, value.new_empty(at_target.shape, dtype=accumulator(value.dtype))
-
-    def attend_ends_backward(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        ptr_t: Tensor,
-        index_t: Tensor,
-        perm_t: Tensor,
-        at_target: Tensor,
-        at_source: Tensor,
-        value: Tensor,
-        slope: float,
-        out: Tensor,
-        logsumexp: Tensor,
-        grad: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of :meth:`attend_ends` in at_target, at_source and value."""
-        ends = at_target, at_source, value
-        return tuple([x.new_empty(x.shape) for x in ends])  # type: ignore[return-value]
-
-    def additive(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        a: Tensor,
-        b: Tensor,
-        left: Tensor | None,
-        right: Tensor | None,
-        activation: str,
-        slope: float,
-        order: int,
-    ) -> Tensor:
-        """Additive scores, without a tensor of entries × channels.
-
-        ``out[e, h] = sum_c left[r, h, c] right[i, h, c] phi(a[r, h, c] + b[i, h, c])`` for entry e
-        of row r and column i. ``a`` is (R, H, channels), ``b`` (C, H, channels). ``left`` has the
-        shape of ``a``, ``right`` of ``b``, or one row for all, or they are None for ones.
-        ``phi`` is the :class:`~.activation.Activation` of ``activation``, ``slope`` and ``order``.
-        Returns (E, H).
-        """
-        return a.new_empty((index.numel(), a.size(1)))
+    def additive(self, ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
+        """Additive scores, without a tensor of entries × channels; returns (E, H)."""
+        return given.a.new_empty((index.numel(), given.a.size(1)))
 
     def additive_rows(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        a: Tensor,
-        b: Tensor,
-        right: Tensor | None,
-        value: Tensor,
-        activation: str,
-        slope: float,
-        order: int,
-        count: int,
+        self, ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int
     ) -> Tensor:
         """Weighted sums within rows, of which the derivatives of :meth:`additive` are made.
 
         ``out[n, r, h, c] = sum_{e of row r} value[e, h] right[i, h, c] phi_n(a[r, h, c] +
         b[i, h, c])`` with i the column of e and ``phi_n`` the derivative of order n of ``phi``.
-        ``right`` (C, H, channels) or None for ones, ``value`` (E, H). Returns
+        ``left`` is None, ``right`` (C, H, channels) or None, ``value`` (E, H). Returns
         (count, R, H, channels).
         """
-        return a.new_empty((count, *a.shape))
+        return given.a.new_empty((count, *given.a.shape))
 
     def additive_backward(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        a: Tensor,
-        b: Tensor,
-        weight: Tensor,
-        value: Tensor,
-        activation: str,
-        slope: float,
+        self, ptr: Tensor, index: Tensor, given: Neurons, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients in a, b and weight of ``sum_eh value[e, h] score[e, h]``, on a CPU.
+        """The gradients in a, b and left of ``sum_eh value[e, h] score[e, h]``, on a CPU.
 
-        The scores are those of :meth:`additive` with the ``weight`` (H, channels) alone. A backend
+        The scores are those of :meth:`additive` with ``left`` (1, H, channels) alone. A backend
         may leave it out: :meth:`additive_rows` then serves each end.
         """
-        return a.new_empty(a.shape), b.new_empty(b.shape), weight.new_empty(weight.shape)
+        a, b, left, *_ = given
+        assert left is not None
+        return a.new_empty(a.shape), b.new_empty(b.shape), left.new_empty(left.shape)
 
-    def grouped_matmul(
-        self,
-        x: Tensor,
-        ptr: Tensor,
-        theta: Tensor,
-        gather: Tensor | None,
-        scatter: Tensor | None,
-        num_rows: int,
-    ) -> Tensor:
+    def grouped_matmul(self, x: Tensor, theta: Tensor, groups: Groups) -> Tensor:
         """Multiply rows with the matrix of their group: ``out[scatter[i]] += x[gather[i]] Θ_g``.
 
-        Row i is in group g if ``ptr[g] <= i < ptr[g + 1]``, and ``ptr[G]`` is I. ``x`` is (any, P),
-        ``theta`` Θ (G, P, Q); ``gather`` and ``scatter`` are (I,), or None for i itself, without
-        repetitions within a group. Returns (num_rows, Q), zero in rows to which nothing is added.
+        ``x`` is (any, P), ``theta`` Θ (G, P, Q). Returns (num_rows, Q), zero in rows to which
+        nothing is added.
         """
-        return x.new_empty((num_rows, theta.size(2)))
+        return x.new_empty((groups.num_rows, theta.size(2)))
 
-    def grouped_outer(
-        self,
-        x: Tensor,
-        ptr: Tensor,
-        y: Tensor,
-        gather: Tensor | None,
-        scatter: Tensor | None,
-    ) -> Tensor:
+    def grouped_outer(self, x: Tensor, y: Tensor, groups: Groups) -> Tensor:
         """The gradient of :meth:`grouped_matmul` in theta, for ``y`` (num_rows, Q).
 
         ``out[g] = sum_{i of g} x[gather[i]]^T y[scatter[i]]``; returns (G, P, Q).
         """
-        return x.new_empty((ptr.numel() - 1, x.size(1), y.size(1)))
+        return x.new_empty((groups.ptr.numel() - 1, x.size(1), y.size(1)))
 
 
 PRIMITIVES = frozenset({"spmm", "sddmm", "segment_softmax", "attend", "grouped_matmul"})
-"""The primitives that suffice for every layer; beyond these there are spmm_theta, additive and
-attend_ends."""
+"""The primitives that suffice for every layer; beyond these there are spmm_theta and additive."""
+
+
+def defines(name: str, method: Callable[..., Any]) -> bool:
+    """Whether a backend has its own one of these methods of :class:`Backend`."""
+    return getattr(type(BACKENDS[name]), method.__name__, method) is not method
+
 
 _DECLARED = ("priority", "devices", "dtypes", "primitives", "deterministic", "tolerance")
 
@@ -411,8 +418,7 @@ _INCLUDED = {
     "spmm_theta": ("spmm", "sddmm"),
     "sddmm": ("spmm", "segment_sum"),
     "segment_softmax": ("segment_sum",),
-    "attend": ("attend_backward", "spmm", "sddmm", "segment_softmax", "segment_sum"),
-    "attend_ends": ("attend_ends_backward", "spmm", "sddmm", "segment_softmax", "segment_sum"),
+    "attend": ("spmm", "sddmm", "segment_softmax", "segment_sum"),
     "additive": ("additive_rows",),
     "grouped_matmul": ("grouped_outer",),
 }
@@ -429,7 +435,8 @@ def _check_declared(kind: type[Backend]) -> None:
         raise RefusedType(rule, ", ".join(_DECLARED), f"no {', '.join(unsaid)}")
     compares = not kind.reductions.isdisjoint(("max", "min"))
     for primitive in sorted(kind.primitives):
-        for method in (primitive, *_INCLUDED.get(primitive, ())):
+        own = () if primitive == "attend" else (primitive,)  # which is made of others
+        for method in (*own, *_INCLUDED.get(primitive, ())):
             is_own = getattr(kind, method) is not getattr(Backend, method)
             if not is_own and (compares or method != "spmm_arg"):
                 rule = f"{primitive} and its derivatives call {method} of the same backend"

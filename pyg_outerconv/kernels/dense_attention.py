@@ -6,7 +6,7 @@ pairs, blocks of rows of a band with the columns that they read, or blocks of no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from .attend import (
     BandLimits,
     NodeBlocks,
     PaddedBlocks,
+    Softmax,
     is_recorded,
     over_pairs,
     within,
@@ -85,39 +86,34 @@ def attend_all(
         raise RefusedValue(
             "attend_all needs a bias for each pair and head", (rows, cols, heads), tuple(bias.shape)
         )
-    given: Any = source_mask, scale_of(query, scale), probability(dropout_p)
+    softmax = Softmax(source_mask, scale_of(query, scale), probability(dropout_p))
     band = BandLimits(rows + cols, cols if causal is None else causal, 0, 1)
-
-    def product(q: Tensor, k: Tensor, v: Tensor, b: Tensor | None = None) -> Tensor:
-        return _attend_all(q, k, v, b, causal, *given)
-
-    return over_pairs(product, band, query, *_present(key, value, source_mask), bias, *given)
+    product = partial(_attend_all, causal, softmax)
+    return over_pairs(product, band, query, *_present(key, value, source_mask), bias, softmax)
 
 
 def _attend_all(
+    causal: int | None,
+    softmax: Softmax,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | None,
-    causal: int | None,
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """:func:`attend_all` of finite operands."""
-    (rows, heads, _), cols = query.shape, key.size(0)
+    (rows, heads, _), cols, source_mask = query.shape, key.size(0), softmax.source_mask
     if causal is not None and causal >= cols - 1:
         causal = None
     if 0 in (rows, cols, heads, value.size(2)) or (causal is not None and causal <= -rows):
         return _zeros(rows, query, key, value, bias)
     if causal is not None and causal < 0:
         rest, seeing = None if bias is None else bias[-causal:], query[-causal:]
-        out = _attend_all(seeing, key, value, rest, 0, source_mask, scale, dropout_p)
+        out = _attend_all(0, softmax, seeing, key, value, rest)
         return F.pad(out, (0, 0, 0, 0, -causal, 0))
     if source_mask is not None and bias is None and causal is not None:
         # A band avoids a mask of all pairs.
         band = BandLimits(rows + cols, causal, 0, 1)
-        return _in_band(query, key, value, band, source_mask, scale, dropout_p)
+        return _in_band(band, softmax, query, key, value)
     before, hidden = 0, None
     if causal and bias is None and causal <= rows:
         # torch's causal mask has no offset: put as many more queries before the first one.
@@ -126,7 +122,8 @@ def _attend_all(
     elif causal is not None and (bias is not None or causal):
         hidden = ~within(BandLimits(rows + cols, causal, 0, 1), rows, cols, query.device)
     tile = Tiles(slice(None), slice(None), (rows + before, cols), hidden)
-    options = Options(scale, causal is not None and hidden is None, dropout_p)
+    is_causal = causal is not None and hidden is None
+    options = Options(softmax.scale, softmax.dropout_p, is_causal)
     bias = None if bias is None else bias.to(query.dtype).permute(2, 0, 1).unsqueeze(0)
     absent = None if source_mask is None else ~source_mask
     out = attend_tiles([tile], query, key, value, options, absent, bias)
@@ -178,48 +175,36 @@ def attend_band(
     query, key, value = ends
     if dilation < 1:
         raise RefusedValue("the dilation of attend_band", "1 or more", dilation)
-    given: Any = source_mask, scale_of(query, scale), probability(dropout_p)
+    softmax = Softmax(source_mask, scale_of(query, scale), probability(dropout_p))
     unlimited = query.size(0) + key.size(0) + abs(offset)
     limits = unlimited if left is None else left, unlimited if right is None else right
     band = BandLimits(*limits, offset, dilation)
-
-    def product(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _attend_band(q, k, v, band, *given)
-
-    return over_pairs(product, band, query, *_present(key, value, source_mask), None, *given)
+    product = partial(_attend_band, band, softmax)
+    return over_pairs(product, band, query, *_present(key, value, source_mask), None, softmax)
 
 
 def _attend_band(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    band: BandLimits,
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
+    band: BandLimits, softmax: Softmax, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     """:func:`attend_band` of finite operands."""
-    rows, cols, offset = query.size(0), key.size(0), band.offset
+    rows, cols, offset, source_mask = query.size(0), key.size(0), band.offset, softmax.source_mask
     # Limits beyond the first or the last source are no limits.
     first = band.dilation == 1 and band.left >= rows - 1 + offset
     last = band.dilation == 1 and band.right >= cols - 1 - offset
-    given = source_mask, scale, dropout_p
     if first and (last or source_mask is None):
         causal = None if last else offset + band.right
-        return _attend_all(query, key, value, None, causal, *given)
+        return _attend_all(causal, softmax, query, key, value)
     if last and source_mask is None:
         # Reversed, it is causal.
-        query, key, value = (x.flip(0) for x in (query, key, value))
         causal = cols - rows - offset + band.left
-        return _attend_all(query, key, value, None, causal, *given).flip(0)
+        return _attend_all(causal, softmax, *(x.flip(0) for x in (query, key, value))).flip(0)
     if 0 in (rows, cols, query.size(1), value.size(2)):
         return _zeros(rows, query, key, value)
     if source_mask is None and is_small(rows, cols):
         hidden = ~within(band, rows, cols, query.device)
         tile = Tiles(slice(None), slice(None), (rows, cols), hidden, all_see=False)
-        options = Options(scale, False, dropout_p)
-        return attend_tiles([tile], query, key, value, options)
-    return _in_band(query, key, value, band, *given)
+        return attend_tiles([tile], query, key, value, Options(*softmax[1:]))
+    return _in_band(band, softmax, query, key, value)
 
 
 def is_small(rows: int, cols: int) -> bool:
@@ -324,43 +309,33 @@ def _slice(part: range) -> slice:
 
 
 def _in_band(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    band: BandLimits,
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
+    band: BandLimits, softmax: Softmax, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     """Attention within a band, (N, H, V), in float32 at least; one operator where it is recorded.
 
     A compiler that saw the tiles would be tied to the sizes that it saw.
     """
+    drops = softmax.dropout_p > 0
     if is_recorded():
-        drawn = torch.randint(2**62, ()) if dropout_p > 0 else None
+        drawn = torch.randint(2**62, ()) if drops else None
         limits: Any = [int(x) for x in band] if torch.jit.is_tracing() else list(band)
-        given = limits, source_mask, scale, dropout_p, drawn
-        return _recorded_band(query, key, value, *given)  # type: ignore[no-any-return]
-    seed = int(torch.randint(2**62, ())) if dropout_p > 0 else None
-    options = Options(scale, False, dropout_p, seed)
-    return _by_strips(query, key, value, band, source_mask, options)
+        return _recorded_band(query, key, value, limits, drawn, *softmax)  # type: ignore[no-any-return]
+    seed = int(torch.randint(2**62, ())) if drops else None
+    return _by_strips(band, softmax, seed, query, key, value)
 
 
 def _by_strips(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    band: BandLimits,
-    source_mask: Tensor | None,
-    options: Options,
+    band: BandLimits, softmax: Softmax, seed: int | None, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     rows, cols, dtype = query.size(0), key.size(0), query.dtype
     parts = list(strips(band, rows, cols))
     if not parts:
         return _zeros(rows, query, key, value)
+    source_mask, scale, dropout_p = softmax
     tiles = [tile for strip in parts for tile in _tiles_of(strip, query.device)]
     absent = None if source_mask is None else ~source_mask
     ends = exact(query), exact(key), exact(value)
+    options = Options(scale, dropout_p, seed=seed)
     out = attend_tiles(tiles, *ends, options, absent).to(dtype)
     if [strip.rows for strip in parts] == [range(rows)]:
         return out
@@ -370,45 +345,32 @@ def _by_strips(
 
 
 def _run_band(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    band: Sequence[int],
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
-    seed: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, band: Any, seed: Tensor | None, *softmax: Any
 ) -> Tensor:
-    options = Options(scale, False, dropout_p, None if seed is None else int(seed))
+    given = BandLimits(*band), Softmax(*softmax), None if seed is None else int(seed)
     with without_autocast(query.device.type):
-        out = _by_strips(query, key, value, BandLimits(*band), source_mask, options)
-    return out.contiguous()
+        return _by_strips(*given, query, key, value).contiguous()
 
 
-def _run_band_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    band: Sequence[int],
-    source_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return _run_band(query, key, value, band, source_mask, scale, dropout_p, seed)
-
+def _run_band_backward(grad: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    ends, how = given[:3], given[3:]
     with within_operator():
-        found = gradients_of(run, (True,) * 3)(query, key, value, grad)
+        found = gradients_of(lambda *ends: _run_band(*ends, *how), (True,) * 3)(*ends, grad)
     return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
 
 
+_OF_BAND = (
+    "Tensor query, Tensor key, Tensor value, SymInt[] band, Tensor? seed, Tensor? source_mask, "
+    "float scale, float dropout_p"
+)
 _recorded_band = torch.library.custom_op(
-    "pyg_outerconv::band_attention", _run_band, mutates_args=()
+    "pyg_outerconv::band_attention", _run_band, mutates_args=(), schema=f"({_OF_BAND}) -> Tensor"
 )
 _recorded_band_backward = torch.library.custom_op(
-    "pyg_outerconv::band_attention_backward", _run_band_backward, mutates_args=()
+    "pyg_outerconv::band_attention_backward",
+    _run_band_backward,
+    mutates_args=(),
+    schema=f"(Tensor grad, {_OF_BAND}) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -423,14 +385,14 @@ def _(grad: Tensor, *ends: Any) -> tuple[Tensor, ...]:
 
 
 def _keep_band(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *ends, ctx.band, source_mask, ctx.scale, ctx.dropout_p, seed = inputs
-    ctx.save_for_backward(*ends, source_mask, seed)
+    *ends, ctx.band, seed, source_mask, ctx.scale, ctx.dropout_p = inputs
+    ctx.save_for_backward(*ends, seed, source_mask)
 
 
 def _of_band(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    *ends, source_mask, seed = ctx.saved_tensors
-    given = ctx.band, source_mask, ctx.scale, ctx.dropout_p, seed
-    return *_recorded_band_backward(grad, *ends, *given), *(None,) * 5
+    *ends, seed, source_mask = ctx.saved_tensors
+    how = ctx.band, seed, source_mask, ctx.scale, ctx.dropout_p
+    return *_recorded_band_backward(grad, *ends, *how), *(None,) * len(how)
 
 
 _recorded_band.register_autograd(_of_band, setup_context=_keep_band)
@@ -519,13 +481,13 @@ def attend_blocks(
             sizes,
             (query.size(0), key.size(0)),
         )
-    given = scale_of(query, scale), probability(dropout_p)
-    product = partial(_in_blocks, blocks=blocks, scale=given[0], dropout_p=given[1])
-    return over_pairs(product, blocks, query, key, value, None, None, *given)
+    softmax = Softmax(None, scale_of(query, scale), probability(dropout_p))
+    product = partial(_in_blocks, blocks, softmax)
+    return over_pairs(product, blocks, query, key, value, None, softmax)
 
 
 def _in_blocks(
-    query: Tensor, key: Tensor, value: Tensor, blocks: NodeBlocks, scale: float, dropout_p: float
+    blocks: NodeBlocks, softmax: Softmax, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
     """:func:`attend_blocks` of finite operands."""
     if not blocks.padded or 0 in value.shape:
@@ -534,8 +496,7 @@ def _in_blocks(
         Tiles(rows, cols, (rows.size(1), cols.size(1)), missing=missing)
         for rows, cols, missing in blocks.padded
     ]
-    options = Options(scale, False, dropout_p)
-    out = attend_tiles(tiles, query, key, value, options)
+    out = attend_tiles(tiles, query, key, value, Options(*softmax[1:]))
     return _placed(out, blocks.place, query, key, value)
 
 

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
 from .capture import refuse_captured
 from .index_checks import can_read, has_numbers
+from .tiles import repeated
 
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -187,11 +188,6 @@ def spread(numbers: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
     if torch.compiler.is_compiling() and ptr.is_cpu:
         return _repeated(numbers, ptr, num_entries)  # type: ignore[no-any-return]
     return repeated(numbers, ptr, num_entries)
-
-
-def repeated(x: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
-    """Repeat the row of x (R, *) for the entries of each row, (E, *), given pointers (R + 1,)."""
-    return x.repeat_interleave(ptr.diff().long(), dim=0, output_size=num_entries)
 
 
 # A compiler would search for the row of each entry.

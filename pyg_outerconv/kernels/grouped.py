@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue
 from ..signatures import typed
-from .backend import Backend, Request
+from .backend import Backend, Groups, Request
 from .dispatch import choose
 from .index_checks import check_indices, check_integers, check_pointers, has_numbers
 from .operands import agreeing
@@ -58,18 +58,19 @@ def grouped_matmul(
                 raise RefusedValue(rule, ptr.device, index.device)
     if not ptr.numel():
         raise RefusedValue("ptr must begin with 0", "at least one number", "no number")
-    _check_shapes(x, ptr, theta, gather, scatter, num_rows)
-    count = x.size(0) if gather is None else gather.numel()
+    groups = _groups(x, ptr.contiguous(), theta, gather, scatter, num_rows)
+    count = groups.num_products(x)
     if scatter is None and num_rows not in (None, count):
         if num_rows < count:
             raise RefusedValue("grouped_matmul has a row for each product", count, num_rows)
-        scatter = torch.arange(count, dtype=ptr.dtype, device=ptr.device)
+        places = torch.arange(count, dtype=ptr.dtype, device=ptr.device)
+        groups = groups._replace(scatter=places, num_rows=num_rows)
     if has_numbers(ptr, gather, scatter):
         check_pointers("ptr", ptr, count)
         for name, index, rows in (("gather", gather, x.size(0)), ("scatter", scatter, num_rows)):
             if index is not None and rows is not None:
                 check_indices(name, index, rows)
-    return _multiply(x, ptr.contiguous(), theta, gather, scatter, num_rows)
+    return _multiply(x, theta, groups)
 
 
 def known_groups(
@@ -86,33 +87,24 @@ def known_groups(
         ValueError: the shapes do not fit, or no backend can serve the call.
         TypeError: ``x`` and ``theta`` have different dtypes.
     """
-    _check_shapes(x, ptr, theta, gather, scatter, num_rows)
-    return _multiply(x, ptr, theta, gather, scatter, num_rows)
+    return _multiply(x, theta, _groups(x, ptr, theta, gather, scatter, num_rows))
 
 
-def _multiply(
+def _multiply(x: Tensor, theta: Tensor, groups: Groups) -> Tensor:
+    x, theta = agreeing("grouped_matmul", groups.ptr, x, theta)  # type: ignore[assignment]
+    backend = choose(_request(x, theta, *groups))
+    return _Grouped.apply(x, theta, *groups, backend.name)  # type: ignore[no-any-return]
+
+
+def _groups(
     x: Tensor,
     ptr: Tensor,
     theta: Tensor,
     gather: Tensor | None,
     scatter: Tensor | None,
     num_rows: int | None,
-) -> Tensor:
-    if scatter is None or num_rows is None:
-        num_rows = x.size(0) if gather is None else gather.numel()
-    x, theta = agreeing("grouped_matmul", ptr, x, theta)  # type: ignore[assignment]
-    backend = choose(_request(x, ptr, theta))
-    return _Grouped.apply(x, theta, ptr, gather, scatter, num_rows, backend.name)  # type: ignore[no-any-return]
-
-
-def _check_shapes(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    num_rows: int | None,
-) -> None:
+) -> Groups:
+    """The groups, whose shapes fit operands of these shapes."""
     if x.dim() != 2 or theta.dim() != 3 or theta.shape[:2] != (ptr.numel() - 1, x.size(1)):
         raise RefusedValue(
             "grouped_matmul needs a matrix for each group, with as many rows as x has channels",
@@ -126,6 +118,7 @@ def _check_shapes(
             f"scatter ({count},) and num_rows",
             f"scatter {tuple(scatter.shape)} and num_rows {num_rows}",
         )
+    return Groups(ptr, gather, scatter, count if scatter is None or num_rows is None else num_rows)
 
 
 def grouped_outer(
@@ -146,11 +139,12 @@ def grouped_outer(
         TypeError: ``x`` and ``y`` have different dtypes.
     """
     x, y = agreeing("grouped_outer", ptr, x, y)  # type: ignore[assignment]
-    backend = choose(_request(x, ptr, y.unsqueeze(0)))
-    return _Outer.apply(x, y, ptr, gather, scatter, backend.name)  # type: ignore[no-any-return]
+    groups = Groups(ptr, gather, scatter, y.size(0))
+    backend = choose(_request(x, y.unsqueeze(0), *groups))
+    return _Outer.apply(x, y, *groups, backend.name)  # type: ignore[no-any-return]
 
 
-def _request(x: Tensor, ptr: Tensor, theta: Tensor, *_: Any) -> Request:
+def _request(x: Tensor, theta: Tensor, ptr: Tensor, *_: Any) -> Request:
     kinds, shape = (x.device.type, x.dtype, ptr.dtype), (theta.size(0), x.size(0))
     return Request("grouped_matmul", *kinds, shape, x.size(0), theta.size(2))
 
@@ -160,7 +154,10 @@ _outer = operator(Backend.grouped_outer, reads=True)
 
 
 class _Grouped(LinearInEach, Primitive):
-    """The products of :func:`grouped_matmul`, linear in x and in Θ."""
+    """The products of :func:`grouped_matmul`, linear in x and in Θ.
+
+    After the operands come the fields of :class:`.Groups`, and the name of a backend.
+    """
 
     operands = 2
     batch_axis = None
@@ -175,17 +172,17 @@ class _Grouped(LinearInEach, Primitive):
         num_rows: int,
         backend: str,
     ) -> Tensor:
-        return _matmul(x, ptr, theta, gather, scatter, num_rows, backend)
+        return _matmul(x, theta, ptr, gather, scatter, num_rows, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (x, theta), (ptr, gather, scatter, _, backend) = ctx.saved_tensors, ctx.rest
+        (x, theta), (*groups, backend) = ctx.saved_tensors, ctx.rest
         of_x = of_theta = None
         if ctx.needs_input_grad[0]:
-            back = theta.transpose(1, 2), ptr, scatter, gather, x.size(0), backend
-            of_x = _Grouped.apply(grad, *back)
+            back = *Groups(*groups).turned(x.size(0)), backend
+            of_x = _Grouped.apply(grad, theta.transpose(1, 2), *back)
         if ctx.needs_input_grad[1]:
-            of_theta = _Outer.apply(x, grad, ptr, gather, scatter, backend)
+            of_theta = _Outer.apply(x, grad, *groups, backend)
         return of_x, of_theta
 
 
@@ -202,17 +199,18 @@ class _Outer(LinearInEach, Primitive):
         ptr: Tensor,
         gather: Tensor | None,
         scatter: Tensor | None,
+        num_rows: int,
         backend: str,
     ) -> Tensor:
-        return _outer(x, ptr, y, gather, scatter, backend)
+        return _outer(x, y, ptr, gather, scatter, num_rows, backend)
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (x, y), (ptr, gather, scatter, backend) = ctx.saved_tensors, ctx.rest
+        (x, y), (*groups, backend) = ctx.saved_tensors, ctx.rest
         of_x = of_y = None
         if ctx.needs_input_grad[0]:
-            back = grad.transpose(1, 2), ptr, scatter, gather, x.size(0), backend
-            of_x = _Grouped.apply(y, *back)
+            back = *Groups(*groups).turned(x.size(0)), backend
+            of_x = _Grouped.apply(y, grad.transpose(1, 2), *back)
         if ctx.needs_input_grad[1]:
-            of_y = _Grouped.apply(x, grad, ptr, gather, scatter, y.size(0), backend)
+            of_y = _Grouped.apply(x, grad, *groups, backend)
         return of_x, of_y

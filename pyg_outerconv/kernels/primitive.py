@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -73,14 +74,13 @@ class Primitive:
         # torch inspects the signature at every call.
         signature = inspect.signature(cls.forward)
         cls.forward.__signature__ = signature  # type: ignore[attr-defined]
-        no_gradients = (None,) * (len(signature.parameters) - count)
 
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             ctx.rest = inputs[count:]
             rule.keep(ctx, inputs[:count], output)
 
         def backward(ctx: Any, *grads: Any) -> Any:
-            return *rule.gradients(ctx, *grads), *no_gradients
+            return *rule.gradients(ctx, *grads), *(None,) * len(ctx.rest)
 
         def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
             return rule.vmap(info, in_dims, *arguments)
@@ -208,27 +208,37 @@ def operator(
     request: Callable[..., Request] | None = None,
     direct: bool = True,
     reads: bool = False,
+    like: Callable[..., _Result] | None = None,
 ) -> Callable[..., _Result]:
     """A primitive of :class:`~.backend.Backend`, called with its arguments and a backend's name.
 
-    It has no derivatives. It is an operator of torch, so that a compiler sees one node; where
-    nothing looks on, the backend is called directly, for the way to a Python operator takes as long
-    as a small product. ``method`` itself tells torch the shapes of the results.
+    The fields of named tuples are arguments by themselves. It has no derivatives. It is an operator
+    of torch, so that a compiler sees one node; where nothing looks on, the backend is called
+    directly, for the way to a Python operator takes as long as a small product. ``method`` itself
+    tells torch the shapes of the results, if not ``like``.
 
     Args:
         method: the method of the base class.
         request: the :class:`Request` of a call, from the same arguments, for records of calls.
         direct: whether the backend may be called directly.
         reads: whether torch's own kernels, which serve a GPU without Triton, read numbers.
+        like: from the same arguments, empty tensors of the shapes of the results.
     """
     name = method.__name__
     signature = inspect.signature(method, eval_str=True)
-    parameters = list(signature.parameters.values())[1:]
+    taken, kind = list(signature.parameters.values())[1:], inspect.Parameter.POSITIONAL_OR_KEYWORD
+    packers = [_packer(one.annotation) for one in taken]
+    fields = [each for one in taken for each in _fields(one.name, one.annotation)]
+    parameters = [inspect.Parameter(field, kind, annotation=hint) for field, hint in fields]
     operands = [
         place
         for place, parameter in enumerate(parameters)
         if parameter.annotation in (Tensor, Tensor | None) and parameter.name not in _INDICES
     ]
+
+    def packed(given: Iterable[Any]) -> list[Any]:
+        rest = iter(given)
+        return [packer(rest) for packer in packers]
 
     def run(*arguments: Any) -> Any:
         *given, backend = arguments
@@ -242,22 +252,39 @@ def operator(
             for x in given
         ]
         device = given[0].device.type
+        given = packed(given) if len(packers) < len(given) else given
         if not torch.is_autocast_enabled(device):
             return getattr(implementation, name)(*given)
         with torch.autocast(device, enabled=False):  # the caller has settled the dtypes
             return getattr(implementation, name)(*given)
 
-    backend = inspect.Parameter("backend", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+    backend = inspect.Parameter("backend", kind, annotation=str)
     run.__signature__ = signature.replace(parameters=[*parameters, backend])  # type: ignore[attr-defined]
     options = unsafe_to_capture() if reads and find_spec("triton") is None else {}
     registered = torch.library.custom_op(f"pyg_outerconv::{name}", run, mutates_args=(), **options)
-    registered.register_fake(lambda *arguments: method(None, *arguments[:-1]))
+    made = partial(method, None) if like is None else like
+    registered.register_fake(lambda *arguments: made(*packed(arguments[:-1])))
 
     def call(*arguments: Any) -> Any:
         plain = direct and is_plain(*[arguments[place] for place in operands])
         return run(*arguments) if plain else registered(*arguments)
 
     return call
+
+
+def _fields(name: str, hint: Any) -> list[tuple[str, Any]]:
+    """The arguments that stand for one: itself, or the fields of a named tuple."""
+    if not hasattr(hint, "_fields"):
+        return [(name, hint)]
+    return [one for field, kind in get_type_hints(hint).items() for one in _fields(field, kind)]
+
+
+def _packer(hint: Any) -> Callable[[Iterator[Any]], Any]:
+    """From what follows to the next argument of a type, whose fields are given one by one."""
+    if not hasattr(hint, "_fields"):
+        return next
+    packers = [_packer(kind) for kind in get_type_hints(hint).values()]
+    return lambda rest: hint(*[packer(rest) for packer in packers])
 
 
 def is_plain(*tensors: Tensor | None) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import typed
-from .backend import BACKENDS, REDUCTIONS, Backend, Request
+from .backend import REDUCTIONS, Backend, Request, defines
 from .csr import CSR
 from .dispatch import pick, request_of
 from .operands import agreeing, one_value_an_entry
@@ -104,7 +104,7 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     if index.numel() == 0:
         zero = x[:0].sum() if value is None else x[:0].sum() + value.sum()
         return x.new_zeros(arg.shape) + zero  # zeros with gradients of zero
-    if getattr(type(BACKENDS[backend]), "chosen", Backend.chosen) is not Backend.chosen:
+    if defines(backend, Backend.chosen):
         # Entries by their position among the values, which a matrix and its transpose share.
         place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
         arg = place.to(index.dtype)

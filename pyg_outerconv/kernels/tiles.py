@@ -56,10 +56,9 @@ def rows_of(ptr: Tensor, num_entries: int | None = None) -> Tensor:
     return rows.repeat_interleave(ptr.diff(), output_size=num_entries)
 
 
-def num_products_of(x: Tensor, gather: Tensor | None, scatter: Tensor | None) -> int:
-    """The number I of products of :func:`.grouped_matmul`, that is of rows in all groups."""
-    index = gather if gather is not None else scatter
-    return x.size(0) if index is None else index.numel()
+def repeated(x: Tensor, ptr: Tensor, num_entries: int) -> Tensor:
+    """Repeat the row of x (R, *) for the entries of each row, (E, *), given pointers (R + 1,)."""
+    return x.repeat_interleave(ptr.diff().long(), dim=0, output_size=num_entries)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

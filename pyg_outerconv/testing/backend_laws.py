@@ -12,8 +12,8 @@ from ..graph.checks import check_positive
 from ..kernels import BACKENDS, CSR, get_backend, use_backend
 from ..kernels.additive import additive
 from ..kernels.attend import attend
+from ..kernels.attend_entries import sums_of_ends
 from ..kernels.backend import REDUCTIONS
-from ..kernels.ends import sums_of_ends
 from ..kernels.grouped import grouped_matmul
 from ..kernels.sddmm import sddmm
 from ..kernels.softmax import segment_softmax
@@ -66,7 +66,7 @@ def primitive_calls(csr: CSR, channels: int, heads: int | None = None) -> dict[s
         neurons,
     )
     terms: Shapes = {"at_target": ends[0][:2], "at_source": ends[1][:2], "value": ends[1]}
-    calls["attend_ends"] = (lambda t, s, v: sums_of_ends(csr, t, s, v, 0.2), terms)
+    calls["attend ends"] = (lambda t, s, v: sums_of_ends(csr, t, s, v, 0.2), terms)
     calls |= _grouped_calls(csr, channels)
     if heads is not None:
         one: Shapes = {"value": (entries,), "x": right}

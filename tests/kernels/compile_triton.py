@@ -30,6 +30,8 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from pyg_outerconv.kernels.activation import Activation
+from pyg_outerconv.kernels.backend import Attention, Groups, Neurons
 from pyg_outerconv.kernels.backends.triton import INTERPRETED, addressing, balance, occupancy
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 
@@ -197,21 +199,22 @@ def call_all(case: Case) -> None:
     backend.segment_sum(ptr, value)
     backend.segment_softmax(ptr, value)
     sent = dense(1, heads, case.outputs)
-    out, total = backend.attend(ptr, index, rows, x, sent, value, 0.5)
-    backend.attend_backward(ptr, index, *far, rows, x, sent, value, 0.5, out, total, out)
-    ends = rows[:, :, 0].contiguous(), value[:1], sent
-    out, total = backend.attend_ends(ptr, index, *ends, 0.2)
-    backend.attend_ends_backward(ptr, index, *far, *ends, 0.2, out, total, out)
+    products = Attention(rows, x, sent, value, 0.5, False)
+    of_ends = Attention(rows[:, :, 0].contiguous(), value[:1], sent, None, 0.2, True)
+    for given in (products, of_ends):
+        out, total = backend.attend(ptr, index, given)
+        backend.attend_backward(ptr, index, *far, given, out, total, out)
     weight = dense(1, heads, channels)
-    backend.additive(ptr, index, rows, x, weight, None, "leaky_relu", 0.2, 0)
-    backend.additive(ptr, index, rows, x, None, x, "tanh", 0.2, 1)
-    backend.additive_rows(ptr, index, rows, x, None, value, "leaky_relu", 0.2, 0, 2)
-    backend.additive_rows(ptr, index, rows, x, x, value, "tanh", 0.2, 1, 1)
+    relu, tanh = Activation("leaky_relu", 0.2, 0), Activation("tanh", 0.2, 1)
+    backend.additive(ptr, index, Neurons(rows, x, weight, None, relu))
+    backend.additive(ptr, index, Neurons(rows, x, None, x, tanh))
+    backend.additive_rows(ptr, index, Neurons(rows, x, None, None, relu), value, 2)
+    backend.additive_rows(ptr, index, Neurons(rows, x, None, x, tanh), value, 1)
     theta, products = dense(3, channels, case.outputs), dense(43, channels)
-    backend.grouped_matmul(products, ptr, theta, index, index, 5)
-    backend.grouped_matmul(products, ptr, theta, None, None, 43)
-    backend.grouped_outer(products, ptr, dense(43, case.outputs), index, index)
-    backend.grouped_outer(products, ptr, dense(43, case.outputs), None, None)
+    indexed, plain = Groups(ptr, index, index, 5), Groups(ptr, None, None, 43)
+    for groups in (indexed, plain):
+        backend.grouped_matmul(products, theta, groups)
+        backend.grouped_outer(products, dense(43, case.outputs), groups)
     backend.spmm_theta(ptr, index, index, value[:, 0].contiguous(), dense(1, channels), theta)
 
 

@@ -23,7 +23,8 @@ from pyg_outerconv.kernels import (
     spmm,
     use_backend,
 )
-from pyg_outerconv.kernels.backends import native_grouped
+from pyg_outerconv.kernels.backend import Groups
+from pyg_outerconv.kernels.backends import native
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.tiles import rows_of
 from pyg_outerconv.testing import assert_near, primitive_calls
@@ -91,7 +92,7 @@ def test_grouped_products_equal_a_loop(backend):
 
 
 one_kernel = pytest.mark.skipif(
-    native_grouped._of_all_groups is None, reason="this torch has no kernel for all groups"
+    native._of_all_groups is None, reason="this torch has no kernel for all groups"
 )
 
 
@@ -106,11 +107,11 @@ def test_one_kernel_for_all_groups_equals_the_products_group_by_group(dtype, ind
     places = (torch.randperm(7), torch.tensor([1, 0, 5, 5, 1, 0, 2])) if indexed else (None, None)
 
     def results():
-        products = native_grouped.grouped_matmul(x, ptr, theta, *places, 9)
-        return products, native_grouped.grouped_outer(x, ptr, grad, *places)
+        groups = Groups(ptr, *places, 9)
+        return native.grouped_matmul(x, theta, groups), native.grouped_outer(x, grad, groups)
 
     wanted = results()
-    monkeypatch.setattr(native_grouped, "is_one_kernel", lambda *_: True)
+    monkeypatch.setattr(native, "is_one_kernel", lambda *_: True)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     for found, expected in zip(results(), wanted, strict=True):
         assert found.dtype == dtype
@@ -126,14 +127,14 @@ def test_what_goes_to_one_kernel_is_what_torch_says_that_it_takes(monkeypatch):
 
     def goes(device, dtype, inputs, outputs):
         x = SimpleNamespace(is_cuda=True, dtype=dtype, device=device)
-        return native_grouped.is_one_kernel(x, 5, torch.Size((2, inputs, outputs)))
+        return native.is_one_kernel(x, 5, torch.Size((2, inputs, outputs)))
 
     def taken(dtype, inputs, outputs):
         ends = torch.empty(2, dtype=torch.int32, device="meta")
         x = torch.empty(5, inputs, dtype=dtype, device="meta")
         theta = torch.empty(2, inputs, outputs, dtype=dtype, device="meta")
         try:
-            return native_grouped._of_all_groups(x, theta, offs=ends).shape == (5, outputs)
+            return native._of_all_groups(x, theta, offs=ends).shape == (5, outputs)
         except RuntimeError:
             return False
 

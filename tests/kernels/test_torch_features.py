@@ -105,20 +105,20 @@ def test_operators_pass_the_checks_of_torch(backend):
             (ops.segment_sum, (ptr, value)),
         ],
         "attend": [
-            (ops.attend, (ptr, index, a, x, x, value, 0.5)),
-            (ops.attend, (ptr, index, a, x, x, None, 0.5)),
+            (ops.attend, (ptr, index, a, x, x, value, 0.5, False)),
+            (ops.attend, (ptr, index, a, x, x, None, 0.5, False)),
             *(
                 (
                     ops.attend_backward,
-                    (ptr, index, ptr_t, index_t, perm, a, x, x, bias, 0.5, out, lse, out),
+                    (ptr, index, ptr_t, index_t, perm, a, x, x, bias, 0.5, False, out, lse, out),
                 )
                 for bias in (value, None)
             ),
         ],
         "grouped_matmul": [
-            (ops.grouped_matmul, (rows, ptr, theta, None, None, 15)),
-            (ops.grouped_matmul, (rows, ptr, theta, perm, place, 15)),
-            (ops.grouped_outer, (rows, ptr, rows, perm, place)),
+            (ops.grouped_matmul, (rows, theta, ptr, None, None, 15)),
+            (ops.grouped_matmul, (rows, theta, ptr, perm, place, 15)),
+            (ops.grouped_outer, (rows, rows, ptr, perm, place, 15)),
         ],
         "spmm_theta": [
             (ops.spmm_theta, (ptr, index, index * 0, weight, torch.randn(4, 3), theta[:1]))

@@ -22,11 +22,13 @@ import triton.language as tl
 from pyg_outerconv import AttentionConv, OuterConv, testing, use_backend
 from pyg_outerconv.families import Relation
 from pyg_outerconv.kernels import backends
-from pyg_outerconv.kernels.backend import Request
+from pyg_outerconv.kernels.activation import Activation
+from pyg_outerconv.kernels.backend import Attention, Groups, Neurons, Request
 from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.kernels.backends.triton import INTERPRETED, addressing, balance, occupancy
 from pyg_outerconv.kernels.backends.triton_backend import Triton
 from pyg_outerconv.kernels.csr import CSR
+from pyg_outerconv.kernels.tiles import rows_of
 from pyg_outerconv.lab.gpu import Timed
 from pyg_outerconv.testing import assert_near, primitive_calls
 from pyg_outerconv.testing.backend_laws import derivatives_by, has_call, tangent_by
@@ -120,24 +122,38 @@ def theta_of(backend, i, value):
 
 
 def neurons_of(backend, i, left, right, *phi):
-    return backend.additive(i.ptr, i.index, i.rows, i.x, left, right, *phi)
+    given = Neurons(i.rows, i.x, left, right, Activation(*phi))
+    return backend.additive(i.ptr, i.index, given)
 
 
-def rows_of_neurons(backend, i, right, *phi):
-    return backend.additive_rows(i.ptr, i.index, i.rows, i.x, right, i.value, *phi)
+def rows_of_neurons(backend, i, right, *phi, count):
+    given = Neurons(i.rows, i.x, None, right, Activation(*phi))
+    return backend.additive_rows(i.ptr, i.index, given, i.value, count)
+
+
+def attended(backend, i, *given):
+    """The sums, and the logarithm of the sum of exponentials of scores in each row."""
+    out, total = backend.attend(i.ptr, i.index, Attention(*given))
+    if isinstance(backend, Reference):  # which has no need of them
+        score, _ = backend._scores(i.ptr, i.index, Attention(*given))
+        of_row = score.new_full((len(total), *score.shape), -torch.inf)
+        of_row[rows_of(i.ptr), torch.arange(len(score), device=DEVICE)] = score
+        total = of_row.logsumexp(1)
+    return out, total
 
 
 def backward(backend, i):
     bias = i.bias
-    out, total = backend.attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 0.3)
-    return backend.attend_backward(
-        i.ptr, i.index, *i.far, i.rows, i.x, i.sent, bias, 0.3, out, total, i.grad
-    )
+    given = Attention(i.rows, i.x, i.sent, bias, 0.3, False)
+    out, total = backend.attend(i.ptr, i.index, given)
+    return backend.attend_backward(i.ptr, i.index, *i.far, given, out, total, i.grad)
 
 
 def backward_of_ends(backend, i):
-    out, total = backend.attend_ends(i.ptr, i.index, *i.ends, 0.2)
-    found = backend.attend_ends_backward(i.ptr, i.index, *i.far, *i.ends, 0.2, out, total, i.grad)
+    given = Attention(*i.ends, None, 0.2, True)
+    out, total = backend.attend(i.ptr, i.index, given)
+    *found, none = backend.attend_backward(i.ptr, i.index, *i.far, given, out, total, i.grad)
+    assert none.numel() == 0
     # Those of the ends are small sums of large terms.
     return torch.cat([x.flatten() for x in found])
 
@@ -158,28 +174,28 @@ CALLS = {
     "sddmm, one b for all heads": lambda b, i: b.sddmm(i.ptr, i.index, i.rows, i.shared),
     "segment_sum": lambda b, i: b.segment_sum(i.ptr, i.value),
     "segment_softmax": lambda b, i: b.segment_softmax(i.ptr, i.bias),
-    "attend": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.sent, i.bias, 0.3),
-    "attend without bias": lambda b, i: b.attend(i.ptr, i.index, i.rows, i.x, i.x, None, 0.3),
+    "attend": lambda b, i: attended(b, i, i.rows, i.x, i.sent, i.bias, 0.3, False),
+    "attend without bias": lambda b, i: attended(b, i, i.rows, i.x, i.x, None, 0.3, False),
     "attend_backward": backward,
-    "attend_ends": lambda b, i: b.attend_ends(i.ptr, i.index, *i.ends, 0.2),
-    "attend_ends_backward": backward_of_ends,
+    "attend ends": lambda b, i: attended(b, i, *i.ends, None, 0.2, True),
+    "attend_backward of ends": backward_of_ends,
     "additive": lambda b, i: neurons_of(b, i, i.weight, None, "leaky_relu", 0.2, 0),
     "additive tanh": lambda b, i: neurons_of(b, i, i.rows, i.x, "tanh", 0.0, 2),
     "additive exp": lambda b, i: neurons_of(b, i, None, i.weight, "exp", 0.0, 1),
-    "additive_rows": lambda b, i: rows_of_neurons(b, i, None, "leaky_relu", 0.2, 0, 2),
-    "additive_rows tanh": lambda b, i: rows_of_neurons(b, i, i.x, "tanh", 0.0, 1, 3),
-    "additive_rows square": lambda b, i: rows_of_neurons(b, i, i.x, "square", 0.0, 1, 1),
+    "additive_rows": lambda b, i: rows_of_neurons(b, i, None, "leaky_relu", 0.2, 0, count=2),
+    "additive_rows tanh": lambda b, i: rows_of_neurons(b, i, i.x, "tanh", 0.0, 1, count=3),
+    "additive_rows square": lambda b, i: rows_of_neurons(b, i, i.x, "square", 0.0, 1, count=1),
     "grouped_matmul": lambda b, i: b.grouped_matmul(
-        i.gathered, i.groups, i.theta, i.gather, i.scatter, COLUMNS + 3
+        i.gathered, i.theta, Groups(i.groups, i.gather, i.scatter, COLUMNS + 3)
     ),
     "grouped_matmul in place": lambda b, i: b.grouped_matmul(
-        i.plain, i.groups, i.theta, None, None, sum(GROUPS) + 2
+        i.plain, i.theta, Groups(i.groups, None, None, sum(GROUPS) + 2)
     ),
     "grouped_outer": lambda b, i: b.grouped_outer(
-        i.gathered, i.groups, i.scattered, i.gather, i.scatter
+        i.gathered, i.scattered, Groups(i.groups, i.gather, i.scatter, len(i.scattered))
     ),
     "grouped_outer in place": lambda b, i: b.grouped_outer(
-        i.plain, i.groups, i.plain_out, None, None
+        i.plain, i.plain_out, Groups(i.groups, None, None, len(i.plain_out))
     ),
 }
 SIZES = {
@@ -273,12 +289,8 @@ def test_nothing_to_do(call, nothing):
 def test_no_values_at_all_in_attention():
     inputs = Inputs(DEGREES, 2, 3, torch.float32, torch.int32)
     nothing = inputs.sent[:, :, :0].contiguous()
-    out, total = Triton().attend(
-        inputs.ptr, inputs.index, inputs.rows, inputs.x, nothing, None, 1.0
-    )
-    _, wanted = Reference().attend(
-        inputs.ptr, inputs.index, inputs.rows, inputs.x, inputs.x, None, 1.0
-    )
+    out, total = attended(Triton(), inputs, inputs.rows, inputs.x, nothing, None, 1.0, False)
+    _, wanted = attended(Reference(), inputs, inputs.rows, inputs.x, inputs.x, None, 1.0, False)
     assert out.shape == (len(DEGREES), 2, 0)
     assert torch.equal(total.isinf(), wanted.isinf())
     testing.assert_near(total[total.isfinite()], wanted[wanted.isfinite()], 1e-5)
@@ -290,11 +302,12 @@ def test_rows_that_attend_to_nothing_are_zeros_with_zero_gradients(limit, monkey
     i = Inputs((20, 3), 2, 3, torch.float32, torch.int32)
     bias = i.bias.clone()
     bias[:20] = -torch.inf
-    out, total = Triton().attend(i.ptr, i.index, i.rows, i.x, i.sent, bias, 1.0)
+    given = Attention(i.rows, i.x, i.sent, bias, 1.0, False)
+    out, total = Triton().attend(i.ptr, i.index, given)
     assert torch.equal(out[0], torch.zeros_like(out[0]))
     assert torch.equal(total[0], torch.full_like(total[0], -torch.inf))
     query, key, value, score = Triton().attend_backward(
-        i.ptr, i.index, *i.far, i.rows, i.x, i.sent, bias, 1.0, out, total, i.grad
+        i.ptr, i.index, *i.far, given, out, total, i.grad
     )
     assert torch.equal(query[0], torch.zeros_like(query[0]))
     assert torch.equal(score[:20], torch.zeros_like(score[:20]))
@@ -316,7 +329,7 @@ def test_nan_is_largest_and_least_and_stays_nan_in_sums(limit, monkeypatch):
     for out in (
         Triton().spmm(i.ptr, i.index, value, i.x),
         Triton().segment_sum(i.ptr, value),
-        Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, value, 1.0)[0],
+        attended(Triton(), i, i.rows, i.x, i.x, value, 1.0, False)[0],
     ):
         assert out[0].isnan().all()
         assert out[1].isfinite().all()
@@ -387,7 +400,7 @@ def test_rows_about_the_length_of_a_piece(call, index_dtype):
 
 @pytest.mark.slow(cases=1)
 @INDICES
-@pytest.mark.parametrize("call", ["segment_sum", "attend_ends"])
+@pytest.mark.parametrize("call", ["segment_sum", "attend ends"])
 def test_a_row_of_100_000_entries(call, index_dtype):
     # In float64, for sums of so many numbers of float32 are rounded by more, in the reference too.
     i = Inputs((3, 100_000, 0), 1, 2, torch.float64, index_dtype)
@@ -510,14 +523,14 @@ def test_once_a_gpu_has_told_how_many_pieces_there_are_no_more_are_started(monke
         start(plan, jobs, *arguments)
 
     monkeypatch.setattr(balance.Plan, "start", counted)
-    before = Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    before = attended(Triton(), i, i.rows, i.x, i.x, None, 1.0, False)
     pieces = balance.pieces_of(i.ptr, i.entries)
     most, rows = pieces.number, i.ptr.numel() - 1
     arrived = SimpleNamespace(query=lambda: False)
     pieces._answer = torch.tensor([8, 2]), arrived
-    Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    attended(Triton(), i, i.rows, i.x, i.x, None, 1.0, False)
     arrived.query = lambda: True
-    after = Triton().attend(i.ptr, i.index, i.rows, i.x, i.x, None, 1.0)
+    after = attended(Triton(), i, i.rows, i.x, i.x, None, 1.0, False)
     bound = [most + rows, i.entries // 9]
     assert programs == [*bound, *bound, balance.TOGETHER + rows, 2]
     for one, other in zip(before, after, strict=True):
@@ -671,8 +684,8 @@ def test_largest_sizes():
     assert Triton().spmm(ptr, index, None, x).eq(1).all()
     assert Triton().sddmm(ptr, index, x[-1:], x).eq(64).all()
     assert Triton().spmm_arg(ptr, index, None, x, True).eq(0).all()
-    out, _ = Triton().attend(ptr, index, x[-1:], x, x, None, 1.0)
+    out, _ = Triton().attend(ptr, index, Attention(x[-1:], x, x, None, 1.0, False))
     assert out.eq(1).all()
     theta = torch.ones(1, 64, 2, dtype=torch.float16, device=DEVICE)
-    groups = torch.tensor([0, 1], device=DEVICE)
-    assert Triton().grouped_matmul(x.squeeze(1), groups, theta, index, None, 1).eq(64).all()
+    groups = Groups(torch.tensor([0, 1], device=DEVICE), index, None, 1)
+    assert Triton().grouped_matmul(x.squeeze(1), theta, groups).eq(64).all()

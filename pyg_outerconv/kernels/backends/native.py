@@ -2,97 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..backend import PRIMITIVES, Backend, Request
-from ..tiles import accumulator
-from . import native_grouped, tiled_additive
-from .native_csr import row_sums, sampled, spread, times, torch_csr
+from .. import tiles
+from ..backend import PRIMITIVES, Backend, Groups, Request
+from ..tiles import accumulator, repeated
+from . import tiled_additive
+from .native_csr import row_sums, sampled, times, torch_csr
 
 # exp of scores up to this absolute value neither overflows nor underflows in float32, also when
 # summed up, so that the highest score of each row need not be subtracted.
 _SAFE_SCORE = 60.0
-
-
-def _attend(
-    ptr: Tensor,
-    index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
-    wide, heads = accumulator(query.dtype), query.size(1)
-    out = query.new_empty((query.size(0), heads, value.size(2)))
-    logsumexp = query.new_empty((query.size(0), heads), dtype=wide)
-    for head in range(heads):
-        keys, values = _head(key, head, wide), _head(value, head, wide)
-        score = sampled(ptr, index, _head(query, head, wide) * scale, keys)
-        if bias is not None:
-            score += bias[:, head]
-        shift = _row_shifts(ptr, score)
-        if shift is not None:
-            score -= spread(ptr, shift, score.numel())
-        weight = score.exp_()
-        total = row_sums(ptr, weight)
-        product = times(torch_csr(ptr, index, weight, key.size(0)), values)
-        out[:, head] = product / total.masked_fill(total == 0, 1.0).unsqueeze(-1)
-        logsumexp[:, head] = total.log() if shift is None else total.log() + shift
-    return out, logsumexp
-
-
-def _attend_backward(
-    ptr: Tensor,
-    index: Tensor,
-    ptr_t: Tensor,
-    index_t: Tensor,
-    perm_t: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    out: Tensor,
-    logsumexp: Tensor,
-    grad: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute the gradients of attention; shares are computed again, not stored."""
-    wide, heads, entries = accumulator(query.dtype), query.size(1), index.numel()
-    grads = tuple(torch.empty_like(t) for t in (query, key, value))
-    of_score = query.new_empty((entries if bias is not None else 0, heads))
-    for head in range(heads):
-        queries, keys = _head(query, head, wide) * scale, _head(key, head, wide)
-        values, above = _head(value, head, wide), _head(grad, head, wide)
-        share = sampled(ptr, index, queries, keys)
-        if bias is not None:
-            share += bias[:, head]
-        # In rows without shares, logsumexp and scores are -inf, and their difference would be NaN.
-        total = logsumexp[:, head]
-        share -= spread(ptr, total.masked_fill(total == -torch.inf, 0.0), entries)
-        share.exp_()
-        grads[2][:, head] = times(
-            torch_csr(ptr_t, index_t, share.index_select(0, perm_t), query.size(0)), above
-        )
-        score = sampled(ptr, index, above, values)
-        mean = (above * _head(out, head, wide)).sum(-1)
-        score -= spread(ptr, mean, entries)
-        score *= share
-        if bias is not None:
-            of_score[:, head] = score
-        grads[0][:, head] = times(torch_csr(ptr, index, score, key.size(0)), keys) * scale
-        grads[1][:, head] = times(
-            torch_csr(ptr_t, index_t, score.index_select(0, perm_t), query.size(0)), queries
-        )
-    return grads[0], grads[1], grads[2], of_score
-
-
-def _head(x: Tensor, head: int, dtype: torch.dtype) -> Tensor:
-    """One head of x (rows, H, channels), contiguous: (rows, channels)."""
-    # MKL is three times slower on strided rows than on contiguous ones.
-    return x[:, head].to(dtype).contiguous()
 
 
 def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
@@ -104,6 +30,100 @@ def _row_shifts(ptr: Tensor, score: Tensor) -> Tensor | None:
         return None
     highest = row_sums(ptr, score, "max")
     return highest.masked_fill(highest == -torch.inf, 0.0)
+
+
+# Products of groups of rows: by one kernel of torch where it has one, else group by group ---------
+
+# Of torch 2.10 and later.
+_of_all_groups: Any = getattr(F, "grouped_mm", None)
+
+GROUPS = 1023
+"""The most groups that torch's kernel takes."""
+
+
+def is_one_kernel(x: Tensor, number: int, theta_size: torch.Size) -> bool:
+    """Whether torch multiplies all groups by one kernel, which reads where they begin on a GPU.
+
+    It does in bfloat16 on an H100 or a B200 (compute capability 9 or 10), if rows begin at
+    multiples of 16 bytes. Else it would read the pointers, and multiply group by group, as we do.
+    """
+    groups, inputs, outputs = theta_size
+    return (
+        x.is_cuda
+        and x.dtype == torch.bfloat16
+        and _of_all_groups is not None
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(x.device)[0] in (9, 10)
+        and inputs % 8 == outputs % 8 == 0 < min(inputs, outputs)
+        and 0 < groups <= GROUPS
+        and 0 < number < 2**31
+    )
+
+
+def grouped_matmul(x: Tensor, theta: Tensor, groups: Groups) -> Tensor:
+    """Multiply the rows of each group with its matrix, (num_rows, Q)."""
+    ptr, gather, scatter, num_rows = groups
+    if is_one_kernel(x, groups.num_products(x), theta.shape):
+        return _by_one_kernel(x, theta, groups)
+    if scatter is None:
+        out = x.new_empty((num_rows, theta.size(2)))
+    else:  # Rows of several groups are added up, in the accumulating dtype.
+        out = x.new_zeros((num_rows, theta.size(2)), dtype=accumulator(x.dtype))
+    for group, tile in _tiles(ptr, theta.size(1) + theta.size(2)):
+        rows = x[tile] if gather is None else x.index_select(0, gather[tile])
+        if scatter is None:
+            torch.mm(rows, theta[group], out=out[tile])
+        else:
+            product = torch.mm(rows, theta[group]).to(out.dtype)
+            out.index_add_(0, scatter[tile].long(), product)
+    return out.to(x.dtype)
+
+
+def _by_one_kernel(x: Tensor, theta: Tensor, groups: Groups) -> Tensor:
+    """:func:`grouped_matmul` without a look at the pointers."""
+    ptr, gather, scatter, num_rows = groups
+    rows = x if gather is None else x.index_select(0, gather)
+    products = _of_all_groups(_aligned(rows), _aligned(theta), offs=ptr[1:].int())
+    if scatter is None:
+        more = num_rows - rows.size(0)
+        return F.pad(products, (0, 0, 0, more)) if more else products
+    # Sorted, for torch adds at repeated positions with atomics, in any order.
+    place, order = scatter.sort(stable=True)
+    bounds = torch.arange(num_rows + 1, dtype=place.dtype, device=place.device)
+    ordered = products.index_select(0, order).to(accumulator(x.dtype))
+    return row_sums(torch.searchsorted(place, bounds), ordered).to(x.dtype)
+
+
+def grouped_outer(x: Tensor, y: Tensor, groups: Groups) -> Tensor:
+    """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
+    ptr, gather, scatter, _ = groups
+    size = torch.Size((ptr.numel() - 1, x.size(1), y.size(1)))
+    if is_one_kernel(x, groups.num_products(x), size):
+        left = x if gather is None else x.index_select(0, gather)
+        right = y[: left.size(0)] if scatter is None else y.index_select(0, scatter)
+        sums = _of_all_groups(_aligned(left).t(), _aligned(right), offs=ptr[1:].int())
+        return sums.masked_fill_((ptr.diff() == 0).view(-1, 1, 1), 0.0)  # type: ignore[no-any-return]
+    wide = accumulator(x.dtype)
+    out = x.new_zeros(size, dtype=wide)
+    for group, tile in _tiles(ptr, x.size(1) + y.size(1)):
+        left = x[tile] if gather is None else x.index_select(0, gather[tile])
+        right = y[tile] if scatter is None else y.index_select(0, scatter[tile])
+        out[group].addmm_(left.t().to(wide), right.to(wide))
+    return out.to(x.dtype)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """``x``, or a copy of it that begins at a multiple of 16 bytes."""
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+def _tiles(ptr: Tensor, width: int) -> Iterator[tuple[int, slice]]:
+    """Split the rows of each group into tiles: the group, and the rows of the tile."""
+    step = max(1, tiles.TILE_ELEMENTS // max(1, width))
+    bounds = ptr.tolist()
+    for group, (start, end) in enumerate(pairwise(bounds)):
+        for first in range(start, end, step):
+            yield group, slice(first, min(first + step, end))
 
 
 class Native(Backend):
@@ -177,18 +197,16 @@ class Native(Backend):
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
         wide = score.to(accumulator(score.dtype))
         shift = _row_shifts(ptr, wide)
-        weight = wide.exp() if shift is None else (wide - spread(ptr, shift, len(score))).exp_()
+        weight = wide.exp() if shift is None else (wide - repeated(shift, ptr, len(score))).exp_()
         total = row_sums(ptr, weight)
         total.masked_fill_(total == 0, 1.0)
-        return weight.div_(spread(ptr, total, score.size(0))).to(score.dtype)
+        return weight.div_(repeated(total, ptr, score.size(0))).to(score.dtype)
 
-    attend = staticmethod(_attend)
-    attend_backward = staticmethod(_attend_backward)
     additive_backward = staticmethod(tiled_additive.backward)
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(tiled_additive.sum_by_product))
-    grouped_matmul = staticmethod(native_grouped.grouped_matmul)
-    grouped_outer = staticmethod(native_grouped.grouped_outer)
+    grouped_matmul = staticmethod(grouped_matmul)
+    grouped_outer = staticmethod(grouped_outer)
 
 
 def _winning_entries(matrix: Tensor, x: Tensor, aggr: str) -> Tensor:

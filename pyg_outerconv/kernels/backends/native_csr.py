@@ -87,8 +87,3 @@ def row_sums(ptr: Tensor, value: Tensor, aggr: str = "sum") -> Tensor:
         empty = 0.0 if aggr == "sum" else -torch.inf
         return value.new_full((ptr.numel() - 1, *value.shape[1:]), empty)
     return torch.segment_reduce(value, aggr, offsets=ptr.long(), axis=0, unsafe=True)
-
-
-def spread(ptr: Tensor, x: Tensor, num_entries: int) -> Tensor:
-    """Repeat the value of each row for its entries: (R, ...) to (E, ...)."""
-    return torch.repeat_interleave(x, ptr.diff().long(), dim=0, output_size=num_entries)

@@ -103,80 +103,20 @@ class Scatter(Backend):
         return segment_sum_csr(value.to(accumulator(value.dtype)), ptr.long()).to(value.dtype)
 
     def segment_softmax(self, ptr: Tensor, score: Tensor) -> Tensor:
-        from torch_scatter import gather_csr
+        from torch_scatter import gather_csr, segment_max_csr, segment_sum_csr
 
-        weight, total, _ = _exponentials(ptr, score.to(accumulator(score.dtype)))
+        wide, long = score.to(accumulator(score.dtype)), ptr.long()
+        # In rows whose scores are all -inf, segment_max_csr returns the least finite number, so
+        # that exp gives 0. It ignores NaN, which the sum then contains.
+        highest, _ = segment_max_csr(wide, long)
+        weight = (wide - gather_csr(highest, long)).exp_()
+        total = segment_sum_csr(weight, long)
         total.masked_fill_(total == 0, 1.0)
-        return weight.div_(gather_csr(total, ptr.long())).to(score.dtype)
-
-    def attend(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        scale: float,
-    ) -> tuple[Tensor, Tensor]:
-        wide = accumulator(query.dtype)
-        score = self._scores(ptr, index, query.to(wide), key.to(wide), bias, scale)
-        weight, total, highest = _exponentials(ptr, score)
-        out = self.spmm(ptr, index, weight, value.to(wide))
-        out /= total.masked_fill(total == 0, 1.0).unsqueeze(-1)
-        return out.to(query.dtype), total.log_().add_(highest)
-
-    def attend_backward(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        ptr_t: Tensor,
-        index_t: Tensor,
-        perm_t: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        scale: float,
-        out: Tensor,
-        logsumexp: Tensor,
-        grad: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute the gradients of attention; shares are computed again, not stored."""
-        from torch_scatter import gather_csr
-
-        wide, long = accumulator(query.dtype), ptr.long()
-        queries, keys, values, above = (t.to(wide) for t in (query, key, value, grad))
-        share = self._scores(ptr, index, queries, keys, bias, scale)
-        # In rows without shares, logsumexp and scores are -inf, and their difference would be NaN.
-        total = logsumexp.masked_fill(logsumexp == -torch.inf, 0.0)
-        share = share.sub_(gather_csr(total, long)).exp_()
-        of_score = self.sddmm(ptr, index, above, values)
-        of_score -= gather_csr((above * out).sum(-1), long)
-        of_score *= share
-        transposed = of_score.index_select(0, perm_t)
-        of_query = self.spmm(ptr, index, of_score, keys).mul_(scale)
-        of_key = self.spmm(ptr_t, index_t, transposed, queries).mul_(scale)
-        of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm_t), above)
-        found = [t.to(query.dtype) for t in (of_query, of_key, of_value, of_score)]
-        return found[0], found[1], found[2], found[3][: 0 if bias is None else None]
+        return weight.div_(gather_csr(total, long)).to(score.dtype)
 
     additive = staticmethod(tiled_additive.score)
     additive_rows = staticmethod(tiled_additive.rows_by(_sums))
     additive_backward = staticmethod(tiled_additive.backward)
-
-    def _scores(
-        self,
-        ptr: Tensor,
-        index: Tensor,
-        query: Tensor,
-        key: Tensor,
-        bias: Tensor | None,
-        scale: float,
-    ) -> Tensor:
-        """The scores ``scale <query[row of e, h], key[index[e], h]> + bias[e, h]``, (E, H)."""
-        score = self.sddmm(ptr, index, query * scale, key)
-        return score if bias is None else score.add_(bias)
 
 
 def _has_cuda() -> bool:
@@ -190,15 +130,3 @@ def _messages(tile: Tile, index: Tensor, value: Tensor | None, x: Tensor) -> Ten
     """The messages ``value[e, h] x[index[e], h, :]`` of a tile, in the accumulating dtype."""
     gathered = x.index_select(0, index[tile.entries]).to(accumulator(x.dtype))
     return gathered if value is None else gathered * value[tile.entries].unsqueeze(-1)
-
-
-def _exponentials(ptr: Tensor, score: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """exp(score − highest score of the row) (E, H), its sums (R, H), and the highest (R, H)."""
-    from torch_scatter import gather_csr, segment_max_csr, segment_sum_csr
-
-    long = ptr.long()
-    # In rows whose scores are all -inf, segment_max_csr returns the least finite number, so that
-    # exp gives 0. It ignores NaN, which the sum then contains.
-    highest, _ = segment_max_csr(score, long)
-    weight = (score - gather_csr(highest, long)).exp_()
-    return weight, segment_sum_csr(weight, long), highest

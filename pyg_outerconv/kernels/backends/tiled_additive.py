@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..activation import Activation
+from ..backend import Neurons
 from ..lasting import lasting
 from ..tiles import Tile, accumulator, rows_of, tiles
 from .native_csr import times, torch_csr
@@ -22,19 +23,10 @@ SumRows = Callable[[Tile, Tensor], Tensor]
 """A function that sums within the rows of a tile: (entries, width) to (rows, width)."""
 
 
-def score(
-    ptr: Tensor,
-    index: Tensor,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor | None,
-    right: Tensor | None,
-    activation: str,
-    slope: float,
-    order: int,
-) -> Tensor:
+def score(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
-    phi, work = Activation(activation, slope, order), _Tiles(ptr, index, a, b)
+    a, b, left, right, phi = given
+    work = _Tiles(ptr, index, a, b)
     out = work.a.new_empty((index.numel(), a.size(1)))
     row_factor, column_factor = work.factor(left), work.factor(right)
     for tile in work.tiles:
@@ -49,20 +41,10 @@ def score(
 def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
     """A function :meth:`.Backend.additive_rows` that sums within rows by ``sum_rows``."""
 
-    def rows(
-        ptr: Tensor,
-        index: Tensor,
-        a: Tensor,
-        b: Tensor,
-        right: Tensor | None,
-        value: Tensor,
-        activation: str,
-        slope: float,
-        order: int,
-        count: int,
-    ) -> Tensor:
+    def rows(ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int) -> Tensor:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
-        phi, work = Activation(activation, slope, order), _Tiles(ptr, index, a, b)
+        a, b, _, right, phi = given
+        work = _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
         column_factor, buffer = work.factor(right), torch.empty_like(work.row_buffer)
         for tile in work.tiles:
@@ -80,17 +62,12 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
 
 
 def backward(
-    ptr: Tensor,
-    index: Tensor,
-    a: Tensor,
-    b: Tensor,
-    weight: Tensor,
-    value: Tensor,
-    activation: str,
-    slope: float,
+    ptr: Tensor, index: Tensor, given: Neurons, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute all gradients of additive scores in one pass over the entries."""
-    phi, work = Activation(activation, slope, 1), _Tiles(ptr, index, a, b)
+    a, b, weight, _, own = given
+    assert weight is not None
+    phi, work = own.after(1), _Tiles(ptr, index, a, b)
 
     def passed(of_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """The gradients in both ends for weights of one; adds that in the weight."""
@@ -107,7 +84,7 @@ def backward(
         return of_a, of_b
 
     of_weight = work.a.new_zeros(weight.shape)
-    if activation == "leaky_relu":  # phi(z) = z phi'(z), whose sums over entries the ends have
+    if phi.name == "leaky_relu":  # phi(z) = z phi'(z), whose sums over entries the ends have
         of_a, of_b = passed(None)
         of_weight = ((work.a * of_a).sum(0) + (work.b * of_b).sum(0)).view_as(weight)
         if not bool(of_weight.isfinite().all()):  # as of numbers of nodes without entries

@@ -39,7 +39,7 @@ class Triton(Backend):
     priority = 0 if INTERPRETED else 20
     devices = frozenset({"cuda", "cpu"} if INTERPRETED else {"cuda"})
     dtypes = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-    primitives = PRIMITIVES | {"spmm_theta", "additive", "attend_ends"}
+    primitives = PRIMITIVES | {"spmm_theta", "additive"}
     deterministic = devices
     tolerance = 1e-5
 
@@ -61,17 +61,15 @@ class Triton(Backend):
 
     spmm = _kernel("products", "spmm")
     spmm_arg = _kernel("extreme", "spmm_arg")
-    chosen = _kernel("chosen", "chosen")
-    chosen_sum = _kernel("chosen", "chosen_sum")
-    chosen_sample = _kernel("chosen", "chosen_sample")
+    chosen = _kernel("extreme", "chosen")
+    chosen_sum = _kernel("extreme", "chosen_sum")
+    chosen_sample = _kernel("extreme", "chosen_sample")
     spmm_theta = _kernel("fused", "spmm_theta")
     sddmm = _kernel("products", "sddmm")
     segment_sum = _kernel("segments", "segment_sum")
     segment_softmax = _kernel("segments", "segment_softmax")
     attend = _kernel("attend", "attend")
-    attend_backward = _kernel("attend_backward", "attend_backward")
-    attend_ends = _kernel("attend", "attend_ends")
-    attend_ends_backward = _kernel("attend_backward", "attend_ends_backward")
+    attend_backward = _kernel("attend", "attend_backward")
     additive = _kernel("additive", "additive")
     additive_rows = _kernel("additive", "additive_rows")
     grouped_matmul = _kernel("grouped", "grouped_matmul")

@@ -10,12 +10,15 @@ A GPU profile should show the gathers of ``b`` as the limit, as those of ``sddmm
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ...activation import Activation, of_tanh
+from ...backend import Neurons
 from . import balance
 from .addressing import (
     FOLDS,
@@ -31,7 +34,6 @@ from .addressing import (
     needs_int64,
     offset,
     tile,
-    wide_type,
 )
 from .balance import Plan, launch, of_jobs, plan, planned
 from .segments import add_pieces, empty_partial
@@ -238,26 +240,18 @@ def form(factor: Tensor | None) -> int:
     return SHARED_ROW.value if factor.size(0) == 1 else EACH_ROW.value
 
 
-def additive(
-    ptr: Tensor,
-    index: Tensor,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor | None,
-    right: Tensor | None,
-    activation: str,
-    slope: float,
-    order: int,
-) -> Tensor:
+def additive(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
+    a, b, left, right, phi = given
     heads, channels = a.size(1), a.size(2)
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:
         return out
     pieces = balance.pieces_of(ptr, index.size(0))
-    kinds = pieces is not None, form(left), form(right), needs_int64(index, a, b, out)
+    kinds = {"SPLIT": pieces is not None, "LEFT": form(left), "RIGHT": form(right)}
+    kinds["WIDE"] = needs_int64(index, a, b, out)
     launch(
-        _plan_of_scores(heads, channels, a.dtype, *kinds, activation, slope, order), a, ptr, pieces,
+        _plan_of_scores(heads, channels, a.dtype, phi, **kinds), a, ptr, pieces,
         index, a, b, a if left is None else left, b if right is None else right, out,
     )  # fmt: skip
     return out
@@ -265,56 +259,36 @@ def additive(
 
 @planned
 def _plan_of_scores(
-    heads: int,
-    channels: int,
-    dtype: torch.dtype,
-    split: bool,
-    left: int,
-    right: int,
-    wide: bool,
-    activation: str,
-    slope: float,
-    order: int,
+    heads: int, channels: int, dtype: torch.dtype, phi: Activation, **kinds: int
 ) -> Plan:
-    phi = Activation(activation, slope, order)
     blocks = tile(heads, channels, dtype, held=held(phi, dtype))
-    sizes = heads, channels, blocks.head_blocks, *halves(slope)
     return plan(
-        additive_kernel, blocks.head_blocks, sizes,
-        NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi), LEFT=left, RIGHT=right,
-        SPLIT=split, ONE=blocks.channel_blocks == 1, WIDE=wide, ACC=wide_type(dtype),
-        LANES=lanes(dtype, channels), BLOCK_E=blocks.entries, BLOCK_H=blocks.heads,
-        BLOCK_C=blocks.channels, num_warps=blocks.warps,
+        additive_kernel, dtype, blocks.head_blocks,
+        (heads, channels, blocks.head_blocks, *halves(phi.slope)),
+        **kinds, **blocks.constants, NAME=phi.name, ORDER=phi.order,
+        COEFFICIENTS=coefficients(phi), ONE=blocks.channel_blocks == 1,
+        LANES=lanes(dtype, channels),
     )  # fmt: skip
 
 
-def additive_rows(
-    ptr: Tensor,
-    index: Tensor,
-    a: Tensor,
-    b: Tensor,
-    right: Tensor | None,
-    value: Tensor,
-    activation: str,
-    slope: float,
-    order: int,
-    count: int,
-) -> Tensor:
+def additive_rows(ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int) -> Tensor:
     """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
+    a, b, _, right, phi = given
     heads, channels = a.size(1), a.size(2)
     out = a.new_empty((count, *a.shape))
     if out.numel() == 0:
         return out
     pieces = balance.pieces_of(ptr, index.size(0))
-    kinds = pieces is not None, form(right), needs_int64(index, a, b, out)
+    kinds = {"SPLIT": pieces is not None, "RIGHT": form(right)}
+    kinds["WIDE"] = needs_int64(index, a, b, out)
     every = out.unbind(0)
     for number in range(0, count, 2):
         outs = every[number : number + 2]
-        phi = activation, slope, order + number, len(outs) == 2
+        kinds["TWO"] = len(outs) == 2
         partials = [empty_partial(pieces, a, heads, channels) for _ in outs]
         stored = [o if p is None else p for o, p in zip(outs, partials, strict=True)]
         launch(
-            _plan_of_rows(heads, channels, a.dtype, *kinds, *phi), a, ptr, pieces,
+            _plan_of_rows(heads, channels, a.dtype, phi.after(number), **kinds), a, ptr, pieces,
             index, a, b, b if right is None else right, value,
             outs[0], outs[-1], stored[0], stored[-1],
         )  # fmt: skip
@@ -326,27 +300,15 @@ def additive_rows(
 
 @planned
 def _plan_of_rows(
-    heads: int,
-    channels: int,
-    dtype: torch.dtype,
-    split: bool,
-    right: int,
-    wide: bool,
-    activation: str,
-    slope: float,
-    order: int,
-    two: bool,
+    heads: int, channels: int, dtype: torch.dtype, phi: Activation, **kinds: int
 ) -> Plan:
-    phi = Activation(activation, slope, order)
     # Two sums; of 16-bit numbers a thread reads twice as many, to ask for as many bytes.
     sums = 1 if dtype.itemsize == 2 and FOLDS else 2
     blocks = tile(heads, channels, dtype, held=sums * held(phi, dtype))
-    parts = blocks.head_blocks, blocks.channel_blocks
     return plan(
-        additive_rows_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(slope)),
-        NAME=activation, ORDER=order, COEFFICIENTS=coefficients(phi),
-        NEXT_COEFFICIENTS=coefficients(phi.after(1)), TWO=two, RIGHT=right, SPLIT=split,
-        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels), FOLD=blocks.fold,
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=blocks.warps, maxnreg=96 if FOLDS else 128,
+        additive_rows_kernel, dtype, prod(blocks.parts),
+        (heads, channels, *blocks.parts, *halves(phi.slope)),
+        **kinds, **blocks.constants, NAME=phi.name, ORDER=phi.order,
+        COEFFICIENTS=coefficients(phi), NEXT_COEFFICIENTS=coefficients(phi.after(1)),
+        LANES=lanes(dtype, channels), FOLD=blocks.fold, maxnreg=96 if FOLDS else 128,
     )  # fmt: skip

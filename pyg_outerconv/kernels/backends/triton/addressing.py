@@ -74,6 +74,17 @@ class BlockSizes(NamedTuple):
     warps: int
     fold: int
 
+    @property
+    def parts(self) -> tuple[int, int]:
+        """The numbers of blocks of heads and of channels."""
+        return self.head_blocks, self.channel_blocks
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """What a kernel is compiled for."""
+        sizes = {"BLOCK_E": self.entries, "BLOCK_H": self.heads, "BLOCK_C": self.channels}
+        return {**sizes, "num_warps": self.warps}
+
 
 def tile(
     heads: int, channels: int, dtype: torch.dtype, shared: bool = False, held: int = 1

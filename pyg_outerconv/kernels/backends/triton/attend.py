@@ -7,18 +7,32 @@ store their normalised sum and the logarithm of their total weight, from which t
 
 A GPU profile should show the gathers of keys and values as the limit; there is one exponential for
 each entry and head, one or two hundredths of the loads.
+
+The gradients take two passes. That over targets recomputes the scores and, for each entry and head,
+
+    share = exp(score − logsumexp),  slope = share (<grad, value> − <grad, out>),
+
+where slope is the gradient in the score; the sum of slope × key is the gradient in the query. That
+over sources sums slope × query and share × grad over the rows of the transpose, by two ``spmm``,
+which read share and slope, (entries, heads) in the accumulating dtype, through ``perm``. A GPU
+profile should show five gathers of entries × heads × channels and no writes of that size.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ...backend import Attention
 from ...tiles import accumulator
 from . import balance
 from .addressing import (
+    MOST_CHANNELS,
+    BlockSizes,
     bounds,
     ceil_div,
     entry_heads,
@@ -33,11 +47,10 @@ from .addressing import (
     offset,
     power_of_two,
     tile,
-    wide_type,
 )
 from .balance import Plan, launch, of_jobs, plan, planned
-from .products import dots
-from .segments import empty_partial, finite
+from .products import dots, spmm
+from .segments import add_pieces, empty_partial, finite, segment_sum
 
 
 @triton.jit
@@ -176,42 +189,10 @@ def attend_pieces_kernel(
     tl.store(lse_out + offset(row, heads, WIDE) + h, lse, mask=first)
 
 
-def attend(
-    ptr: Tensor,
-    index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
+def attend(ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
     """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
-    return _attend(ptr, index, query, key, value, bias, scale, query.size(2), False)
-
-
-def attend_ends(
-    ptr: Tensor,
-    index: Tensor,
-    at_target: Tensor,
-    at_source: Tensor,
-    value: Tensor,
-    slope: float,
-) -> tuple[Tensor, Tensor]:
-    """Attend along the entries by scores of one number for each end."""
-    return _attend(ptr, index, at_target, at_source, value, None, slope, 1, True)
-
-
-def _attend(
-    ptr: Tensor,
-    index: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    depth: int,
-    ends: bool,
-) -> tuple[Tensor, Tensor]:
+    query, key, value, bias, scale, ends = given
+    depth = 1 if ends else query.size(2)
     rows, heads, channels = ptr.numel() - 1, value.size(1), value.size(2)
     out = query.new_empty((rows, heads, channels))
     lse = torch.empty((rows, heads), dtype=accumulator(query.dtype), device=query.device)
@@ -220,9 +201,9 @@ def _attend(
     pieces = balance.pieces_of(ptr, index.size(0))
     partial = empty_partial(pieces, query, heads, channels)
     partial_lse = empty_partial(pieces, query, heads)
-    kinds = pieces is not None, ends, bias is not None
-    wide = needs_int64(index, query, key, value, bias, out, partial)
-    of_rows, of_pieces = _plans(heads, depth, channels, query.dtype, *kinds, wide, scale)
+    kinds = {"SPLIT": pieces is not None, "ENDS": ends, "HAS_BIAS": bias is not None}
+    kinds["WIDE"] = needs_int64(index, query, key, value, bias, out, partial)
+    of_rows, of_pieces = _plans(heads, depth, channels, query.dtype, scale, **kinds)
     launch(
         of_rows, query, ptr, pieces,
         index, query, key, value, query if bias is None else bias, out, lse,
@@ -234,39 +215,167 @@ def _attend(
     return out, lse
 
 
-@planned
-def _plans(
-    heads: int,
-    depth: int,
-    channels: int,
-    dtype: torch.dtype,
-    split: bool,
-    ends: bool,
-    has_bias: bool,
-    wide: bool,
-    scale: float,
-) -> tuple[Plan, Plan]:
-    """Those of rows, and of the pieces of long ones."""
+def blocks_of(
+    heads: int, depth: int, channels: int, dtype: torch.dtype, ends: bool
+) -> tuple[BlockSizes, dict[str, int]]:
+    """The block sizes of kernels that score entries, and what these are compiled for."""
     held = 1 if ends and dtype != torch.float64 else 2  # rows of values, or of keys and values
     blocks = tile(heads, max(depth, channels), dtype, held=held)
-    block_d = min(power_of_two(depth), blocks.channels)
-    block_c = min(power_of_two(channels), blocks.channels)
-    parts = blocks.head_blocks, max(1, ceil_div(channels, block_c))
+    sizes = (min(power_of_two(width), blocks.channels) for width in (depth, channels))
+    constants = {**blocks.constants, **dict(zip(("BLOCK_D", "BLOCK_C"), sizes, strict=True))}
+    return blocks, {**constants, "LANES_D": lanes(dtype, depth), "LANES_C": lanes(dtype, channels)}
+
+
+@planned
+def _plans(
+    heads: int, depth: int, channels: int, dtype: torch.dtype, scale: float, **kinds: bool
+) -> tuple[Plan, Plan]:
+    """Those of rows, and of the pieces of long ones."""
+    blocks, constants = blocks_of(heads, depth, channels, dtype, kinds["ENDS"])
+    parts = blocks.head_blocks, max(1, ceil_div(channels, constants["BLOCK_C"]))
     of_rows = plan(
-        attend_kernel, parts[0] * parts[1], (heads, depth, channels, *parts, *halves(scale)),
-        SPLIT=split, ENDS=ends, HAS_BIAS=has_bias, ONE=depth <= block_d, WIDE=wide,
-        ACC=wide_type(dtype), LANES_D=lanes(dtype, depth), LANES_C=lanes(dtype, channels),
-        FOLD=blocks.fold,
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_D=block_d, BLOCK_C=block_c,
-        num_warps=blocks.warps, maxnreg=64 if dtype.itemsize == 2 else None,
+        attend_kernel, dtype, prod(parts), (heads, depth, channels, *parts, *halves(scale)),
+        **kinds, **constants, ONE=depth <= constants["BLOCK_D"], FOLD=blocks.fold,
+        maxnreg=64 if dtype.itemsize == 2 else None,
     )  # fmt: skip
-    wide_dtype = accumulator(dtype)
-    blocks = tile(heads, channels, wide_dtype, held=2)
-    parts = blocks.head_blocks, blocks.channel_blocks
+    wide = accumulator(dtype)
+    blocks = tile(heads, channels, wide, held=2)
     of_pieces = plan(
-        attend_pieces_kernel, parts[0] * parts[1], (heads, channels, *parts),
-        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(wide_dtype, channels), FOLD=blocks.fold,
+        attend_pieces_kernel, dtype, prod(blocks.parts), (heads, channels, *blocks.parts),
+        WIDE=kinds["WIDE"], LANES=lanes(wide, channels), FOLD=blocks.fold,
         BLOCK_T=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
         num_warps=blocks.warps,
     )  # fmt: skip
     return of_rows, of_pieces
+
+
+# Gradients ---------------------------------------------------------------------------------------
+
+
+@of_jobs
+def target_kernel(
+    index, query, key, value, bias, out, lse, grad, share_out, slope_out, query_grad, partial,
+    jobs, ptr, piece_row, piece_begin, num_pieces, limit,
+    heads, depth, channels, head_blocks, scale, scale_low,
+    SPLIT: tl.constexpr, ENDS: tl.constexpr, HAS_BIAS: tl.constexpr, WITH_QUERY: tl.constexpr,
+    ONE: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    LANES_D: tl.constexpr, LANES_C: tl.constexpr, FOLD: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """Share and slope of each entry and head, and the query's gradient if D fits into a block."""
+    depth, channels = multiple(depth, LANES_D), multiple(channels, LANES_C)
+    number = tl.program_id(0) // head_blocks
+    row, begin, end, is_piece, whole = bounds(
+        number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT
+    )
+    h = (tl.program_id(0) % head_blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    d = tl.arange(0, BLOCK_D)
+    one = tl.arange(0, 1)
+    # <grad, out> of the row, which is the mean of <grad, value> over its entries.
+    mean = dots(
+        grad, out, row, row + one, one == 0, h, heads, channels,
+        False, False, WIDE, ACC, ONE, 1, BLOCK_H, BLOCK_C,
+    )  # fmt: skip
+    shift = finite(entry_heads(lse, row + one, one == 0, h, heads, WIDE, ACC))
+    total = tl.zeros([BLOCK_E // FOLD, BLOCK_H, BLOCK_D], ACC)
+    for start in range(begin, end, BLOCK_E):
+        e = start + tl.arange(0, BLOCK_E)
+        live = e < end
+        place = tl.load(index + e, mask=live, other=0)
+        score = scores(
+            query, key, bias, row, e, place, live, h, heads, depth, scale, scale_low,
+            ENDS, HAS_BIAS, WIDE, ACC, WITH_QUERY, BLOCK_E, BLOCK_H, BLOCK_D,
+        )  # fmt: skip
+        along = dots(
+            grad, value, row, place, live, h, heads, channels,
+            False, False, WIDE, ACC, ONE, BLOCK_E, BLOCK_H, BLOCK_C,
+        )  # fmt: skip
+        share = tl.exp(score - shift)
+        slope = share * (along - mean)
+        if ENDS:
+            term = ends(query, key, row, place, live, h, heads, WIDE, ACC)
+            slope = slope * bend(term, scale, scale_low, ACC)
+            total += folded(slope[:, :, None], FOLD)
+        elif WITH_QUERY:
+            rows = head_rows(key, place, live, h, d, heads, depth, False, WIDE, ACC)
+            total += folded(slope[:, :, None] * rows, FOLD)
+        inside = live[:, None] & (h < heads)[None, :]
+        where = offset(e, heads, WIDE)[:, None] + h[None, :]
+        tl.store(share_out + where, share, mask=inside)
+        tl.store(slope_out + where, slope, mask=inside)
+    if WITH_QUERY:
+        result = tl.sum(total, 0)
+        if not ENDS:
+            result = result * joined(scale, scale_low, ACC)
+        inside = (h < heads)[:, None] & (d < depth)[None, :]
+        where = (h * depth)[:, None] + d[None, :]
+        keep(
+            query_grad, partial, row, number, heads * depth, where, inside, is_piece, whole, result,
+            SPLIT, WIDE,
+        )  # fmt: skip
+
+
+def attend_backward(
+    ptr: Tensor,
+    index: Tensor,
+    ptr_t: Tensor,
+    index_t: Tensor,
+    perm_t: Tensor,
+    given: Attention,
+    out: Tensor,
+    logsumexp: Tensor,
+    grad: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the gradients of attention in query, key, value and score."""
+    query, _, value, bias, scale, ends = given
+    share, slope, of_query = _target_pass(ptr, index, given, out, logsumexp, grad)
+    if ends:
+        of_key = segment_sum(ptr_t, slope, perm_t).to(value.dtype)
+    else:
+        of_key = spmm(ptr_t, index_t, slope, query, perm_t, scale)
+    of_value = spmm(ptr_t, index_t, share, grad, perm_t)
+    of_bias = value.new_empty((0, value.size(1))) if bias is None else slope.to(value.dtype)
+    return of_query, of_key, of_value, of_bias
+
+
+def _target_pass(
+    ptr: Tensor, index: Tensor, given: Attention, out: Tensor, logsumexp: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Share and slope (E, H) in the accumulating dtype, and the gradient in the query."""
+    query, key, value, bias, scale, ends = given
+    heads, channels, depth = value.size(1), value.size(2), 1 if ends else query.size(2)
+    share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
+    slope, query_grad = torch.empty_like(share), torch.empty_like(query)
+    if query.size(0) * heads == 0:
+        return share, slope, query_grad
+    with_query = depth <= MOST_CHANNELS
+    pieces = balance.pieces_of(ptr, index.size(0))
+    partial = empty_partial(pieces, query, heads, depth) if with_query else None
+    kinds = {"SPLIT": pieces is not None, "ENDS": ends, "HAS_BIAS": bias is not None}
+    kinds |= {
+        "WITH_QUERY": with_query,
+        "WIDE": needs_int64(index, query, key, value, out, share, partial),
+    }
+    launch(
+        _plan(heads, depth, channels, query.dtype, scale, **kinds), query, ptr, pieces,
+        index, query, key, value, query if bias is None else bias, out, logsumexp, grad,
+        share, slope, query_grad, query_grad if partial is None else partial,
+    )  # fmt: skip
+    if not with_query:
+        query_grad = spmm(ptr, index, slope, key, scale=scale)
+    elif pieces is not None and partial is not None:
+        add_pieces(pieces, partial, query_grad)
+    return share, slope, query_grad
+
+
+@planned
+def _plan(
+    heads: int, depth: int, channels: int, dtype: torch.dtype, scale: float, **kinds: bool
+) -> Plan:
+    blocks, constants = blocks_of(heads, depth, channels, dtype, kinds["ENDS"])
+    return plan(
+        target_kernel, dtype, blocks.head_blocks,
+        (heads, depth, channels, blocks.head_blocks, *halves(scale)),
+        **kinds, **constants, ONE=channels <= constants["BLOCK_C"],
+        FOLD=1 if kinds["ENDS"] else blocks.fold,
+    )  # fmt: skip

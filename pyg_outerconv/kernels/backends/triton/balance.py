@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ...capture import is_capturing
 from ...lasting import lasting
 from .. import triton as package
-from .addressing import ceil_div
+from .addressing import ceil_div, wide_type
 from .occupancy import LAUNCHED, Launched
 
 Result = TypeVar("Result")
@@ -173,7 +173,10 @@ def of_jobs(function: Any) -> Any:
 
 
 planned = lru_cache(256)
-"""Plans of launches are made once for all calls of the same sizes, dtype and kinds of operands."""
+"""Plans of launches are made once for all calls of the same sizes, dtype and kinds of operands.
+
+The kinds have the names of the constants that tell a kernel of them.
+"""
 
 
 class Plan(NamedTuple):
@@ -213,16 +216,21 @@ class Plan(NamedTuple):
 
 
 def plan(
-    kernel: Any, blocks: int, sizes: tuple[float, ...], together: int = 1, **constants: Any
+    kernel: Any,
+    dtype: torch.dtype,
+    blocks: int,
+    sizes: tuple[float, ...],
+    together: int = 1,
+    **constants: Any,
 ) -> Plan:
-    """The :class:`Plan` of a kernel with these constants.
+    """The :class:`Plan` of a kernel that sums numbers of ``dtype``, with these constants.
 
     NVIDIA's assembler may hold some numbers in memory, so that one more program fits beside the
     others, but not where ``maxnreg``, the most registers of a thread, is among the constants.
     """
     if torch.version.hip:  # AMD's compiler knows no such option
         constants.pop("maxnreg", None)
-    return Plan(kernel, together, blocks, sizes, constants)
+    return Plan(kernel, together, blocks, sizes, {**constants, "ACC": wide_type(dtype)})
 
 
 def launch(plan: Plan, like: Tensor, ptr: Tensor, pieces: Pieces | None, *operands: Tensor) -> None:

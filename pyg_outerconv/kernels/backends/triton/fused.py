@@ -11,26 +11,25 @@ chain of dependent loads, which only occupancy can hide.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from . import balance
 from .addressing import (
     bounds,
     ceil_div,
     lanes,
     multiple,
-    needs_int64,
     offset,
     power_of_two,
     row_tile,
     theta_tile,
-    wide_type,
 )
-from .balance import Plan, launch, of_jobs, plan, planned
-from .segments import add_pieces, empty_partial
+from .balance import Plan, of_jobs, plan, planned
+from .segments import sum_rows_of
 
 JOBS = 16
 
@@ -111,23 +110,13 @@ def spmm_theta(
     out = x.new_empty((ptr.numel() - 1, outputs))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.size(0))
-    partial = empty_partial(pieces, x, outputs)
-    kinds = pieces is not None, value is not None, needs_int64(index, x, theta, out, partial)
-    launch(
-        _plan(inputs, outputs, x.dtype, *kinds), x, ptr, pieces,
-        index, label, x if value is None else value, x, theta,
-        out, out if partial is None else partial,
-    )  # fmt: skip
-    if pieces is not None and partial is not None:
-        add_pieces(pieces, partial, out)
+    made = partial(_plan, inputs, outputs, x.dtype, HAS_VALUE=value is not None)
+    sum_rows_of(made, x, ptr, index.size(0), out, index, label, value, x, theta)
     return out
 
 
 @planned
-def _plan(
-    inputs: int, outputs: int, dtype: torch.dtype, split: bool, has_value: bool, wide: bool
-) -> Plan:
+def _plan(inputs: int, outputs: int, dtype: torch.dtype, **kinds: bool) -> Plan:
     block_p = min(32 if dtype == torch.float64 else 64, max(16, power_of_two(inputs)))
     block_q = min(64, max(16, power_of_two(outputs)))
     parts, warps = 1, 4
@@ -139,8 +128,8 @@ def _plan(
     most = 128 if more else 80 if warps == 8 else 96
     blocks = ceil_div(outputs, block_q)
     return plan(
-        spmm_theta_kernel, blocks, (inputs, outputs, blocks), JOBS,
-        SPLIT=split, HAS_VALUE=has_value, WIDE=wide, ACC=wide_type(dtype),
+        spmm_theta_kernel, dtype, blocks, (inputs, outputs, blocks), JOBS,
+        **kinds,
         # Sums of 16-bit dtypes are float32, rounded to the 10 bits of TF32 for the product, which
         # these dtypes do not exceed. Sums of float32 are not rounded.
         PRECISION="tf32" if dtype in (torch.float16, torch.bfloat16) else "ieee",

@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ...tiles import accumulator, num_products_of
+from ...backend import Groups
+from ...tiles import accumulator
 from . import balance
 from .addressing import (
     ceil_div,
@@ -26,7 +27,6 @@ from .addressing import (
     power_of_two,
     row_tile,
     theta_tile,
-    wide_type,
 )
 from .balance import Plan, plan, planned
 from .products import spmm
@@ -104,16 +104,10 @@ def registers_of(dtype: torch.dtype) -> int | None:
     return None if dtype == torch.float32 else 128
 
 
-def grouped_matmul(
-    x: Tensor,
-    ptr: Tensor,
-    theta: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-    num_rows: int,
-) -> Tensor:
+def grouped_matmul(x: Tensor, theta: Tensor, groups: Groups) -> Tensor:
     """Multiply the rows of each group with its matrix, (num_rows, Q)."""
-    outputs, num_products = theta.size(2), num_products_of(x, gather, scatter)
+    ptr, gather, scatter, num_rows = groups
+    outputs, num_products = theta.size(2), groups.num_products(x)
     if scatter is None:
         make = x.new_empty if num_products == num_rows else x.new_zeros
         out = make((num_rows, outputs))
@@ -132,37 +126,29 @@ def _products(
     pieces = balance.pieces_of(ptr, number, rows_of(x.dtype), above=0)
     if pieces is None:
         return
-    kinds = gather is not None, needs_int64(x, theta, gather, out)
-    _plan_of_products(theta.size(1), theta.size(2), x.dtype, *kinds).start(
+    kinds = {"HAS_GATHER": gather is not None, "WIDE": needs_int64(x, theta, gather, out)}
+    _plan_of_products(theta.size(1), theta.size(2), x.dtype, **kinds).start(
         pieces.number, x,
         (x, theta, ptr if gather is None else gather, out, ptr, pieces.row, pieces.begin),
     )  # fmt: skip
 
 
 @planned
-def _plan_of_products(
-    inputs: int, outputs: int, dtype: torch.dtype, has_gather: bool, wide: bool
-) -> Plan:
+def _plan_of_products(inputs: int, outputs: int, dtype: torch.dtype, **kinds: bool) -> Plan:
     block_q = blocks_of(dtype, outputs)
     blocks = ceil_div(outputs, block_q)
     return plan(
-        grouped_matmul_kernel, blocks, (inputs, outputs, blocks),
-        HAS_GATHER=has_gather, WIDE=wide, ACC=wide_type(dtype),
+        grouped_matmul_kernel, dtype, blocks, (inputs, outputs, blocks), **kinds,
         LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
         BLOCK_M=rows_of(dtype), BLOCK_P=min(32, blocks_of(dtype, inputs)),
         BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(dtype),
     )  # fmt: skip
 
 
-def grouped_outer(
-    x: Tensor,
-    ptr: Tensor,
-    y: Tensor,
-    gather: Tensor | None,
-    scatter: Tensor | None,
-) -> Tensor:
+def grouped_outer(x: Tensor, y: Tensor, groups: Groups) -> Tensor:
     """Compute the gradient of grouped_matmul in theta, (G, P, Q)."""
-    inputs, outputs, num_products = x.size(1), y.size(1), num_products_of(x, gather, scatter)
+    ptr, gather, scatter, _ = groups
+    inputs, outputs, num_products = x.size(1), y.size(1), groups.num_products(x)
     out = x.new_zeros((ptr.numel() - 1, inputs, outputs))
     # About 512 pieces keep a GPU busy; longer pieces mean fewer partial matrices.
     limit = min(4096, max(balance.LIMIT, power_of_two(num_products // 512)))
@@ -172,10 +158,9 @@ def grouped_outer(
     partial = torch.empty(
         (pieces.number, inputs, outputs), dtype=accumulator(x.dtype), device=x.device
     )
-    wide = needs_int64(x, y, gather, scatter, partial)
-    _plan_of_outer(
-        inputs, outputs, x.dtype, gather is not None, scatter is not None, wide
-    ).start(
+    kinds = {"HAS_GATHER": gather is not None, "HAS_SCATTER": scatter is not None}
+    kinds["WIDE"] = needs_int64(x, y, gather, scatter, partial)
+    _plan_of_outer(inputs, outputs, x.dtype, **kinds).start(
         pieces.number, x,
         (x, y, ptr if gather is None else gather, ptr if scatter is None else scatter,
          partial, ptr, pieces.row, pieces.begin, pieces.limit),
@@ -185,14 +170,11 @@ def grouped_outer(
 
 
 @planned
-def _plan_of_outer(
-    inputs: int, outputs: int, dtype: torch.dtype, has_gather: bool, has_scatter: bool, wide: bool
-) -> Plan:
+def _plan_of_outer(inputs: int, outputs: int, dtype: torch.dtype, **kinds: bool) -> Plan:
     block_p, block_q = (min(64, blocks_of(dtype, width)) for width in (inputs, outputs))
     parts = ceil_div(inputs, block_p), ceil_div(outputs, block_q)
     return plan(
-        grouped_outer_kernel, parts[0] * parts[1], (inputs, outputs, *parts),
-        HAS_GATHER=has_gather, HAS_SCATTER=has_scatter, WIDE=wide, ACC=wide_type(dtype),
+        grouped_outer_kernel, dtype, parts[0] * parts[1], (inputs, outputs, *parts), **kinds,
         LANES_P=lanes(dtype, inputs), LANES_Q=lanes(dtype, outputs),
         BLOCK_M=32, BLOCK_P=block_p, BLOCK_Q=block_q, num_warps=4, maxnreg=registers_of(dtype),
     )  # fmt: skip

@@ -13,6 +13,9 @@ together; with fewer than four entries in a row most lanes of a tile are idle.
 
 from __future__ import annotations
 
+from functools import partial
+from math import prod
+
 import torch
 import triton
 import triton.language as tl
@@ -34,10 +37,9 @@ from .addressing import (
     offset,
     rows_together,
     tile,
-    wide_type,
 )
 from .balance import Plan, launch, of_jobs, plan, planned
-from .segments import add_pieces, empty_partial
+from .segments import sum_rows_of
 
 
 @of_jobs
@@ -99,44 +101,27 @@ def spmm(
     out = like.new_empty((ptr.numel() - 1, heads, channels))
     if out.numel() == 0:
         return out
-    pieces = balance.pieces_of(ptr, index.size(0))
-    partial = empty_partial(pieces, x, heads, channels)
-    kinds = x.size(1) == 1, pieces is not None, value is not None, perm is not None
-    wide = needs_int64(index, value, x, out, partial)
-    launch(
-        _plan_of_product(heads, channels, x.dtype, *kinds, wide, scale), x, ptr, pieces,
-        index, x if value is None else value, index if perm is None else perm, x,
-        out, out if partial is None else partial,
-    )  # fmt: skip
-    if pieces is not None and partial is not None:
-        add_pieces(pieces, partial, out)
+    kinds = {"SHARED": x.size(1) == 1, "HAS_VALUE": value is not None, "HAS_PERM": perm is not None}
+    made = partial(_plan_of_product, heads, channels, x.dtype, scale, **kinds)
+    sum_rows_of(made, x, ptr, index.size(0), out, index, value, perm, x)
     return out
 
 
 @planned
 def _plan_of_product(
-    heads: int,
-    channels: int,
-    dtype: torch.dtype,
-    shared: bool,
-    split: bool,
-    has_value: bool,
-    has_perm: bool,
-    wide: bool,
-    scale: float,
+    heads: int, channels: int, dtype: torch.dtype, scale: float, **kinds: bool
 ) -> Plan:
+    shared = kinds["SHARED"]
     blocks = tile(heads, channels, dtype, shared)
     together, entries, warps = rows_together(blocks.heads * blocks.channels, dtype)
-    parts = blocks.head_blocks, blocks.channel_blocks
+    own = {"BLOCK_E": entries, "num_warps": warps} if together > 1 else {}
     # Neither where heads share rows, nor where rows are read together, are entries a thread's own.
     fold = 1 if shared or together > 1 else blocks.fold
     return plan(
-        spmm_kernel, parts[0] * parts[1], (heads, channels, *parts, *halves(scale)), together,
-        SPLIT=split, HAS_VALUE=has_value, HAS_PERM=has_perm,
-        SHARED=shared, SCALED=scale != 1.0, WIDE=wide, ACC=wide_type(dtype),
-        LANES=lanes(dtype, channels), FOLD=fold, BLOCK_R=together,
-        BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=warps or blocks.warps, maxnreg=96 if shared else None,
+        spmm_kernel, dtype, prod(blocks.parts),
+        (heads, channels, *blocks.parts, *halves(scale)), together,
+        **kinds, **{**blocks.constants, **own}, SCALED=scale != 1.0,
+        LANES=lanes(dtype, channels), FOLD=fold, BLOCK_R=together, maxnreg=96 if shared else None,
     )  # fmt: skip
 
 
@@ -202,27 +187,17 @@ def sddmm(ptr: Tensor, index: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if out.numel() == 0:
         return out
     pieces = balance.pieces_of(ptr, index.size(0))
-    kinds = pieces is not None, a.size(1) == 1, b.size(1) == 1
-    plan = _plan_of_samples(heads, a.size(2), a.dtype, *kinds, needs_int64(index, a, b, out))
+    kinds = {"A_SHARED": a.size(1) == 1, "B_SHARED": b.size(1) == 1, "SPLIT": pieces is not None}
+    wide = needs_int64(index, a, b, out)
+    plan = _plan_of_samples(heads, a.size(2), a.dtype, **kinds, WIDE=wide)
     launch(plan, a, ptr, pieces, index, a, b, out)
     return out
 
 
 @planned
-def _plan_of_samples(
-    heads: int,
-    channels: int,
-    dtype: torch.dtype,
-    split: bool,
-    a_shared: bool,
-    b_shared: bool,
-    wide: bool,
-) -> Plan:
+def _plan_of_samples(heads: int, channels: int, dtype: torch.dtype, **kinds: bool) -> Plan:
     blocks = tile(heads, channels, dtype)
     return plan(
-        sddmm_kernel, blocks.head_blocks, (heads, channels, blocks.head_blocks),
-        SPLIT=split, A_SHARED=a_shared, B_SHARED=b_shared, ONE=blocks.channel_blocks == 1,
-        WIDE=wide, ACC=wide_type(dtype), LANES=lanes(dtype, channels),
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, BLOCK_C=blocks.channels,
-        num_warps=blocks.warps,
+        sddmm_kernel, dtype, blocks.head_blocks, (heads, channels, blocks.head_blocks),
+        **kinds, **blocks.constants, ONE=blocks.channel_blocks == 1, LANES=lanes(dtype, channels),
     )  # fmt: skip

@@ -11,6 +11,9 @@ row, lanes are idle.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -32,7 +35,6 @@ from .addressing import (
     row_tile,
     rows_together,
     tile,
-    wide_type,
 )
 from .balance import Pieces, Plan, launch, of_jobs, plan, planned
 
@@ -68,51 +70,65 @@ def segment_sum_kernel(
 def segment_sum(ptr: Tensor, value: Tensor, perm: Tensor | None = None) -> Tensor:
     """Sum the values of each row, (R, H); entry e has the value ``perm[e]``."""
     out = value.new_empty((ptr.numel() - 1, value.size(1)))
-    pieces = balance.pieces_of(ptr, value.size(0))
-    partial = empty_partial(pieces, value, value.size(1))
-    _sum_rows(ptr, value, out, value.size(1), perm, pieces=pieces, partial=partial)
-    if pieces is not None and partial is not None:
-        add_pieces(pieces, partial, out)
+    _sum_rows(ptr, value.size(0), value, out, perm)
     return out
 
 
 def add_pieces(pieces: Pieces, partial: Tensor, out: Tensor) -> None:
     """Set the long rows of ``out`` (R, ...) to the sums of their pieces in ``partial`` (T, ...)."""
-    width = out.numel() // max(1, out.size(0))
-    _sum_rows(pieces.ptr, partial, out, width, rows=pieces.long)
+    _sum_rows(pieces.ptr, 0, partial, out, rows=pieces.long)
+
+
+def sum_rows_of(
+    made: Callable[..., Plan],
+    like: Tensor,
+    ptr: Tensor,
+    num_entries: int,
+    out: Tensor,
+    *operands: Tensor | None,
+) -> None:
+    """Run a kernel that sums within rows, and add up the pieces of long rows: ``out`` (R, ...).
+
+    Args:
+        made: the plan of the kernel, given its kinds SPLIT and WIDE.
+        like: an operand of the dtype of the sums.
+        ptr: (R + 1,) the rows of the E entries.
+        num_entries: E.
+        out: the result.
+        operands: the first arguments of the kernel, None for what it does not read.
+    """
+    pieces = balance.pieces_of(ptr, num_entries)
+    sums = empty_partial(pieces, like, *out.shape[1:])
+    plan = made(SPLIT=pieces is not None, WIDE=needs_int64(out, sums, *operands))
+    given = [like if one is None else one for one in operands]
+    launch(plan, like, ptr, pieces, *given, out, out if sums is None else sums)
+    if pieces is not None and sums is not None:
+        add_pieces(pieces, sums, out)
 
 
 def _sum_rows(
     ptr: Tensor,
+    num_entries: int,
     value: Tensor,
     out: Tensor,
-    width: int,
     perm: Tensor | None = None,
     rows: Tensor | None = None,
-    pieces: Pieces | None = None,
-    partial: Tensor | None = None,
 ) -> None:
-    kinds = pieces is not None, perm is not None, rows is not None
-    plan = _plan_of_sums(width, value.dtype, *kinds, needs_int64(value, out, partial))
-    launch(
-        plan, value, ptr, pieces,
-        value, ptr if perm is None else perm, ptr if rows is None else rows,
-        out, out if partial is None else partial,
-    )  # fmt: skip
+    kinds = {"HAS_PERM": perm is not None, "MAPPED": rows is not None}
+    width = out.numel() // max(1, out.size(0))
+    made = partial(_plan_of_sums, width, value.dtype, **kinds)
+    sum_rows_of(made, value, ptr, num_entries, out, value, perm, rows)
 
 
 @planned
-def _plan_of_sums(
-    width: int, dtype: torch.dtype, split: bool, has_perm: bool, mapped: bool, wide: bool
-) -> Plan:
+def _plan_of_sums(width: int, dtype: torch.dtype, **kinds: bool) -> Plan:
     block_w = min(power_of_two(width), 128)
     blocks = ceil_div(width, block_w)
     together, entries, warps = rows_together(width, dtype)
     return plan(
-        segment_sum_kernel, blocks, (width, blocks), together,
-        SPLIT=split, HAS_PERM=has_perm, MAPPED=mapped, WIDE=wide, LANES=lanes(dtype, width),
-        ACC=wide_type(dtype),
-        BLOCK_R=together, BLOCK_E=entries or 8, BLOCK_W=block_w, num_warps=warps or 1,
+        segment_sum_kernel, dtype, blocks, (width, blocks), together,
+        **kinds, LANES=lanes(dtype, width), BLOCK_R=together, BLOCK_E=entries or 8,
+        BLOCK_W=block_w, num_warps=warps or 1,
     )  # fmt: skip
 
 
@@ -234,7 +250,8 @@ def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
     pieces = balance.pieces_of(ptr, score.size(0))
     high = empty_partial(pieces, score, heads)
     total = empty_partial(pieces, score, heads)
-    first, *rest = _plans_of_softmax(heads, score.dtype, pieces is not None, needs_int64(score))
+    kinds = {"SPLIT": pieces is not None, "WIDE": needs_int64(score)}
+    first, *rest = _plans_of_softmax(heads, score.dtype, **kinds)
     launch(
         first, score, ptr, pieces,
         score, out, out if high is None else high, out if total is None else total,
@@ -245,25 +262,19 @@ def segment_softmax(ptr: Tensor, score: Tensor) -> Tensor:
 
 
 @planned
-def _plans_of_softmax(heads: int, dtype: torch.dtype, split: bool, wide: bool) -> tuple[Plan, ...]:
+def _plans_of_softmax(heads: int, dtype: torch.dtype, **kinds: bool) -> tuple[Plan, ...]:
     """Those of rows and of pieces; to merge pieces; to write their shares."""
     blocks = tile(heads, 1, dtype)
     together, entries, warps = rows_together(blocks.heads, dtype)
-    sizes, number = (heads, blocks.head_blocks), blocks.head_blocks
+    sizes, number, wide = (heads, blocks.head_blocks), blocks.head_blocks, kinds["WIDE"]
+    of_pieces = {"BLOCK_H": blocks.heads, "num_warps": blocks.warps, "WIDE": wide}
     whole = plan(
-        softmax_kernel, number, sizes, together,
-        SPLIT=split, WIDE=wide, ACC=wide_type(dtype),
-        BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
+        softmax_kernel, dtype, number, sizes, together,
+        **kinds, BLOCK_R=together, BLOCK_E=entries or blocks.entries, BLOCK_H=blocks.heads,
         num_warps=warps or blocks.warps, maxnreg=80,
     )  # fmt: skip
-    merged = plan(
-        merge_kernel, number, sizes, WIDE=wide, ACC=wide_type(dtype),
-        BLOCK_T=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
-    )  # fmt: skip
-    written = plan(
-        piece_shares_kernel, number, sizes, WIDE=wide, ACC=wide_type(dtype),
-        BLOCK_E=blocks.entries, BLOCK_H=blocks.heads, num_warps=blocks.warps,
-    )  # fmt: skip
+    merged = plan(merge_kernel, dtype, number, sizes, **of_pieces, BLOCK_T=blocks.entries)
+    written = plan(piece_shares_kernel, dtype, number, sizes, **of_pieces, BLOCK_E=blocks.entries)
     return whole, merged, written
 
 
