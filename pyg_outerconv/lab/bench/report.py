@@ -30,9 +30,9 @@ import torch
 from ...errors import RefusedValue
 from ...files import read_bytes
 from ..pages import text_table
-from .case import OURS, Case
+from .case import DENSE_FORMS, OURS, SPARSE, Case
 from .roofline import Roofline
-from .targets import find_crossovers, say_crossover
+from .targets import crossover, say_crossover
 
 KIND, FORMAT = "pyg_outerconv.bench", 1
 _RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
@@ -287,6 +287,24 @@ def timings(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     ]
     columns = ["case", "at", *_PLACE, *_QUARTILES, "least", "repeats", "inner"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def find_crossovers(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each sweep over density and each mode: from where on the best dense form is faster."""
+    found = []
+    swept = timings(record for record in records if record["axis"] == "density")
+    for (name, mode), rows in swept.groupby(["case", "mode"], sort=False):
+        times = rows.pivot(index="at", columns="contender", values="median").sort_index()
+        # Some cases have no layer that would not be sparse by itself.
+        sparse = times.get(SPARSE, times.get(OURS))
+        dense = times.reindex(columns=[*DENSE_FORMS]).min(axis=1)
+        both = pd.DataFrame({"sparse": sparse, "dense": dense}).dropna()
+        if len(both):
+            at = both.index.astype(float).tolist()
+            density = crossover(at, both["sparse"].tolist(), both["dense"].tolist())
+            ends = {"lowest": at[0], "highest": at[-1]}
+            found.append({"case": name, "mode": mode, "density": density, **ends})
+    return found
 
 
 # Tables, for the terminal ----------------------------------------------------------------------

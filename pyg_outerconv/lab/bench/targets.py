@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .case import DENSE_FORMS, OURS, PREPARATION, SPARSE, TRAINING
+from .case import OURS, PREPARATION, TRAINING
 
 Record = dict[str, Any]
 Records = Sequence[Record]
@@ -214,30 +214,6 @@ def crossover(
             low, high = (math.log(d) for d in densities[place - 1 : place + 1])
             return math.exp(low + (high - low) * before / (before - after))
     return None
-
-
-def find_crossovers(records: Records) -> list[dict[str, Any]]:
-    """For each sweep over density and each mode: from where on the best dense form is faster."""
-    found = []
-    swept = [record for record in records if record["axis"] == "density"]
-    for name in dict.fromkeys(record["case"] for record in swept):
-        points = [Point(record) for record in swept if record["case"] == name]
-        points.sort(key=lambda one: float(one.record["at"]))
-        for mode in dict.fromkeys(mode for one in points for mode in one.record["modes"]):
-            # Some cases have no layer that would not be sparse by itself.
-            ours = SPARSE if any(one.has(mode, SPARSE) for one in points) else OURS
-            rows = [
-                (float(one.record["at"]), one.seconds(mode, ours), min(dense))
-                for one in points
-                if (dense := [one.seconds(mode, who) for who in DENSE_FORMS if one.has(mode, who)])
-                and one.has(mode, ours)
-            ]
-            if rows:
-                densities, sparse, best = zip(*rows, strict=True)
-                ends = {"lowest": densities[0], "highest": densities[-1]}
-                density = crossover(densities, sparse, best)
-                found.append({"case": name, "mode": mode, "density": density, **ends})
-    return found
 
 
 def say_crossover(found: dict[str, Any]) -> str:
