@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps, rc_context
@@ -101,12 +102,12 @@ def check_format(path: str | Path) -> str:
     return extension.lower()
 
 
-def rendered(figure: Figure, kind: str = "png") -> bytes:
-    """A figure as PNG or SVG, reproducible byte by byte."""
+def rendered(figure: Figure, kind: str = "png", salt: str = "outerconv", **options: Any) -> bytes:
+    """A figure as PNG or SVG, reproducible byte by byte; equal salts give equal elements."""
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     picture = BytesIO()
-    with rc_context({"svg.hashsalt": "outerconv", "svg.fonttype": "none"}):
-        figure.savefig(picture, format=kind, dpi=DPI, metadata=metadata)
+    with rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
+        figure.savefig(picture, format=kind, dpi=DPI, metadata=metadata, **options)
     return picture.getvalue()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib import rc_context
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ...plot.canvas import new_figure
+from ...plot.canvas import new_figure, rendered
 
 INK = "#010203"  # drawn in this colour, and then left to the page
 COLOURS = ("#3b7dd8", "#d9822b", "#4c9f70", "#b5567a", "#8a6fc1", "#7a7a7a", "#b59f3b", "#4aa3b5")
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
     "font.size": 9,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK),
     **dict.fromkeys(("xtick.color", "ytick.color"), INK),
@@ -37,13 +34,10 @@ class Drawn:
 @contextmanager
 def drawing(salt: str, width: float, height: float) -> Iterator[Drawn]:
     """A block that draws a figure of a size in inches; equal salts give equal elements."""
-    with rc_context({**_STYLE, "svg.hashsalt": salt}):
+    with rc_context(_STYLE):
         made = Drawn(new_figure(width, height))
         yield made
-        FigureCanvasSVG(made.figure)
-        file = io.StringIO()
-        made.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
+        text = rendered(made.figure, "svg", salt, transparent=True).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
