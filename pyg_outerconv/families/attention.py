@@ -380,8 +380,9 @@ class Attention(Heads):
         listed = self._takes_any_order and isinstance(content.source, Tensor)
         listed = listed and isinstance(over, EdgeBasis) and is_listed(over.pattern, content.source)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
-        how = listed, self._cancels_factors, self.normalise.is_softmax, self.score.fill
-        support = EdgeContext(over, structure, *of_theta, exact, content.present, *how)
+        how = listed, self._cancels_factors, self.normalise.is_softmax
+        given, fill = (over, structure, *of_theta), self.score.fill
+        support = EdgeContext(*given, exact, content.present, *how, fill=fill)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:

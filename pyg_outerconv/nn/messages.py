@@ -69,8 +69,8 @@ class MessageHooks(MessagePassing):
         if "message_and_aggregate" in vars(cls):
             _check_fused(cls)
             ours = [base for base in cls.__mro__ if issubclass(base, MessageHooks)]
-            steps = ["message_and_aggregate" in vars(base) for base in ours]
-            cls.has_own_fused_step = sum(steps) > 1  # OuterConv has one
+            defined = ["message_and_aggregate" in vars(base) for base in ours]
+            cls.has_own_fused_step = sum(defined) > 1  # OuterConv has one
 
     def message(self, x_j: Tensor, edge_value: OptTensor) -> Tensor:
         """The message of each edge: its value times the features of its source, (E, C)."""
