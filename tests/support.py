@@ -212,7 +212,7 @@ def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
     tried: dict[str, Combination | str] = {}
     for name, (function, shapes) in primitive_calls(csr, IN, 2).items():
         primitive, *words = name.split()
-        if set(words) - {*REDUCTIONS, "dot", "add", "biased", "tanh"}:
+        if set(words) - {*REDUCTIONS, "dot", "add", "biased", "ends", "tanh"}:
             continue  # further forms of the same
         reduction = words[0] if words and words[0] in REDUCTIONS else "sum"
         request = Request(
