@@ -149,17 +149,20 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
     if asked.table is None:
         _list()
         return 0
-    path = find_table(asked.table)
+    path, device = find_table(asked.table), settings.get("device")
+    command = ["outerconv", "reproduce", asked.table]
+    given: dict[str, Any] = {"--data": asked.data, "--row": asked.rows, "--seeds": asked.seeds}
+    given |= {"--root": place.root, "--out": asked.out, "--device": device}
+    go_on = shlex.join([*command, *_options(given)])
     if "search" in read_toml(path):
-        return reproduce_searches(path, asked, settings, place)
-    found, device = read_table(path), settings.get("device")
+        return reproduce_searches(path, asked, settings, place, go_on)
+    found = read_table(path)
     cells = list(found.cells(check_device(device or "auto")))
     data = chosen_names("data set", asked.data, [cell.dataset for cell in cells])
     rows = chosen_names("row", asked.rows, [cell.row.name for cell in cells])
     cells = [cell for cell in cells if cell.dataset in data and cell.row.name in rows]
     folder = Path("runs") / "tables" / found.name
     folder = as_path(asked.out, "--out") if asked.out else folder
-    command = ["outerconv", "reproduce", asked.table]
     with alone_in(folder, begin=lambda: _make(folder)):
         records = _kept(folder, found)
         for number, cell in enumerate(cells, 1):
@@ -167,10 +170,7 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
             try:
                 one = _run(cell, folder / cell.folder, place.root, asked.seeds)
             except Interrupted as stopped:
-                given: dict[str, Any] = {"--data": asked.data, "--row": asked.rows}
-                given |= {"--seeds": asked.seeds, "--root": place.root, "--out": asked.out}
-                words = shlex.join([*command, *_options(given | {"--device": device})])
-                print(f"outerconv reproduce: {stopped}; go on by: {words}", file=sys.stderr)
+                print(f"outerconv reproduce: {stopped}; go on by: {go_on}", file=sys.stderr)
                 return STOPPED + stopped.number
             records[cell.dataset, cell.row.name] = one
             _write(folder, found, records, shlex.join(command))

@@ -112,12 +112,13 @@ def read_search_table(path: Path) -> SearchTable:
 
 
 def reproduce_searches(
-    path: Path, asked: Reproduction, settings: dict[str, Any], place: Place
+    path: Path, asked: Reproduction, settings: dict[str, Any], place: Place, go_on: str
 ) -> int:
     """Run ``outerconv reproduce`` on a table of searches, and return the exit code.
 
     Each set is the folder of a search. Finished ones are read, others go on, and those whose files
-    are absent are skipped, by name; JSON and page are written after each.
+    are absent are skipped, by name; JSON and page are written after each. ``go_on`` is the command
+    that goes on where it was interrupted.
     """
     table = read_search_table(path)
     if asked.rows or asked.seeds:
@@ -140,7 +141,7 @@ def reproduce_searches(
                 print(f"  skipped: {error}", file=sys.stderr)
                 records.setdefault(one.folder, {"skipped": " ".join(str(error).split())})
             except Interrupted as stopped:
-                print(f"outerconv reproduce: {stopped}; go on by: {command}", file=sys.stderr)
+                print(f"outerconv reproduce: {stopped}; go on by: {go_on}", file=sys.stderr)
                 return STOPPED + stopped.number
             _write(folder, table, records, command)
     print(f"\n{folder / table.name}.md")

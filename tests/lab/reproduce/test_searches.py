@@ -96,7 +96,7 @@ def test_an_interrupted_table_says_how_to_go_on(table, capsys, monkeypatch, tmp_
     monkeypatch.setattr(Search, "run", interrupt)
     line = ["reproduce", str(table), "--data", "KarateClub", "--out", str(tmp_path / "out")]
     assert main(line) == 130
-    assert f"go on by: outerconv reproduce {table}" in capsys.readouterr().err
+    assert f"go on by: outerconv {' '.join(line)}\n" in capsys.readouterr().err
 
 
 def test_what_is_no_such_table_is_refused(table, refused, tmp_path):
