@@ -48,7 +48,8 @@ def sources_of(layer: Any, conv: Module, paths: Mapping[str, str]) -> dict[str, 
         if part != path and len(shape) == 3:  # of a linear map, which the convolution does not call
             found[name] = linear(part) if name == "root.weight" else heads(part, layer.heads)
         else:
-            is_same = attrgetter(path)(layer).shape == shape
+            own = attrgetter(path)(layer)  # None where a bias was taken out
+            is_same = own is not None and own.shape == shape
             found[name] = same(path) if is_same else viewed(path, *shape)
             found[name] = found[name]._replace(linears=() if part == path else (part,))
     return found
