@@ -14,13 +14,13 @@ from torch.nn.functional import leaky_relu
 
 from .absent_pairs import gradients_of
 from .attend_entries import sums_of_ends
-from .attend_operator import Passes, in_passes, sorted_operator
+from .attend_operator import sorted_operator
 from .backend import Backend, defines
 from .backends.small import listed_sums
 from .csr import CSR
 from .dispatch import RECORDERS, forced, pick
 from .edge_sums import SAFE, Listed
-from .head_copies import HeadCopies
+from .head_copies import HeadCopies, InPasses, Passes
 from .index_checks import PLAIN
 from .mode import mode
 from .primitive import is_differentiated, is_plain
@@ -98,13 +98,13 @@ def attend_ends(
     tensors = x, value, of_source, of_target
     if isinstance(entries, CSR):
         edges = entries.ptr, entries.index, x.size(0)
-        return attend_sorted(_of_sorted, *tensors, edges, slope)
+        return attend_compiled(_of_sorted, *tensors, edges, slope)
     if isinstance(entries, HeadCopies):
-
-        def sums(product: Tensor, slope: float) -> Tensor:
-            return in_passes(SUMS_OF_ENDS, entries, slope, product)
-
-        return attend_sorted(sums, *tensors, (), slope)
+        product = torch.mm(x, packed(value, of_source, of_target))
+        product = product.view(-1, value.size(0), value.size(2) + 2)
+        if product.requires_grad:
+            return InPasses.apply(SUMS_OF_ENDS, entries, slope, product)  # type: ignore[no-any-return]
+        return _forward_sorted(entries, [product], slope)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _AttendEnds.apply(*tensors, entries, slope)  # type: ignore[no-any-return]
     return _AttendEnds.forward(None, *tensors, entries, slope)
@@ -278,7 +278,7 @@ SUMS_OF_ENDS = Passes(
 _of_sorted = sorted_operator(SUMS_OF_ENDS)
 
 
-def attend_sorted(
+def attend_compiled(
     sums: Callable[..., Tensor],
     x: Tensor,
     value: Tensor,
@@ -287,7 +287,7 @@ def attend_sorted(
     edges: tuple[Any, ...],
     slope: float,
 ) -> Tensor:
-    """:func:`attend_ends` by the dense product and ``sums`` over edges, by :data:`SUMS_OF_ENDS`."""
+    """:func:`attend_ends` for a compiler, with ``sums``, which :func:`.as_operator` made."""
     product = torch.mm(x, packed(value, of_source, of_target))
     product = product.view(-1, value.size(0), value.size(2) + 2)
     return sums(product, slope, *edges)

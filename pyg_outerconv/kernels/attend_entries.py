@@ -10,13 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .absent_pairs import are_finite
-from .attend_operator import Passes, in_passes
 from .backend import BACKENDS, Attention, Backend, Request
 from .backends.native import Native
 from .capture import unsafe_to_capture
 from .csr import CSR
 from .dispatch import RECORDERS, log_call, pick, request_of
-from .head_copies import HeadCopies, copies_for
+from .head_copies import HeadCopies, InPasses, Passes, copies_for
 from .primitive import Primitive, is_differentiated, is_lean, is_plain, operator
 from .products import of_shared, product, sample
 from .sddmm import sddmm
@@ -55,7 +54,10 @@ def fused(csr: CSR, given: Attention) -> Tensor:
         if RECORDERS:
             log_call(BACKENDS[backend], _request(csr.ptr, csr.index, *given))
         operands = query.contiguous(), key.contiguous(), value.contiguous()
-        return in_passes(PRODUCTS, copies_for(csr, query.size(1)), given.scale, *operands)
+        entries = copies_for(csr, query.size(1))
+        if torch.is_grad_enabled() and any(x.requires_grad for x in operands):
+            return InPasses.apply(PRODUCTS, entries, given.scale, *operands)  # type: ignore[no-any-return]
+        return _forward(entries, operands, given.scale)
     return _Attend.apply(query, key, value, bias, csr, *how, backend)[0]  # type: ignore[no-any-return]
 
 
@@ -213,6 +215,7 @@ def _in_passes(backend: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether :data:`PRODUCTS` serve a call: plain tensors on a CPU, not short ones."""
     fits = query.is_cpu and query.dtype in (torch.float32, torch.float64)
     fits = fits and query.numel() > 0 and value.numel() > 0
+    fits = fits and not torch.is_autocast_enabled("cpu")
     return fits and backend == Native.name and is_lean() and is_plain(query, key, value)
 
 

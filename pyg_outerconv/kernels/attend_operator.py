@@ -1,79 +1,17 @@
-"""Attention over sorted entries in two passes: one function of autograd, or operators of torch."""
+"""Attention over sorted entries in two passes, which a compiler sees as one operator each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .absent_pairs import gradients_of
 from .csr import CSR
 from .edge_lists import remembered
-from .head_copies import HeadCopies, copies_for
-from .primitive import is_differentiated, is_plain, item_by_item, without_autocast
-
-
-class Passes(NamedTuple):
-    """The two passes of an attention whose operands are tensors (nodes, H, …).
-
-    Attributes:
-        name: that of its operators.
-        operands: the names of the operands; the last has a row for each column of the matrix.
-        kept: how many numbers the backward pass reads of each entry and head.
-        forward: from entries, operands, a factor and memory (kept, E·H), the result (R, H, V).
-        backward: from entries, operands, the result, what is kept, the gradient and the factor, the
-            gradient in each operand.
-        shape: the shape of the result, given the operands.
-        by_primitives: from a :class:`~.csr.CSR`, the operands and the factor, the result by other
-            primitives, of which derivatives of derivatives are made.
-    """
-
-    name: str
-    operands: tuple[str, ...]
-    kept: int
-    forward: Callable[..., Tensor]
-    backward: Callable[..., tuple[Tensor, ...]]
-    shape: Callable[..., tuple[int, int, int]]
-    by_primitives: Callable[..., Tensor]
-
-
-def in_passes(passes: Passes, entries: HeadCopies, factor: float, *operands: Tensor) -> Tensor:
-    """The result for contiguous operands on a CPU, where plain autograd alone looks on."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in operands):
-        return _InPasses.apply(passes, entries, factor, *operands)  # type: ignore[no-any-return]
-    with without_autocast("cpu"):
-        return passes.forward(entries, operands, factor)
-
-
-class _InPasses(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, passes: Passes, entries: HeadCopies, factor: float, *operands: Tensor
-    ) -> Tensor:
-        kept = operands[0].new_empty(passes.kept, entries.num_values)
-        with without_autocast("cpu"):
-            out = passes.forward(entries, operands, factor, kept)
-        ctx.save_for_backward(*operands, out, kept)
-        ctx.rest = passes, entries, factor
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (*operands, out, kept), (passes, entries, factor) = ctx.saved_tensors, ctx.rest
-        if not is_differentiated() and is_plain(grad):
-            read = out, kept, grad.contiguous(), factor
-            with without_autocast("cpu"):
-                return None, None, None, *passes.backward(entries, operands, *read)
-
-        def run(*operands: Tensor) -> Tensor:
-            return passes.by_primitives(entries.csr, operands, factor)
-
-        wanted = ctx.needs_input_grad[3:]
-        found = iter(gradients_of(run, wanted)(*operands, grad))
-        return None, None, None, *[next(found) if one else None for one in wanted]
-
+from .head_copies import HeadCopies, Passes, copies_for
+from .primitive import item_by_item
 
 # Not by `torch.library.custom_op`, whose checks of what is returned take as long as a small sum.
 _LIBRARY = torch.library.Library("pyg_outerconv", "FRAGMENT")

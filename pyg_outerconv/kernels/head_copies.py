@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .absent_pairs import gradients_of
 from .backends.native_csr import row_sums, sampled, times, torch_csr
 from .csr import CSR
 from .edge_lists import by_rows, spread
 from .edge_sums import SAFE
 from .lasting import lasting
+from .primitive import is_differentiated, is_plain
 
 MOST_COPIED = 2**22
 """Up to so many entries times heads, one product serves all heads; beyond, each head has one.
@@ -230,3 +233,58 @@ def _copied(
         out[0, of_head] = rows * kind(heads) + kind(number)
         out[1, of_head] = columns * kind(heads) + kind(number)
     return torch.from_numpy(pointers), *map(torch.from_numpy, out), place
+
+
+# Attention in two passes -------------------------------------------------------------------------
+
+
+class Passes(NamedTuple):
+    """The two passes of an attention whose operands are tensors (nodes, H, …).
+
+    Attributes:
+        name: that of its operators.
+        operands: the names of the operands; the last has a row for each column of the matrix.
+        kept: how many numbers the backward pass reads of each entry and head.
+        forward: from entries, operands, a factor and memory (kept, E·H), the result (R, H, V).
+        backward: from entries, operands, the result, what is kept, the gradient and the factor, the
+            gradient in each operand.
+        shape: the shape of the result, given the operands.
+        by_primitives: from a :class:`~.csr.CSR`, the operands and the factor, the result by other
+            primitives, of which derivatives of derivatives are made.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    kept: int
+    forward: Callable[..., Tensor]
+    backward: Callable[..., tuple[Tensor, ...]]
+    shape: Callable[..., tuple[int, int, int]]
+    by_primitives: Callable[..., Tensor]
+
+
+class InPasses(torch.autograd.Function):
+    """The result for contiguous operands on a CPU, where plain autograd alone looks on."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, passes: Passes, entries: HeadCopies, factor: float, *operands: Tensor
+    ) -> Tensor:
+        kept = operands[0].new_empty(passes.kept, entries.num_values)
+        out = passes.forward(entries, operands, factor, kept)
+        ctx.save_for_backward(*operands, out, kept)
+        ctx.rest = passes, entries, factor
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (*operands, out, kept), (passes, entries, factor) = ctx.saved_tensors, ctx.rest
+        if not is_differentiated() and is_plain(grad):
+            read = out, kept, grad.contiguous(), factor
+            return None, None, None, *passes.backward(entries, operands, *read)
+
+        def run(*operands: Tensor) -> Tensor:
+            return passes.by_primitives(entries.csr, operands, factor)
+
+        wanted = ctx.needs_input_grad[3:]
+        found = iter(gradients_of(run, wanted)(*operands, grad))
+        return None, None, None, *[next(found) if one else None for one in wanted]

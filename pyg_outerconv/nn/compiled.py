@@ -20,7 +20,7 @@ from ..basis.edges import EdgeBasis, multiply
 from ..contract.heads import values_of
 from ..families import Family, parse_family
 from ..graph.graph import Graph
-from ..kernels.attend_ends import SUMS_OF_ENDS, attend_sorted, can_attend_ends
+from ..kernels.attend_ends import SUMS_OF_ENDS, attend_compiled, can_attend_ends
 from ..kernels.attend_entries import PRODUCTS
 from ..kernels.attend_operator import as_operator
 from ..kernels.edge_sums import edge_sums, most
@@ -251,7 +251,7 @@ def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) ->
     if not _is_served(conv, conv.family.support, call) or not isinstance(x, Tensor):
         return None
     given = x, theta.value, score.att_source, score.att_target
-    return attend_sorted(_sums_of_ends, *given, _edges(conv, call, x), score.negative_slope)
+    return attend_compiled(_sums_of_ends, *given, _edges(conv, call, x), score.negative_slope)
 
 
 def key_query_attention(conv: AttentionConv, call: Call, theta: Theta) -> Tensor | None:
