@@ -132,7 +132,7 @@ class Pattern:
             ValueError: parts have other lengths or devices, an index or a label is out of range, or
                 max(M, N) · K exceeds int64.
         """
-        if not torch.compiler.is_compiling():
+        if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # sizes may be tensors
             check_type("a pattern", "size", size, tuple[int, int])
             check_type("a pattern", "num_labels", num_labels, int)
             _check_parts(edge_index, label, num_labels, origin)

@@ -83,12 +83,12 @@ def test_time_is_work_by_the_speeds_of_a_machine(work, expected):
     assert work.seconds(SPEEDS) == pytest.approx(expected)
 
 
-def of_groups(x, ptr, theta, gather, scatter, num_rows, backend, out_shape=None):
+def of_groups(x, theta, ptr, gather, scatter, num_rows, backend, out_shape=None):
     """Of x[gather i] Θ_g, with Θ (G, P, Q)."""
     return 2 * (x if gather is None else gather)[0] * theta[1] * theta[2]
 
 
-def of_outer(x, ptr, y, gather, scatter, backend, out_shape=None):
+def of_outer(x, y, ptr, gather, scatter, num_rows, backend, out_shape=None):
     """Of x[gather i]ᵀ y[scatter i]."""
     return 2 * next(shape for shape in (gather, scatter, x) if shape is not None)[0] * x[1] * y[1]
 

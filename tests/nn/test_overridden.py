@@ -132,12 +132,12 @@ def test_own_messages_of_attention_are_called(options, batch):
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
 @pytest.mark.parametrize("kind", [OuterConv, AttentionConv, GridConv])
 def test_own_fused_steps_are_called_unless_messages_are_asked_for(kind, aggr):
-    class Own(kind):
+    class OwnFused(kind):  # PyG generates methods by the name of a class
         def message_and_aggregate(self, edge_index, x, theta):
             return 2 * super().message_and_aggregate(edge_index, x, theta)
 
     options = {OuterConv: {"family": GCN()}, GridConv: {"kernel_size": 3, "dim": 1}}.get(kind, {})
-    conv = Own(P, Q, bias=False, aggr=aggr, **options)
+    conv = OwnFused(P, Q, bias=False, aggr=aggr, **options)
     given = (torch.randn(2, P, 9),) if kind is GridConv else (torch.randn(N, P), EDGES)
     assert conv.fuse
     doubled, conv.fuse = conv(*given), False
