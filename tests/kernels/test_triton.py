@@ -570,7 +570,7 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", guard)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    plan = balance.plan(Kernel(), 3, (5,), together=2, num_warps=2)
+    plan = balance.Plan(Kernel(), 2, 3, (5,), {"num_warps": 2})
     plan.start(4, OnSecond(), ("a",))
     started = ((6,), ("a", 5), {"num_warps": 2})
     assert events == ["enter 1", started, "leave"]
