@@ -44,7 +44,7 @@ TABLE = {
     "SAGEConv": (2, 42, 12),
     "SAGEConv, max": (2, 38, 14),
     "GATConv": (2, 59, 22),
-    "GATConv, features of edges": (2, 113, 76),
+    "GATConv, features of edges": (2, 113, 71),
     "GATv2Conv": (2, 74, 37),
     "TransformerConv": (2, 52, 28),
     "TransformerConv, features of edges": (2, 113, 89),
