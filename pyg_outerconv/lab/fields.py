@@ -7,6 +7,7 @@ import torch, so that ``--help`` is quick.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import operator
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ..errors import RefusedType, RefusedValue, unknown
+from ..errors import Refused, RefusedType, RefusedValue, unknown
 from ..files import as_path, read_bytes
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -130,6 +131,15 @@ def check_settings(settings: Any) -> None:
     for one in fields(settings):
         if _kind(one) in TYPES:
             check_value(one, getattr(settings, one.name))
+
+
+def require_modules(
+    what: str, names: Sequence[str], install: str, refused: type[Refused] = RefusedValue
+) -> None:
+    """Refuse what needs modules that are not installed here, and say how to ``install`` them."""
+    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+        said = f"{what} {' and '.join(missing)}, not installed here: pip install {install}"
+        raise refused(said)
 
 
 # In files -----------------------------------------------------------------------------------------

@@ -19,25 +19,11 @@ from ...errors import RefusedValue
 from ...files import as_path
 from ..train.folder import next_folder, versions, write_files
 from ..train.model import check_device
+from . import report as reports
 from .case import CASES, Case, Context
 from .cases import register_all
-from .memory import in_a_process
-from .page import make_page
-from .report import (
-    as_json,
-    commit_of,
-    compare_reports,
-    describe_machine,
-    failures,
-    make_report,
-    merge,
-    read_json,
-    say_end,
-    say_machine,
-    say_record,
-)
 from .roofline import measure_roofline
-from .run import run_cases
+from .run import in_a_process, run_cases
 
 if TYPE_CHECKING:
     from .command import Options
@@ -52,7 +38,7 @@ class Campaign:
     def __init__(self, options: Options, cases: Sequence[Case]) -> None:
         self.cases = cases
         earlier, quick = options.compare, options.quick
-        self.old = None if earlier is None else read_json(as_path(earlier, "--compare"))
+        self.old = None if earlier is None else reports.read_json(as_path(earlier, "--compare"))
         device, dtype = check_device(options.device), getattr(torch, options.dtype)
         self.options = options
         self.context = Context(
@@ -66,7 +52,7 @@ class Campaign:
             not (quick or options.no_memory),
             options.threads or torch.get_num_threads(),
         )
-        self.commit = commit_of(PACKAGE)
+        self.commit = reports.commit_of(PACKAGE)
         self.folder = new_folder(options.out)
         self.records: list[dict[str, Any]] = []
         self.failed: list[str] = []
@@ -77,8 +63,8 @@ class Campaign:
         torch.set_num_threads(self.context.threads)
         try:
             self.began = time.perf_counter()
-            self.machine = describe_machine(self.context.device)
-            print(say_machine(self.machine))
+            self.machine = reports.describe_machine(self.context.device)
+            print(reports.say_machine(self.machine))
             if self.options.processes > 1:
                 self._run_processes()
             else:
@@ -92,10 +78,10 @@ class Campaign:
     def _run_processes(self) -> None:
         """Measure all cases in each process and merge the records."""
         names = [case.name for case in self.cases]
-        reports = run_processes(self.options, names, self.folder, print)
-        self.records, self.roofline = merge(reports)
+        measured = run_processes(self.options, names, self.folder, print)
+        self.records, self.roofline = reports.merge(measured)
         for record in self.records:
-            print(f"\n{say_record(record)}")
+            print(f"\n{reports.say_record(record)}")
 
     def _run_here(self) -> None:
         self.roofline = measure_roofline(self.context)
@@ -108,7 +94,7 @@ class Campaign:
 
         def done(record: dict[str, Any]) -> None:
             self.records.append(record)
-            bar.write(say_record(record) + "\n", file=sys.stdout)
+            bar.write(reports.say_record(record) + "\n", file=sys.stdout)
             bar.update()
             self._write()
 
@@ -121,7 +107,7 @@ class Campaign:
 
     def _finish(self) -> dict[str, Any]:
         report = self._write()
-        write_files(self.folder, {"bench.html": make_page(report).encode()}, WRITABLE)
+        write_files(self.folder, {"bench.html": reports.make_page(report).encode()}, WRITABLE)
         return report
 
     def _write(self) -> dict[str, Any]:
@@ -138,17 +124,17 @@ class Campaign:
             "version": versions()["pyg_outerconv"],
             "commit": self.commit,
         }
-        report = make_report(
+        report = reports.make_report(
             self.machine, settings, self.roofline, self.records, self.cases, seconds
         )
         if self.old is not None:
-            report["compared"] = compare_reports(report, self.old)
-        write_files(self.folder, {"bench.json": as_json(report)}, WRITABLE)
+            report["compared"] = reports.compare_reports(report, self.old)
+        write_files(self.folder, {"bench.json": reports.as_json(report)}, WRITABLE)
         return report
 
     def _say_end(self, report: dict[str, Any]) -> None:
-        print(f"\n{say_end(report)}")
-        self.failed = failures(report)
+        print(f"\n{reports.say_end(report)}")
+        self.failed = reports.failures(report)
         for line in self.failed:
             print(f"outerconv bench: error: {line}", file=sys.stderr)
         page = self.folder / "bench.html"
@@ -178,17 +164,17 @@ def run_processes(
 
     Peak memory is measured by the first one alone.
     """
-    reports = []
+    measured = []
     for number in range(1, options.processes + 1):
         out, no_memory = str(folder / f"process-{number}"), options.no_memory or number > 1
         one = replace(options, processes=1, compare=None, out=out, no_memory=no_memory)
         try:
-            reports.append(in_a_process(_report_of, one, cases))
+            measured.append(in_a_process(_report_of, one, cases))
         except Exception as error:  # of any kind: there is nothing to compare then
             got = f"{type(error).__name__}: {error}"
             raise RefusedValue(f"process {number} must end", "a report", got) from error
-        told(f"process {number} of {options.processes}: {reports[-1]['seconds']:.0f} s")
-    return reports
+        told(f"process {number} of {options.processes}: {measured[-1]['seconds']:.0f} s")
+    return measured
 
 
 def _report_of(options: Options, cases: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -194,3 +195,10 @@ def synchronizer(device: str) -> Step:
     if torch.device(device).type == "mps":
         return torch.mps.synchronize
     return lambda: None
+
+
+def free_memory(device: str) -> int:
+    """Bytes that can still be had on a device."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import RefusedValue
-from ..fields import check_settings, setting
+from ..fields import check_settings, require_modules, setting
 
 if TYPE_CHECKING:
     from .case import Case
@@ -87,7 +84,7 @@ def bench(options: Options) -> int:
 
 def chosen_cases(options: Options) -> list[Case]:
     """The cases that ``--only`` names, else all, or those of a quick run."""
-    check_extras()
+    require_modules("outerconv bench needs", EXTRAS, "'pyg_outerconv[bench]'")
     from .case import CASES, select
     from .cases import register_all
 
@@ -96,13 +93,3 @@ def chosen_cases(options: Options) -> list[Case]:
     if options.quick and not options.only:
         chosen = [found for found in chosen if found.quick]
     return chosen
-
-
-def check_extras(names: Sequence[str] = EXTRAS) -> None:
-    """Refuse to run where a module of the extra ``bench`` is not installed."""
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RefusedValue(
-            f"outerconv bench needs {' and '.join(missing)}, not installed here: "
-            "pip install 'pyg_outerconv[bench]'"
-        )

@@ -123,7 +123,10 @@ class Fresh:
     def ready(self, count: int) -> None:
         """Have copies for some calls."""
         numbers = [(self._turn + step) % len(self.graphs) for step in range(count)]
-        self._copies = [tuple(map(_copy, self.graphs[number])) for number in numbers]
+        self._copies = [
+            tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in self.graphs[n])
+            for n in numbers
+        ]
         self._turn, self._next = self._turn + count, 0
 
     def take(self) -> Graph:
@@ -133,10 +136,6 @@ class Fresh:
         taken = self._copies[self._next]
         self._next += 1
         return taken
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 # Real graphs, else random ones of their counts ------------------------------------------------

@@ -29,24 +29,26 @@ import torch
 
 from ...errors import RefusedValue
 from ...files import read_bytes
-from ..pages import text_table
-from .case import DENSE_FORMS, OURS, SPARSE, Case
+from ..pages import render_page, text_table
+from ..pages.figures import COLOURS, INK, drawing
+from .case import DENSE_FORMS, OURS, SPARSE, TRAINING, Case
 from .roofline import Roofline
-from .targets import crossover, say_crossover
+from .targets import chosen_key, crossover, say_crossover
 
+Record = dict[str, Any]
 KIND, FORMAT = "pyg_outerconv.bench", 1
 _RESULTS = ("modes", "bounds", "fractions", "agreement", "memory", "absent", "errors", "notes")
 RECORD = {"case", "group", "description", "axis", "at", "sizes", *_RESULTS, "seconds"}
 
 
 def make_report(
-    machine: dict[str, Any],
-    settings: dict[str, Any],
+    machine: Record,
+    settings: Record,
     roofline: Roofline,
-    records: Sequence[dict[str, Any]],
+    records: Sequence[Record],
     cases: Iterable[Case],
     seconds: float,
-) -> dict[str, Any]:
+) -> Record:
     """The whole report, as plain values for JSON."""
     verdicts = []
     for case in cases:
@@ -66,12 +68,12 @@ def make_report(
     }
 
 
-def as_json(report: dict[str, Any]) -> bytes:
+def as_json(report: Record) -> bytes:
     """The report as it is written."""
     return (json.dumps(report, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Record:
     """Read a report that :func:`as_json` wrote."""
     rule = f"{path} must be written by outerconv bench"
     try:
@@ -93,12 +95,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return report
 
 
-def say_place(found: dict[str, Any]) -> str:
+def say_place(found: Record) -> str:
     """The case, and the point if it has several."""
     return str(found["case"]) if found["at"] is None else f"{found['case']} at {found['at']}"
 
 
-def failures(report: dict[str, Any]) -> list[str]:
+def failures(report: Record) -> list[str]:
     """Every error of a run, in a line each."""
     return [
         f"{say_place(record)}: {name}: {reason}"
@@ -110,9 +112,9 @@ def failures(report: dict[str, Any]) -> list[str]:
 SOFTWARE = ("torch", "torch-geometric", "torch-scatter", "triton", "numpy", "scipy")
 
 
-def describe_machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> Record:
     """Processor, cores, threads, memory, device and versions."""
-    described: dict[str, Any] = {
+    described: Record = {
         "processor": _processor(),
         "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
         "logical_cores": os.cpu_count(),
@@ -168,7 +170,7 @@ def commit_of(path: Path) -> str | None:
     return f"{commit}-dirty" if commit and changes else commit or None
 
 
-def say_machine(machine: dict[str, Any]) -> str:
+def say_machine(machine: Record) -> str:
     """The machine and its software in a line."""
     software = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     gpu = f", {machine['gpu']}" if "gpu" in machine else ""
@@ -182,7 +184,7 @@ def say_machine(machine: dict[str, Any]) -> str:
 SLACK = 0.05
 
 
-def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
+def compare_timings(new: Record, old: Record) -> str:
     """``'faster'`` or ``'slower'`` where quartiles lie apart and medians differ, or ``'same'``."""
     ratio = new["median"] / old["median"]
     if new["high"] < old["low"] and ratio < 1 - SLACK:
@@ -192,7 +194,7 @@ def compare_timings(new: dict[str, Any], old: dict[str, Any]) -> str:
     return "same"
 
 
-def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+def compare_reports(new: Record, old: Record) -> Record:
     """Compare every timing that both reports have."""
     before = {say_place(record): record["sizes"] for record in old["records"]}
     known = {say_place(record): record for record in new["records"]}
@@ -220,7 +222,7 @@ def compare_reports(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "notes": notes}
 
 
-def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roofline]:
+def merge(reports: Sequence[Record]) -> tuple[list[Record], Roofline]:
     """The records of several runs as one, and the roofline in their median.
 
     Each timing becomes the median of the medians, with their range where one run has quartiles.
@@ -242,7 +244,7 @@ def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roof
         inner=("inner", "first"),
         ratios=("ratio", list),
     )
-    together: dict[str, list[dict[str, Any]]] = {}
+    together: dict[str, list[Record]] = {}
     for report in reports:
         for record in report["records"]:
             together.setdefault(say_place(record), []).append(record)
@@ -260,7 +262,7 @@ def merge(reports: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], Roof
     return list(records.values()), Roofline(**middle.to_dict())
 
 
-def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merged(records: Sequence[Record]) -> Record:
     """One point of several runs, without its times."""
     found = {**records[0], "modes": {}, "ratios": {}, "fractions": {}}
     for name in ("absent", "errors", "memory"):
@@ -276,7 +278,7 @@ _PLACE = ["place", "mode", "contender"]
 _QUARTILES = ["median", "low", "high"]
 
 
-def timings(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+def timings(records: Iterable[Record]) -> pd.DataFrame:
     """A row for each timing: the case and the point, the mode, the contender, and its numbers."""
     rows = [
         {"case": record["case"], "at": record["at"], "place": say_place(record)}
@@ -289,7 +291,7 @@ def timings(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def find_crossovers(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def find_crossovers(records: Iterable[Record]) -> list[Record]:
     """For each sweep over density and each mode: from where on the best dense form is faster."""
     found = []
     swept = timings(record for record in records if record["axis"] == "density")
@@ -320,7 +322,7 @@ def say_seconds(seconds: float) -> str:
 HEAD = ("contender", "mode", "median", "spread", "× ours", "of the bound", "peak memory")
 
 
-def say_record(record: dict[str, Any]) -> str:
+def say_record(record: Record) -> str:
     """One point: medians of its contenders, their spread and their share of the bound."""
     lines = [f"{say_place(record)}: {record['description']}"]
     if record["sizes"]:
@@ -335,7 +337,7 @@ def say_record(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def timing_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
+def timing_rows(record: Record) -> list[tuple[str, ...]]:
     """The columns of ``HEAD`` for each mode and contender, '' where a number is not known.
 
     Memory is that of the last mode; of a single point the bound of a mode stands below it.
@@ -364,7 +366,7 @@ def timing_rows(record: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def ratio_rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
+def ratio_rows(report: Record) -> list[tuple[str, ...]]:
     """Times over ours over several processes, median and range, below their head."""
     rows: list[tuple[str, ...]] = [("case", "contender", "mode", "median", "range")]
     for record in report["records"]:
@@ -380,7 +382,7 @@ def say_size(size: float | int | str) -> str:
     return f"{size:,}".replace(",", " ") if isinstance(size, int) else str(size)
 
 
-def summary_rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
+def summary_rows(report: Record) -> list[tuple[str, ...]]:
     """The quantities that cases measure: case, quantity, value, a note, below their head."""
     rows: list[tuple[str, ...]] = [("case", "quantity", "measured", "")]
     for row in report["targets"]:
@@ -389,7 +391,7 @@ def summary_rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def comparison_rows(compared: dict[str, Any]) -> list[tuple[str, ...]]:
+def comparison_rows(compared: Record) -> list[tuple[str, ...]]:
     """A row for each timing that was compared, below their head."""
     rows: list[tuple[str, ...]] = [
         ("case", "contender", "mode", "before", "now", "ratio", "verdict")
@@ -400,7 +402,7 @@ def comparison_rows(compared: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def say_end(report: dict[str, Any]) -> str:
+def say_end(report: Record) -> str:
     """What is said when a run has ended: ratios, quantities, crossovers, an earlier run."""
     parts = []
     if len(rows := ratio_rows(report)) > 1:
@@ -417,3 +419,127 @@ def say_end(report: dict[str, Any]) -> str:
         alike = text_table(rows) if len(rows) > 1 else "nothing that both runs have measured alike"
         parts.append("\n".join(["Against the earlier run", alike, *report["compared"]["notes"]]))
     return "\n\n".join(parts)
+
+
+# The page, of which page.jinja is the template ----------------------------------------------------
+
+
+def make_page(report: Record) -> str:
+    """The whole page."""
+    return render_page(
+        Path(__file__).with_name("page.jinja"),
+        "html",
+        report=report,
+        said_machine=say_machine(report["machine"]),
+        errors=failures(report),
+        summary=summary_rows(report),
+        compared=comparison_rows(report["compared"]) if "compared" in report else [],
+        groups=[
+            {"name": name, "cases": [_case(points, report) for _, points in _by(records, "case")]}
+            for name, records in _by(report["records"], "group")
+        ],
+    )
+
+
+def _by(records: Sequence[Record], key: str) -> list[tuple[str, list[Record]]]:
+    """The records by a key, in the order in which its values first come."""
+    names = dict.fromkeys(record[key] for record in records)
+    return [(name, [record for record in records if record[key] == name]) for name in names]
+
+
+def _case(points: Sequence[Record], report: Record) -> Record:
+    """What the template shows of a case, from the records of its points."""
+    first = points[0]
+    name, axis, sizes = first["case"], first["axis"], first["sizes"]
+    modes = list(dict.fromkeys(mode for record in points for mode in record["modes"]))
+    found = [crossing for crossing in report["crossovers"] if crossing["case"] == name]
+    figures = []
+    if axis is None and modes:
+        figures = [bars(first)]
+    elif axis == "density":
+        densities = {crossing["mode"]: crossing["density"] for crossing in found}
+        figures = [curves(points, mode, densities.get(mode)) for mode in modes]
+        sizes = {size: count for size, count in sizes.items() if size != "edges"}
+    elif axis == "problem" and TRAINING in modes:
+        figures = [order_ratios(points, TRAINING)]
+    rows = [[cell.replace("ours", "chosen") if axis == "problem" else cell for cell in HEAD]]
+    rows += [list(row) for record in points for row in timing_rows(record)]
+    if axis is not None:
+        at = [say_size(record["at"]) for record in points for _ in timing_rows(record)]
+        rows = [[place, *row] for place, row in zip([axis, *at], rows, strict=True)]
+    return {
+        "name": name,
+        "description": first["description"],
+        "sizes": ", ".join(f"{size} {say_size(count)}" for size, count in sizes.items())
+        if axis in (None, "density")
+        else "",
+        "figures": figures,
+        "crossovers": [say_crossover(crossing) for crossing in found],
+        "is_sweep": axis is not None,
+        "rows": rows,
+        "notes": list(dict.fromkeys(note for record in points for note in record["notes"])),
+        "absent": "; ".join(
+            dict.fromkeys(
+                f"{who}: {reason}" for one in points for who, reason in one["absent"].items()
+            )
+        ),
+    }
+
+
+# Figures, as SVG that stands inside the page ------------------------------------------------------
+
+
+def bars(record: Record) -> str:
+    """Medians with quartiles, a panel for each mode; the bound of the machine as a line."""
+    panels = list(timings([record]).groupby("mode", sort=False))
+    most = max(len(rows) for _, rows in panels)
+    with drawing(record["case"], 4.6 * len(panels), 0.7 + 0.34 * most) as made:
+        for place, (mode, rows) in enumerate(panels, start=1):
+            axes, rows = made.figure.add_subplot(1, len(panels), place), rows[::-1]
+            spread = rows[["low", "high"]].sub(rows["median"], axis=0).abs().T
+            colours = [COLOURS[0 if name == OURS else 5] for name in rows["contender"]]
+            axes.barh(
+                list(rows["contender"]),
+                1e3 * rows["median"],
+                xerr=1e3 * spread.to_numpy(),
+                color=colours,
+                ecolor=INK,
+                height=0.66,
+            )
+            if bound := record["bounds"].get(mode):
+                at = 1e3 * bound["seconds"]
+                axes.axvline(at, color=COLOURS[1], linewidth=1.2, linestyle="--")
+            axes.set_xlabel(f"{mode}, ms")
+    return made.svg
+
+
+def curves(records: Sequence[Record], mode: str, crossover: float | None) -> str:
+    """Time over density of every contender with its quartiles, the crossover marked."""
+    rows = timings(records).query("mode == @mode")
+    with drawing(records[0]["case"] + mode, 4.6, 3.1) as made:
+        axes = made.figure.add_subplot(xlabel=records[0]["axis"], ylabel=f"{mode}, ms")
+        for number, (name, of) in enumerate(rows.groupby("contender", sort=False)):
+            at, colour = of["at"].astype(float), COLOURS[number % len(COLOURS)]
+            axes.plot(at, 1e3 * of["median"], "o-", color=colour, label=name, ms=3)
+            low, high = 1e3 * of["low"], 1e3 * of["high"]
+            axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        if crossover is not None:
+            axes.axvline(crossover, color=INK, linewidth=0.8, linestyle=":")
+            axes.set_title(f"crossover at {crossover:.2g}", fontsize=9)
+        axes.set(xscale="log", yscale="log")
+        axes.legend(frameon=False, fontsize=8)
+    return made.svg
+
+
+def order_ratios(records: Sequence[Record], mode: str) -> str:
+    """The chosen order's time over that of the best one, a bar for each problem."""
+    chosen = {str(one["at"]): one["sizes"].get(chosen_key(mode)) for one in records}
+    rows = timings(records).query("mode == @mode")
+    rows = rows.assign(ratio=rows["median"] / rows.groupby("place")["median"].transform("min"))
+    rows = rows[rows["contender"] == rows["at"].astype(str).map(chosen)][::-1]
+    with drawing("orders", 7, 0.9 + 0.26 * len(rows)) as made:
+        axes = made.figure.add_subplot()
+        axes.barh(list(rows["at"].astype(str)), rows["ratio"], color=COLOURS[0], height=0.66)
+        axes.axvline(1.15, color=COLOURS[1], linewidth=1.2, linestyle="--")
+        axes.set_xlabel(f"{mode}: chosen order over the best one")
+    return made.svg

@@ -8,25 +8,31 @@ times as long, and inputs that are prepared for the steps of a sample run out.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
+import psutil
 import torch
 from torch import Tensor
 
-from .case import OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
-from .memory import is_known, peak_alone, peak_on_cuda
+from .case import CASES, OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
+from .cases import register_all
 from .roofline import Roofline
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
 
 def run_cases(
@@ -72,21 +78,24 @@ def run_point(case: Case, at: Point, context: Context, roofline: Roofline) -> Re
                 name: bound["seconds"] / timing["median"]
                 for name, timing in record["modes"][mode].items()
             }
-    modes = {one.name: list(one.steps)[-1] for one in running if one.name in case.memory}
-    if modes and context.memory and not is_known(context.device):
+    steps: dict[str, tuple[str, Step | None]] = {
+        one.name: list(one.steps.items())[-1] for one in running if one.name in case.memory
+    }
+    if steps and context.memory and not is_known(context.device):
         record["notes"].append("peak memory is measured on CUDA devices and on Linux")
-    elif context.memory and torch.device(context.device).type == "cuda":
-        for one in running:
-            if one.name in modes:
-                peak = peak_on_cuda(one.steps[modes[one.name]], context.device)
-                record["memory"][one.name] = asdict(peak)
     elif context.memory:
-        del setup, running  # a child sets the case up again, and needs the room
-        gc.collect()
-        for name, mode in modes.items():  # the last mode, which does most
+        on_cuda = torch.device(context.device).type == "cuda"
+        if not on_cuda:  # a child sets the case up again, and needs the room
+            steps = {name: (mode, None) for name, (mode, _) in steps.items()}
+            del setup, running
+            gc.collect()
+        for name, (mode, step) in steps.items():  # the last mode, which does most
             try:
-                peak = peak_alone(context, case.name, at, mode, name)
-                record["memory"][name] = asdict(peak)
+                if step is None:
+                    peak = peak_alone(context, case.name, at, mode, name)
+                else:
+                    peak = peak_on_cuda(step, context.device)
+                record["memory"][name] = peak
             except Exception as error:  # of any kind, such as memory that was not enough there
                 record["errors"][f"memory of {name}"] = _tell(error)
     return record
@@ -98,26 +107,23 @@ def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -
     A peer that cannot run is absent, with its reason. One of ours breaking off, or results that
     differ, are errors.
     """
-    ours, *others = contenders
-    running, expected = [], None
-    try:
-        expected = None if ours.check is None else ours.check()
-        running.append(ours)
-    except Exception as error:  # of any kind: the peers are timed all the same
-        record["errors"][ours.name] = _tell(error)
-    for contender in others:
+    running, expected = list[Contender](), None
+    for contender in contenders:
+        is_first = contender is contenders[0]
         try:
             found = None if contender.check is None else contender.check()
-        except Exception as error:  # such as a compiler that is missing
-            place = "errors" if contender.own else "absent"
+        except Exception as error:  # such as a compiler that is missing; all others are timed
+            place = "errors" if contender.own or is_first else "absent"
             record[place][contender.name] = _tell(error)
             continue
-        if found is not None and expected is not None:
+        if is_first:
+            expected = found
+        elif found is not None and expected is not None:
             gap = difference(found, expected)
             record["agreement"][contender.name] = gap if math.isfinite(gap) else None
             if not gap <= tolerance:
                 record["errors"][contender.name] = (
-                    f"differs from {ours.name} by {gap:.1e} of the largest value, "
+                    f"differs from {contenders[0].name} by {gap:.1e} of the largest value, "
                     f"more than {tolerance:.0e}"
                 )
                 continue
@@ -233,3 +239,94 @@ def difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
             return math.inf
         largest = max(largest, ratio)
     return largest
+
+
+# Peak memory of one step, beyond what was allocated before it; on CUDA devices and on Linux -------
+
+# On a CPU a step runs in a process of its own, whose allocator is told to give memory back at once;
+# the system's own record of the peak is reset before the step.
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+# Freed blocks of this size and above go back to the system instead of into the heap.
+_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+
+
+def is_known(device: str) -> bool:
+    """Whether the peak of a step can be found: by torch's allocator, or by the system's record."""
+    return torch.device(device).type == "cuda" or (_STATUS.exists() and _RESET.exists())
+
+
+def peak_on_cuda(step: Step, device: str) -> Record:
+    """The peak of one step as torch's allocator counts it; a first step is not counted."""
+    step()
+    before_all = torch.cuda.max_memory_allocated(device)
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    step()
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device)
+    return _peak(peak - before, max(before_all, peak), "torch's allocator")
+
+
+def peak_here(step: Step) -> Record:
+    """The peak of one step of this process; a first step, which warms up, is not counted."""
+    step()
+    whole = _high_water()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # free heap goes to the system
+        trim(0)
+    before = psutil.Process().memory_info().rss
+    _RESET.write_text("5", encoding="utf-8")
+    step()
+    peak = _high_water()
+    return _peak(peak - before, max(whole, peak), "the system's record of the peak")
+
+
+def _peak(step: int, process: int, method: str) -> Record:
+    """Bytes of a step and of the process, as a record has them."""
+    return {"step": max(0, step), "process": process, "method": method}
+
+
+def _high_water() -> int:
+    lines = _STATUS.read_text(encoding="utf-8").splitlines()
+    (found,) = (line for line in lines if line.startswith("VmHWM"))
+    return int(found.split()[1]) * 1024
+
+
+def peak_alone(context: Context, case: str, at: Point, mode: str, contender: str) -> Record:
+    """Set a case up in a process of its own, and measure one step of one contender there."""
+    with _environment(_ALLOCATOR):
+        return in_a_process(_peak_of, context, case, at, mode, contender)
+
+
+def _peak_of(context: Context, case: str, at: Point, mode: str, contender: str) -> Record:
+    register_all()
+    torch.set_num_threads(context.threads)
+    torch.manual_seed(context.seed)
+    setup = CASES[case].make(context, at)
+    by_name = {contender.name: contender for contender in setup.contenders}
+    peak = peak_here(by_name[contender].steps[mode])
+    synchronizer(context.device)()
+    return peak
+
+
+def in_a_process(function: Callable[..., T], *given: Any) -> T:
+    """The result of a function in a new process of its own, which shows no warnings."""
+    with (
+        _environment({"PYTHONWARNINGS": "ignore"}),
+        ProcessPoolExecutor(1, get_context("spawn")) as alone,
+    ):
+        return alone.submit(function, *given).result()
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that a block begins."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value

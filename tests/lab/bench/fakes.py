@@ -2,21 +2,11 @@
 
 import torch
 
-from pyg_outerconv.lab.bench.case import (
-    FORWARD,
-    OURS,
-    PYG,
-    TRAINING,
-    Case,
-    Contender,
-    Context,
-    Setup,
-    Work,
-)
+from pyg_outerconv.lab.bench import case
 from pyg_outerconv.lab.bench.roofline import Roofline
 
 ROOFLINE = Roofline(bandwidth=1e9, flop_rate=1e9)
-CONTEXT = Context(scale=0.01, quick=True, repeats=2)
+CONTEXT = case.Context(scale=0.01, quick=True, repeats=2)
 
 
 def contender(name, factor=2.0, **options):
@@ -25,19 +15,21 @@ def contender(name, factor=2.0, **options):
     def step():
         return torch.arange(4.0) * factor
 
-    return Contender(name, {FORWARD: step, TRAINING: step}, lambda: [step()], **options)
+    return case.Contender(
+        name, {case.FORWARD: step, case.TRAINING: step}, lambda: [step()], **options
+    )
 
 
 def broken(name, **options):
     def step():
         raise RuntimeError("no compiler\nand more")
 
-    return Contender(name, {FORWARD: step}, lambda: [step()], **options)
+    return case.Contender(name, {case.FORWARD: step}, lambda: [step()], **options)
 
 
 def fake_case(*contenders, **options):
-    setup = Setup(contenders, {"nodes": 4}, work={FORWARD: Work(16.0, 4.0)})
-    return Case("fake", "fakes", "numbers times two", lambda context, at: setup, **options)
+    setup = case.Setup(contenders, {"nodes": 4}, work={case.FORWARD: case.Work(16.0, 4.0)})
+    return case.Case("fake", "fakes", "numbers times two", lambda context, at: setup, **options)
 
 
 def timing(median, spread=0.0):
@@ -53,7 +45,7 @@ def timing(median, spread=0.0):
 
 def record(**changes):
     """A point where ours takes 1 s and PyG 4 s, in both modes."""
-    times = {OURS: timing(1.0), PYG: timing(4.0)}
+    times = {case.OURS: timing(1.0), case.PYG: timing(4.0)}
     return {
         "case": "fake",
         "group": "fakes",
@@ -61,7 +53,7 @@ def record(**changes):
         "axis": None,
         "at": None,
         "sizes": {"nodes": 4},
-        "modes": {FORWARD: times, TRAINING: times},
+        "modes": {case.FORWARD: times, case.TRAINING: times},
         "bounds": {},
         "fractions": {},
         "agreement": {},

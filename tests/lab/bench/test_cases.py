@@ -10,21 +10,10 @@ import torch
 from torch_geometric.io import read_tu_data
 from torch_geometric.utils import coalesce, is_undirected
 
+from pyg_outerconv.lab.bench import graphs
 from pyg_outerconv.lab.bench.case import CASES, FORWARD, OURS, PYG, PYG_COMPILED, SCATTER, Context
 from pyg_outerconv.lab.bench.cases import register_all
 from pyg_outerconv.lab.bench.cases.orders import SHAPES
-from pyg_outerconv.lab.bench.graphs import (
-    Fresh,
-    citation_graph,
-    fb15k_237,
-    karate,
-    proteins,
-    random_graph,
-    sampled_block,
-    small_graphs,
-    zipf_counts,
-    zipf_types,
-)
 from pyg_outerconv.lab.bench.run import difference
 from pyg_outerconv.lab.data.graph import MASKS
 
@@ -103,27 +92,27 @@ def test_compiled_layers_agree():
 
 @pytest.mark.parametrize(("nodes", "edges"), [(50, 600), (30, 870), (1000, 12_000)])
 def test_random_graphs_have_distinct_edges_and_no_loops(nodes, edges):
-    index = random_graph(nodes, edges, torch.Generator().manual_seed(1))
+    index = graphs.random_graph(nodes, edges, torch.Generator().manual_seed(1))
     assert index.shape == (2, edges)
     assert int(index.min()) >= 0
     assert int(index.max()) < nodes
     assert not bool((index[0] == index[1]).any())
     assert index.unique(dim=1).size(1) == edges
-    again = random_graph(nodes, edges, torch.Generator().manual_seed(1))
+    again = graphs.random_graph(nodes, edges, torch.Generator().manual_seed(1))
     assert torch.equal(index, again)
 
 
 def test_zipf_counts_fall_and_add_up():
-    counts = zipf_counts(272_115, 237)
+    counts = graphs.zipf_counts(272_115, 237)
     assert int(counts.sum()) == 272_115
     assert bool((counts.diff() <= 0).all())
     assert int(counts[0]) == pytest.approx(2 * int(counts[1]), rel=0.01)
-    types = zipf_types(1000, 10, torch.Generator().manual_seed(0))
-    assert torch.equal(torch.bincount(types), zipf_counts(1000, 10))
+    types = graphs.zipf_types(1000, 10, torch.Generator().manual_seed(0))
+    assert torch.equal(torch.bincount(types), graphs.zipf_counts(1000, 10))
 
 
 def test_a_karate_club_is_renamed_and_sorted_as_data_sets_are():
-    one, other = (karate(torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    one, other = (graphs.karate(torch.Generator().manual_seed(seed)) for seed in (0, 1))
     assert one.shape == other.shape == (2, 156)
     assert not torch.equal(one, other)
     assert torch.equal(one, coalesce(one))
@@ -132,7 +121,7 @@ def test_a_karate_club_is_renamed_and_sorted_as_data_sets_are():
 
 
 def test_small_graphs_are_undirected_and_apart():
-    index, graph = small_graphs(64, torch.Generator().manual_seed(0))
+    index, graph = graphs.small_graphs(64, torch.Generator().manual_seed(0))
     assert 2_300 < graph.numel() < 2_700
     assert 8_500 < index.size(1) < 10_500
     assert torch.equal(graph[index[0]], graph[index[1]])
@@ -142,7 +131,7 @@ def test_small_graphs_are_undirected_and_apart():
 
 
 def test_a_sampled_block_is_sorted_by_target():
-    index = sampled_block(100, 10, torch.Generator().manual_seed(0))
+    index = graphs.sampled_block(100, 10, torch.Generator().manual_seed(0))
     assert torch.equal(index[1], torch.arange(60).repeat_interleave(10))
     assert 60 <= int(index[0].max()) < 100
     assert index.unique(dim=1).size(1) == 600
@@ -152,13 +141,13 @@ def test_a_sampled_block_is_sorted_by_target():
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("new-")])
 def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
     taken = []
-    take = Fresh.take
+    take = graphs.Fresh.take
 
     def watched(self):
         taken.append(take(self))
         return taken[-1]
 
-    monkeypatch.setattr(Fresh, "take", watched)
+    monkeypatch.setattr(graphs.Fresh, "take", watched)
     for contender in CASES[name].make(TINY, None).contenders:
         taken.clear()
         contender.ready(3)
@@ -171,16 +160,16 @@ def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
 
 
 def test_proteins_are_real_where_they_are(shared_data):
-    graphs, origin = proteins(Context(root=str(shared_data)))
-    assert (len(graphs), origin) == (1113, "real")
+    found, origin = graphs.proteins(Context(root=str(shared_data)))
+    assert (len(found), origin) == (1113, "real")
     raw = shared_data / "TUDataset" / "PROTEINS" / "raw"
     data, slices, _ = read_tu_data(str(raw), "PROTEINS")
-    assert torch.equal(torch.cat([graph.x for graph in graphs]), data.x[:, -3:])
-    assert torch.equal(torch.cat([graph.edge_index for graph in graphs], dim=1), data.edge_index)
-    assert torch.equal(torch.cat([graph.y for graph in graphs]), data.y)
-    counts = torch.tensor([graph.num_edges for graph in graphs])
+    assert torch.equal(torch.cat([graph.x for graph in found]), data.x[:, -3:])
+    assert torch.equal(torch.cat([graph.edge_index for graph in found], dim=1), data.edge_index)
+    assert torch.equal(torch.cat([graph.y for graph in found]), data.y)
+    counts = torch.tensor([graph.num_edges for graph in found])
     assert torch.equal(counts, slices["edge_index"].diff())
-    made, origin = proteins(Context(root="nowhere"))
+    made, origin = graphs.proteins(Context(root="nowhere"))
     assert (len(made), made[0].x.size(1)) == (1113, 3)
     assert origin.startswith("random")
 
@@ -191,17 +180,17 @@ def test_triples_are_numbered_over_all_files(tmp_path, monkeypatch):
     (raw / "train.txt").write_text("a\tlikes\tb\nc\tknows\ta\n")
     (raw / "valid.txt").write_text("d\tknows\ta\n")
     (raw / "test.txt").write_text("a\tlikes\td\n")
-    index, types, nodes, labels, origin = fb15k_237(Context(root=str(tmp_path)))
+    index, types, nodes, labels, origin = graphs.fb15k_237(Context(root=str(tmp_path)))
     assert index.tolist() == [[0, 2, 1, 0], [1, 0, 0, 2]]
     assert types.tolist() == [0, 1, 237, 238]
     assert (nodes, labels, origin) == (4, 474, "real, training triples")
-    _, _, nodes, _, origin = fb15k_237(Context(scale=0.01, root=str(tmp_path)))
+    _, _, nodes, _, origin = graphs.fb15k_237(Context(scale=0.01, root=str(tmp_path)))
     assert (nodes, origin) == (145, "random, with the counts of FB15k-237")
 
 
 def test_citation_graphs_are_real_where_they_are(shared_data):
     def read(root, name):
-        return citation_graph(Context(root=str(root)), name)
+        return graphs.citation_graph(Context(root=str(root)), name)
 
     graph, origin = read(shared_data, "Cora")
     assert (graph.x.shape, graph.num_edges, origin) == ((2708, 1433), 10556, "real")

@@ -11,6 +11,7 @@ import pytest
 from lab.bench.fakes import CONTEXT, ROOFLINE, contender, fake_case, record, timing
 
 from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.lab.bench import report as reports
 from pyg_outerconv.lab.bench.case import (
     DENSE,
     FLOOR,
@@ -22,20 +23,6 @@ from pyg_outerconv.lab.bench.case import (
     SPARSE,
     TORCH,
     TRAINING,
-)
-from pyg_outerconv.lab.bench.page import make_page
-from pyg_outerconv.lab.bench.report import (
-    as_json,
-    commit_of,
-    compare_reports,
-    compare_timings,
-    find_crossovers,
-    make_report,
-    read_json,
-    say_end,
-    say_record,
-    say_seconds,
-    summary_rows,
 )
 from pyg_outerconv.lab.bench.run import run_cases
 from pyg_outerconv.lab.bench.targets import (
@@ -78,23 +65,28 @@ def test_a_commit_is_that_of_the_folder_and_its_changes(tmp_path):
     package, beside = tmp_path / "package", tmp_path / "beside.py"
     package.mkdir()
     (package / "code.py").write_text("1")
-    assert commit_of(package) is None  # no clone
+    assert reports.commit_of(package) is None  # no clone
     git("init")
-    assert commit_of(package) is None  # not tracked, as a package in an environment
+    assert reports.commit_of(package) is None  # not tracked, as a package in an environment
     git("add", "package")
     git("commit", "-m", "first")
     first = git("log", "-1", "--format=%h").strip()
     beside.write_text("2")
     git("add", "beside.py")
     git("commit", "-m", "second")
-    assert commit_of(package) == commit_of(package / "code.py") == first != commit_of(beside)
+    assert (
+        reports.commit_of(package)
+        == reports.commit_of(package / "code.py")
+        == first
+        != reports.commit_of(beside)
+    )
     (package / "code.py").write_text("3")
-    assert commit_of(package) == f"{first}-dirty"
-    assert commit_of(beside) == git("log", "-1", "--format=%h").strip()
+    assert reports.commit_of(package) == f"{first}-dirty"
+    assert reports.commit_of(beside) == git("log", "-1", "--format=%h").strip()
 
 
 def report_of(*records, cases=()):
-    return make_report(MACHINE, SETTINGS, ROOFLINE, records, cases, 1.0)
+    return reports.make_report(MACHINE, SETTINGS, ROOFLINE, records, cases, 1.0)
 
 
 def whole_report():
@@ -131,15 +123,10 @@ def whole_report():
 
 
 def test_json_there_and_back(tmp_path):
-    report = whole_report()
-    (tmp_path / "bench.json").write_bytes(as_json(report))
-    assert read_json(tmp_path / "bench.json") == json.loads(json.dumps(report))
-
-
-def test_a_measured_record_can_be_written(tmp_path):
-    records = run_cases([fake_case(contender(OURS), contender(PYG))], CONTEXT, ROOFLINE)
-    (tmp_path / "bench.json").write_bytes(as_json(report_of(*records)))
-    assert read_json(tmp_path / "bench.json")["records"] == records
+    measured = run_cases([fake_case(contender(OURS), contender(PYG))], CONTEXT, ROOFLINE)
+    for report in (whole_report(), report_of(*measured)):
+        (tmp_path / "bench.json").write_bytes(reports.as_json(report))
+        assert reports.read_json(tmp_path / "bench.json") == json.loads(json.dumps(report))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +146,7 @@ def test_other_files_are_refused(tmp_path, content, words):
     if content is not None:
         path.write_text(content)
     with pytest.raises(RefusedValue, match="must be written by outerconv bench") as refused:
-        read_json(path)
+        reports.read_json(path)
     assert words in str(refused.value)
 
 
@@ -176,7 +163,7 @@ def test_other_files_are_refused(tmp_path, content, words):
     ],
 )
 def test_a_timing_is_compared_with_regard_to_its_spread(now, before, verdict):
-    assert compare_timings(now, before) == verdict
+    assert reports.compare_timings(now, before) == verdict
 
 
 def test_reports_are_compared_where_both_have_measured_the_same():
@@ -186,7 +173,7 @@ def test_reports_are_compared_where_both_have_measured_the_same():
         record(modes=modes), record(case="new"), record(case="grown", sizes={"nodes": 5})
     )
     new["machine"] = {**MACHINE, "threads": 1}
-    found = compare_reports(new, old)
+    found = reports.compare_reports(new, old)
     assert [(row["case"], row["contender"], row["verdict"]) for row in found["rows"]] == [
         ("fake", OURS, "slower"),
         ("fake", PYG, "same"),
@@ -195,23 +182,28 @@ def test_reports_are_compared_where_both_have_measured_the_same():
         "another threads: 2 before, 1 now",
         "not compared, as sizes differ: grown",
     ]
-    said = say_end({**new, "compared": found})
+    said = reports.say_end({**new, "compared": found})
     assert "2.00" in said
     assert "slower" in said
-    nothing = compare_reports(report_of(record(case="a")), old)
-    assert "nothing that both runs have measured alike" in say_end({**new, "compared": nothing})
+    nothing = reports.compare_reports(report_of(record(case="a")), old)
+    assert "nothing that both runs have measured alike" in reports.say_end(
+        {**new, "compared": nothing}
+    )
 
 
 def test_the_terminal_sees_times_reasons_and_a_summary():
     report = whole_report()
-    said = say_record(report["records"][0])
+    said = reports.say_record(report["records"][0])
     for words in ("fake: numbers", "4.00", "50 %", "1 MiB", "not run: DGL", "ERROR: other"):
         assert words in said, words
-    assert [row[2] for row in summary_rows(report)[1:]] == ["4.00×", "4.00×"]  # x is not measured
-    table = say_end(report).splitlines()
+    assert [row[2] for row in reports.summary_rows(report)[1:]] == [
+        "4.00×",
+        "4.00×",
+    ]  # x is not measured
+    table = reports.say_end(report).splitlines()
     assert table[0] == "Summary"
     assert [line.split()[-1] for line in table[3:5]] == ["4.00×", "4.00×"]
-    assert say_end(report_of(record())) == ""
+    assert reports.say_end(report_of(record())) == ""
 
 
 @pytest.mark.parametrize(
@@ -225,11 +217,11 @@ def test_the_terminal_sees_times_reasons_and_a_summary():
     ],
 )
 def test_seconds_in_a_unit_that_suits(seconds, said):
-    assert say_seconds(seconds) == said
+    assert reports.say_seconds(seconds) == said
 
 
 def test_the_page_needs_nothing_from_outside():
-    page = make_page(whole_report())
+    page = reports.make_page(whole_report())
     opened = Counter(re.findall(r"<([a-z]\w*)(?:[^>]*[^/>])?>", page))
     assert not {"script", "link", "img", "iframe", "image"} & set(opened)
     closed = Counter(re.findall(r"</(\w+)>", page))
@@ -243,8 +235,8 @@ def test_the_page_needs_nothing_from_outside():
 
 def test_the_page_shows_tables_figures_and_reasons():
     report = whole_report()
-    report["compared"] = compare_reports(report, report)
-    page = make_page(report)
+    report["compared"] = reports.compare_reports(report, report)
+    page = reports.make_page(report)
     text = html.unescape(re.sub("<[^>]+>", " ", page))
     assert page.count("<svg") == 3  # bars; a curve over density; bars of orders
     for words in (
@@ -386,7 +378,7 @@ def test_crossovers_are_of_the_best_dense_form_and_points_need_no_order(curves):
         record(axis="density", at=density, modes=times(FORWARD, **curves(density)))
         for density in reversed(DENSITIES)
     ]
-    (found,) = find_crossovers([record(), *points])
+    (found,) = reports.find_crossovers([record(), *points])
     assert found["density"] == pytest.approx(0.05)
     assert (found["lowest"], found["highest"]) == (1e-4, 1.0)
     assert say_crossover(found) == "fake, forward: dense is faster from density 0.05 on"

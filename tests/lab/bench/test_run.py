@@ -1,19 +1,29 @@
-"""Fake cases: what agrees is timed, what breaks off is said; timing by a clock; least work."""
+"""The benchmark: what agrees is timed, what breaks off is said; timing by a clock; least work; and
+``outerconv bench`` end to end on a tiny scale, in one process and in several; bad input.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib.util
+import io
+import json
 import math
 import os
+import platform
+from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from lab.bench.fakes import CONTEXT, ROOFLINE, broken, contender, fake_case
+from lab.bench.fakes import CONTEXT, ROOFLINE, broken, contender, fake_case, record, timing
 
+import pyg_outerconv
 from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.lab.bench import campaign, command, run
 from pyg_outerconv.lab.bench import case as module
-from pyg_outerconv.lab.bench import memory
+from pyg_outerconv.lab.bench.campaign import run_processes
 from pyg_outerconv.lab.bench.case import (
     CASES,
     FORWARD,
@@ -29,16 +39,16 @@ from pyg_outerconv.lab.bench.case import (
     case,
     select,
 )
+from pyg_outerconv.lab.bench.command import Options
 from pyg_outerconv.lab.bench.graphs import Fresh
-from pyg_outerconv.lab.bench.memory import peak_alone, peak_here
-from pyg_outerconv.lab.bench.report import RECORD, failures
+from pyg_outerconv.lab.bench.report import RECORD, commit_of, failures, merge, ratio_rows
 from pyg_outerconv.lab.bench.roofline import attention, convolution, measure_roofline
-from pyg_outerconv.lab.bench.run import difference, measure, run_cases, summarise
 from pyg_outerconv.lab.bench.targets import faster
+from pyg_outerconv.lab.cli import main
 
 
 def run_one(made):
-    (found,) = run_cases([made], CONTEXT, ROOFLINE)
+    (found,) = run.run_cases([made], CONTEXT, ROOFLINE)
     return found
 
 
@@ -90,7 +100,7 @@ def test_a_case_that_cannot_be_set_up_does_not_stop_the_others():
 
     unmade = Case("unmade", "fakes", "cannot be made", make)
     begun, done = [], []
-    found = run_cases(
+    found = run.run_cases(
         [unmade, fake_case(contender(OURS))], CONTEXT, ROOFLINE, begun.append, done.append
     )
     assert found == done
@@ -148,24 +158,26 @@ class Clock:
 def test_contenders_take_turns_and_change_who_begins():
     clock = Clock()
     steps = {name: clock.step(name, 1.0) for name in "abc"}
-    measure(steps, 3, clock=lambda: clock.now)
+    run.measure(steps, 3, clock=lambda: clock.now)
     assert "".join(clock.log) == "abc" + "abc" + "bca" + "cab"
 
 
 def test_medians_and_quartiles_leave_the_warm_up_out():
     clock = Clock()
     steps = {"a": clock.step("a", 100.0, 5.0, 1.0, 2.0, 4.0, 3.0)}
-    found = measure(steps, 5, clock=lambda: clock.now)["a"]
+    found = run.measure(steps, 5, clock=lambda: clock.now)["a"]
     quartiles = {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
     assert found == {**quartiles, "repeats": 5, "inner": 1}
     alone = dict.fromkeys(("median", "low", "high", "least"), 2.0)
-    assert summarise([2.0], 1) == {**alone, "repeats": 1, "inner": 1}
+    assert run.summarise([2.0], 1) == {**alone, "repeats": 1, "inner": 1}
 
 
 @pytest.mark.parametrize(("seconds", "asked", "inner"), [(1e-3, None, 5), (1.0, 3, 3)])
 def test_short_steps_are_repeated_within_a_sample_and_a_given_number_is_kept(seconds, asked, inner):
     clock = Clock()
-    found = measure({"a": clock.step("a", seconds)}, 2, inner=asked, clock=lambda: clock.now)["a"]
+    found = run.measure({"a": clock.step("a", seconds)}, 2, inner=asked, clock=lambda: clock.now)[
+        "a"
+    ]
     assert (found["inner"], len(clock.log)) == (inner, 1 + 2 * inner)
     assert found["median"] == pytest.approx(seconds)
 
@@ -178,7 +190,7 @@ def test_what_is_told_before_a_sample_is_not_timed():
         clock.now += 100.0
 
     steps = {name: clock.step(name, 1.0) for name in "ab"}
-    found = measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
+    found = run.measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
     assert told == [1, 3, 3]
     assert found["a"]["median"] == found["b"]["median"] == 1.0
 
@@ -200,7 +212,7 @@ def test_new_graphs_are_copies_of_each_in_turn():
 def test_the_collector_of_garbage_is_left_as_it_was():
     seen = []
     assert gc.isenabled()
-    measure({"a": lambda: seen.append(gc.isenabled())}, 1, inner=1)
+    run.measure({"a": lambda: seen.append(gc.isenabled())}, 1, inner=1)
     assert gc.isenabled()
     assert seen == [True, False]  # the warm-up, then the sample
 
@@ -218,7 +230,7 @@ def test_the_collector_of_garbage_is_left_as_it_was():
     ],
 )
 def test_difference(actual, expected, gap):
-    assert difference(actual, expected) == gap
+    assert run.difference(actual, expected) == gap
 
 
 def test_the_bound_is_the_slower_of_traffic_and_arithmetic():
@@ -266,18 +278,18 @@ def hold(mib):
     torch.ones(mib * MIB // 4).sum()
 
 
-@pytest.mark.skipif(not memory.is_known("cpu"), reason="this system has no record of peaks")
+@pytest.mark.skipif(not run.is_known("cpu"), reason="this system has no record of peaks")
 def test_the_peak_of_a_step_is_what_it_holds():
-    found = peak_here(lambda: hold(256))
+    found = run.peak_here(lambda: hold(256))
     # An allocator may keep the warm-up's block, hence the other bound on the process.
-    assert found.step < 300 * MIB
-    assert found.process > 256 * MIB
+    assert found["step"] < 300 * MIB
+    assert found["process"] > 256 * MIB
 
 
 def test_where_no_peak_is_known_a_note_says_so(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.lab.bench.run.is_known", lambda device: False)
+    monkeypatch.setattr(run, "is_known", lambda device: False)
     context = replace(CONTEXT, memory=True)
-    (found,) = run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
+    (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
     assert found["notes"] == ["peak memory is measured on CUDA devices and on Linux"]
     assert found["memory"] == found["errors"] == {}
 
@@ -285,29 +297,217 @@ def test_where_no_peak_is_known_a_note_says_so(monkeypatch):
 @pytest.fixture
 def _here(monkeypatch):
     """What a process of its own does is done in this one."""
-    monkeypatch.setattr(memory, "in_a_process", lambda function, *given: function(*given))
+    monkeypatch.setattr(run, "in_a_process", lambda function, *given: function(*given))
 
 
 def test_a_process_measures_one_contender():
     before = dict(os.environ)
-    ours = peak_alone(Context(scale=0.2), "gcn-100k", None, TRAINING, OURS)
+    ours = run.peak_alone(Context(scale=0.2), "gcn-100k", None, TRAINING, OURS)
     # 240k edges × 64 channels of float32 make 58 MiB, which PyG holds several times and ours never.
-    assert 0 < ours.step < 58 * MIB
-    assert ours.process > 100 * MIB
+    assert 0 < ours["step"] < 58 * MIB
+    assert ours["process"] > 100 * MIB
     assert os.environ == before
 
 
 @pytest.mark.usefixtures("_here")
 def test_pygs_layer_holds_its_messages():
     context = Context(scale=0.2, threads=torch.get_num_threads())
-    theirs = peak_alone(context, "gcn-100k", None, TRAINING, PYG)
-    assert theirs.step > 2 * 58 * MIB
+    theirs = run.peak_alone(context, "gcn-100k", None, TRAINING, PYG)
+    assert theirs["step"] > 2 * 58 * MIB
 
 
 def test_a_process_that_breaks_off_says_why(monkeypatch):
     with pytest.raises(KeyError, match="no-such-case"):
-        peak_alone(Context(), "no-such-case", None, TRAINING, OURS)
-    monkeypatch.setattr(memory, "in_a_process", lambda *given: {}["it"])
+        run.peak_alone(Context(), "no-such-case", None, TRAINING, OURS)
+    monkeypatch.setattr(run, "in_a_process", lambda *given: {}["it"])
     context = replace(CONTEXT, memory=True)
-    (found,) = run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
+    (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
     assert found["errors"] == {f"memory of {OURS}": "KeyError: 'it'"}
+
+
+# The command --------------------------------------------------------------------------------------
+
+
+TINY = ["bench", "--quick", "--scale", "0.002", "--repeats", "2"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _roofline():
+    """No bandwidth is measured, which takes as long as all else."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(campaign, "measure_roofline", lambda context: ROOFLINE)
+        yield
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """The folder of a run, what it said, and torch's threads before and after."""
+    folder, said, threads = tmp_path_factory.mktemp("bench"), io.StringIO(), []
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(said):
+        patched.chdir(folder)
+        threads.append(torch.get_num_threads())
+        assert main([*TINY, "--only", "gcn-100k", "--only", "density-tiny", "--threads", "2"]) == 0
+        threads.append(torch.get_num_threads())
+    return folder / "runs/bench-001", said.getvalue(), threads
+
+
+def test_end_to_end(measured):
+    folder, said, _ = measured
+    for words in (
+        "gcn-100k: GCN layer",
+        "Summary\n",
+        "density-tiny, forward: ",
+        "not run: PyG, compiled: left out of a quick run",
+        "runs/bench-001/bench.html",
+    ):
+        assert words in said, words
+    assert sorted(path.name for path in folder.iterdir()) == ["bench.html", "bench.json"]
+    report = json.loads((folder / "bench.json").read_text())
+    assert (report["kind"], report["format"]) == ("pyg_outerconv.bench", 1)
+    assert report["settings"]["scale"] == 0.002
+    assert [record["case"] for record in report["records"]] == ["gcn-100k"] + ["density-tiny"] * 5
+    assert all(record["errors"] == {} for record in report["records"])
+    assert len(report["crossovers"]) == 2
+    assert "<svg" in (folder / "bench.html").read_text()
+
+
+def test_the_commit_of_the_package_is_kept(measured):
+    folder, _, _ = measured
+    settings = json.loads((folder / "bench.json").read_text())["settings"]
+    assert settings["commit"] == commit_of(Path(pyg_outerconv.__file__).parent)
+    said = f", commit {settings['commit']}" if settings["commit"] else ""
+    page = " ".join((folder / "bench.html").read_text().split())
+    assert f"pyg_outerconv {pyg_outerconv.__version__}{said}. Copies" in page
+
+
+def test_compared_with_an_earlier_run(measured, capsys):
+    folder, _, _ = measured
+    flags = ["--only", "gcn-100k", "--threads", "2", "--compare", str(folder / "bench.json")]
+    assert main([*TINY, *flags, "--out", "again"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "Against the earlier run" in said.out
+    report = json.loads(Path("again/bench.json").read_text())
+    (record,) = report["records"]
+    assert len(report["compared"]["rows"]) == sum(map(len, record["modes"].values())) > 0
+
+
+def test_nothing_names_the_machine_or_its_folders(measured):
+    folder, _, _ = measured
+    text = (folder / "bench.json").read_text() + (folder / "bench.html").read_text()
+    assert str(Path.home()) not in text
+    assert str(folder) not in text
+    assert platform.node() not in text
+
+
+def test_threads_are_as_before(measured):
+    folder, _, (before, after) = measured
+    assert before == after
+    assert json.loads((folder / "bench.json").read_text())["machine"]["threads"] == 2
+
+
+def test_errors_are_counted(monkeypatch, capsys):
+    from pyg_outerconv.lab.train import peers
+
+    def other(theirs, mine):
+        theirs.lin.weight.data.copy_(2 * mine.theta.weight[0].t())
+
+    monkeypatch.setattr(peers, "begin_as", other)
+    assert main([*TINY, "--only", "gcn-100k", "--out", "run"]) == 1
+    assert "gcn-100k: PyG: differs from outerconv" in capsys.readouterr().err
+
+
+def test_list(capsys):
+    assert main(["bench", "--list", "--only", "relation"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("relation\n  rgcn-8 ")
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--only", "gnc"], "unknown benchmark 'gnc' (did you mean 'gcn'?)"),
+        (["--repeats", "0"], "repeats has a minimum: expected >= 1, got 0"),
+        (["--scale", "nan"], "scale has a minimum"),
+        (["--dtype", "float23"], "unknown dtype 'float23' (did you mean 'float32'?)"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
+        (["--compare", "none.json"], "must be written by outerconv bench"),
+        (["--out", "full"], "a benchmark needs a folder of its own"),
+        (["--out", "full/file"], "--out must be writable"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(flags, words, refused):
+    Path("full").mkdir()
+    Path("full/file").write_text("here")
+    refused([*TINY, *flags], words)
+
+
+@pytest.mark.parametrize("missing", command.EXTRAS)
+def test_a_missing_extra_is_named(missing, monkeypatch, refused):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+    )
+    words = f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'"
+    refused([*TINY, "--only", "gcn"], words)
+
+
+# Several processes as one run: medians of medians, their range, and ratios within each process.
+
+
+def report(ours, theirs, **changes):
+    times = {OURS: timing(ours, 0.5), PYG: timing(theirs, 0.5)}
+    made = record(modes={FORWARD: times}, bounds={FORWARD: {"seconds": 0.5}}, **changes)
+    return {"records": [made], "roofline": {"bandwidth": ours, "flop_rate": theirs}}
+
+
+def test_times_are_medians_with_their_range():
+    (found,), roofline = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
+    ours = found["modes"][FORWARD][OURS]
+    assert (ours["median"], ours["low"], ours["high"]) == (2.0, 1.0, 4.0)
+    assert (ours["least"], ours["repeats"]) == (0.5, 15)
+    assert found["fractions"][FORWARD][OURS] == 0.25
+    assert (roofline.bandwidth, roofline.flop_rate) == (2.0, 10.0)
+
+
+def test_ratios_are_of_each_process_and_are_said_with_their_range():
+    (found,), _ = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
+    assert found["ratios"] == {FORWARD: {PYG: [2.0, 5.0, 3.0]}}
+    assert ratio_rows({"records": [found]})[1:] == [
+        ("fake", "PyG", "forward", "3.00", "2.00 – 5.00")
+    ]
+    assert len(ratio_rows({"records": [record()]})) == 1
+
+
+def test_what_breaks_off_in_one_process_stays():
+    one = report(1.0, 2.0, errors={PYG: "differs"}, agreement={PYG: None})
+    (found,), _ = merge([report(1.0, 2.0, agreement={PYG: 1e-7}), one])
+    assert found["errors"] == {PYG: "differs"}
+    assert found["agreement"] == {PYG: None}
+
+
+def test_two_processes_end_to_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(campaign, "in_a_process", lambda function, *given: function(*given))
+    flags = [*TINY, "--only", "new-karate-gcn", "--processes", "2", "--threads", "1"]
+    assert main([*flags, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "process 2 of 2" in said.out
+    assert "median and range over processes" in said.out
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert names == ["bench.html", "bench.json", "process-1", "process-2"]
+    found = json.loads((tmp_path / "run" / "bench.json").read_text())
+    assert found["settings"]["processes"] == 2
+    of_one = json.loads((tmp_path / "run" / "process-2" / "bench.json").read_text())["settings"]
+    assert of_one == {**found["settings"], "processes": 1}
+    assert (of_one["quick"], of_one["scale"], of_one["repeats"]) == (True, 0.002, 2)
+    (made,) = found["records"]
+    assert list(made["ratios"]) == [FORWARD, TRAINING]
+    assert len(made["ratios"][FORWARD][PYG]) == 2
+
+
+def test_a_process_that_breaks_off_is_said(tmp_path):
+    options = Options(quick=True, processes=2)
+    with pytest.raises(RefusedValue, match="process 1 must end: .* a report, got KeyError: 'gone'"):
+        run_processes(options, ["gone"], tmp_path, print)

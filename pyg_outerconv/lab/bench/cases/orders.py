@@ -15,9 +15,8 @@ from ....families import parse_family
 from ....graph import Features, SparseFeatures
 from ....nn import OuterConv
 from ....theta import as_theta
-from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, Sizes, case
+from ..case import FORWARD, TRAINING, Contender, Context, Point, Setup, Sizes, case, free_memory
 from ..graphs import random_graph, uniform_types, zipf_types
-from ..memory import free_memory
 from ..sides import contender
 from ..targets import chosen_key, good_choice
 
