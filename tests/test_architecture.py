@@ -55,7 +55,7 @@ ALLOWED = {
     "lab.family_options": set(CORE) - {"attention", "nn"},
     "lab.source": {"errors", "files", "lab.fields"},
     "lab.own_code": {"errors", "attention", "families"},
-    "lab.data": {"errors", "files", "scale", "lab.source"},
+    "lab.data": {"errors", "files", "scale", "lab.fields", "lab.source"},
     "lab.train": {"pyg", *LAB, *TOOLS, *CORE},
     "lab.bench": {"pyg", *TOOLS, *LAB, *CORE},
     "lab.search": {*TOOLS, *LAB, *CORE},

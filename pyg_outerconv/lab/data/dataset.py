@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,18 +17,10 @@ import torch_geometric
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
+from ... import files
 from ...errors import RefusedIndex, RefusedValue, refusal
-from ...files import (
-    CACHE_VARIABLE,
-    cache_folder,
-    data_root,
-    load_tensors,
-    read_bytes,
-    save_tensors,
-    sweep,
-    temporary_name,
-)
 from ...scale.mapped import MappedGraph
+from ..fields import require_modules
 from ..source import Source
 from .graph import MASKS, fingerprint, make_undirected
 from .raw import download, read_one, read_raw
@@ -147,20 +138,16 @@ def load(
     """
     log = log or partial(print, file=sys.stderr)
     known = entry(name).for_split(split)
-    lacking = [module for module in known.requires if importlib.util.find_spec(module) is None]
-    if lacking:
-        missing = "ogb" if "ogb" in lacking else "'pyg_outerconv[train]'"
-        raise DataUnavailable(
-            f"{known.name} is read with {' and '.join(lacking)}, not installed here: "
-            f"pip install {missing}"
-        )
+    extra = "ogb" if "ogb" in known.requires else "'pyg_outerconv[train]'"
+    require_modules(f"{known.name} is read with", known.requires, extra, DataUnavailable)
     if known.folder is None:
         data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
-    elif known.embedded and known.missing(data_root(root)):
-        log(f"{known.name} is not below {data_root(root)}: the copy inside pyg_outerconv is read")
+    elif known.embedded and known.missing(files.data_root(root)):
+        below = files.data_root(root)
+        log(f"{known.name} is not below {below}: the copy inside pyg_outerconv is read")
         data, place = _embedded(known.embedded), None
     else:
-        place = data_root(root)
+        place = files.data_root(root)
         data = _read(known, place, log)
     if undirected:
         make_undirected(data, lambda row: f"{known.name}, edge {row}")
@@ -177,23 +164,27 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
                 "against it from now on"
             )
     contents = {name: read_one(known, root, name) for name in known.files}
-    home = cache_folder() / "graphs" / "-".join([known.name, *map(str, known.arguments.values())])
-    kept, place = home / f"{_key(known, root, contents)}.pt", home / temporary_name("reading")
+    home = (
+        files.cache_folder()
+        / "graphs"
+        / "-".join([known.name, *map(str, known.arguments.values())])
+    )
+    kept, place = home / f"{_key(known, root, contents)}.pt", home / files.temporary_name("reading")
     try:
         home.mkdir(parents=True, exist_ok=True)
-        sweep(home)
+        files.sweep(home)
         try:
-            return Data.from_dict(load_tensors(kept))
+            return Data.from_dict(files.load_tensors(kept))
         except FileNotFoundError:
             pass
         except RefusedValue as error:  # damaged, or written by another version
             log(f"{error}; the graph is read from its raw files, and cached anew")
         data = read_raw(known, root, contents, place)
-        save_tensors(kept, data.to_dict())
+        files.save_tensors(kept, data.to_dict())
     except OSError as error:
         raise DataUnavailable(
             f"the cache folder {home} cannot be used ({error.strerror}): name another with "
-            f"{CACHE_VARIABLE}"
+            f"{files.CACHE_VARIABLE}"
         ) from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -206,11 +197,11 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
 def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
     """A name that changes with the root, its raw files and the version of PyG that reads them."""
     compared = {} if known.copies_differ else known.files  # when they were read
-    files = {
+    sums = {
         name: compared.get(name) or hashlib.sha256(content).hexdigest()
         for name, content in contents.items()
     }
-    state = repr([torch_geometric.__version__, sorted(files.items())])
+    state = repr([torch_geometric.__version__, sorted(sums.items())])
     parts = (str(known.home(root)), state)
     return "-".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
 
@@ -224,7 +215,7 @@ def _embedded(file: dict[str, str]) -> Data:
     """
     path = shipped(file["file"])
     try:
-        content = read_bytes(path)
+        content = files.read_bytes(path)
     except OSError as error:
         raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
     got = hashlib.sha256(content).hexdigest()

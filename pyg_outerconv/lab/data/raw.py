@@ -31,18 +31,8 @@ import torch
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
+from ... import files
 from ...errors import Refused, RefusedValue, refusal
-from ...files import (
-    ROOT_VARIABLE,
-    cache_folder,
-    data_root,
-    load_json,
-    open_archive,
-    read_bytes,
-    save_json,
-    sweep,
-    temporary_name,
-)
 from .graph import MASKS, SELECTIONS, check_graph, union_of
 from .registry import DataUnavailable, Entry, entry
 
@@ -55,7 +45,7 @@ def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> b
     path, expected = (home or known.home(root)) / name, known.files[name]
     first = recorded(known, root)
     try:
-        content = read_bytes(path, LIMIT)
+        content = files.read_bytes(path, LIMIT)
     except OSError as error:
         raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
     got = hashlib.sha256(content).hexdigest()
@@ -80,7 +70,7 @@ def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> b
 
 def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
     """Compare the raw files of a dataset, those of all its protocols, with their checksums."""
-    known, folder = entry(name), data_root(root)
+    known, folder = entry(name), files.data_root(root)
     first, states = recorded(known, folder), {}
     for reading in map(known.for_split, known.splits):
         for file, expected in reading.files.items():
@@ -90,7 +80,7 @@ def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
 
 def _compare(path: Path, expected: str | None) -> str:
     try:
-        got = hashlib.sha256(read_bytes(path, LIMIT)).hexdigest()
+        got = hashlib.sha256(files.read_bytes(path, LIMIT)).hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError:
@@ -106,20 +96,20 @@ def _compare(path: Path, expected: str | None) -> str:
 def record_of(known: Entry, root: Path) -> Path:
     """The record of a dataset below a root."""
     place = hashlib.sha256(str(known.home(root)).encode()).hexdigest()[:16]
-    return cache_folder() / "checksums" / f"{known.name}-{place}.json"
+    return files.cache_folder() / "checksums" / f"{known.name}-{place}.json"
 
 
 def recorded(known: Entry, root: Path) -> dict[str, str]:
     """The sha256 of files as they were downloaded, by their names below the dataset's folder."""
     try:
-        files = load_json(record_of(known, root)).get("files")
+        found = files.load_json(record_of(known, root)).get("files")
     except FileNotFoundError:
         return {}
     except (OSError, RefusedValue) as error:
         raise DataUnavailable(f"checksums of {known.name} cannot be read: {error}") from error
-    if not isinstance(files, dict):
+    if not isinstance(found, dict):
         raise DataUnavailable(f"{record_of(known, root)} must hold checksums of files")
-    return files
+    return found
 
 
 def record(known: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
@@ -134,7 +124,9 @@ def record(known: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
         return None
     path = record_of(known, root)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_json(path, {"dataset": known.name, "folder": str(known.home(root)), "files": before | new})
+    files.save_json(
+        path, {"dataset": known.name, "folder": str(known.home(root)), "files": before | new}
+    )
     return path
 
 
@@ -178,7 +170,7 @@ def _array(name: str, content: bytes) -> None:
 
 
 def _arrays(name: str, content: bytes) -> None:
-    with open_archive(content, LIMIT) as archive:
+    with files.open_archive(content, LIMIT) as archive:
         for member in archive.infolist():
             with archive.open(member) as file:
                 check_array(member.filename, member.file_size, file)
@@ -401,11 +393,13 @@ def download(known: Entry, root: Path) -> Path | None:
     absent = known.missing(root)
     names = [name for name in known.files if known.home(root) / name in absent]
     before = socket.getdefaulttimeout()
-    staging = root / temporary_name("download")  # so that an incomplete download is never read
+    staging = root / files.temporary_name(
+        "download"
+    )  # so that an incomplete download is never read
     home = known.home(staging)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        sweep(root, ["download"])
+        files.sweep(root, ["download"])
         socket.setdefaulttimeout(_CONNECT_SECONDS)
         with quiet():
             if known.reader == OGB:
@@ -439,7 +433,7 @@ def _absent(known: Entry, paths: list[Path], reason: str) -> DataUnavailable:
     where = "; ".join(f"{', '.join(names)} into {folder}" for folder, names in folders.items())
     return DataUnavailable(
         f"{known.name} is not here and cannot be downloaded ({reason}): put "
-        f"{where}; or name another root by --root or {ROOT_VARIABLE}"
+        f"{where}; or name another root by --root or {files.ROOT_VARIABLE}"
     )
 
 
@@ -462,13 +456,13 @@ def _read_ogb(known: Entry, place: Path) -> Data:
         inverse = meta["add_inverse_edge"] == "True"
         (graph,) = read_csv_graph_raw(str(folder / "raw"), add_inverse_edge=inverse)
     num_nodes = int(graph["num_nodes"])
-    files = (f"split/{meta['split']}/{part}" for part in ("train", "valid", "test"))
+    parts = (f"split/{meta['split']}/{part}" for part in ("train", "valid", "test"))
     return Data(
         x=torch.from_numpy(graph["node_feat"]).float(),
         edge_index=torch.from_numpy(graph["edge_index"]),
         y=column("raw/node-label"),
         num_nodes=num_nodes,
-        **{key: _mask(num_nodes, column(file)) for key, file in zip(MASKS, files, strict=True)},
+        **{key: _mask(num_nodes, column(file)) for key, file in zip(MASKS, parts, strict=True)},
     )
 
 

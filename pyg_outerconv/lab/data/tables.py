@@ -6,7 +6,6 @@ is read is bounded, and nothing in it is run.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import zipfile
@@ -28,6 +27,7 @@ from torch import Tensor
 
 from ...errors import RefusedValue, refusal, unknown
 from ...files import UNPACKED_LIMIT, open_archive, read_bytes
+from ..fields import require_modules
 from .graph import MASKS
 from .raw import check_array
 
@@ -113,11 +113,7 @@ def _require_bound(path: Path, size: int) -> None:
 
 def arrow() -> Any:
     """The module pyarrow, by which tables are read and names looked up, if it is installed."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise RefusedValue(
-            "graphs of one's own are read by pyarrow: expected it to be installed, got none: "
-            "pip install 'pyg_outerconv[train]'"
-        )
+    require_modules("graphs of one's own are read by", ("pyarrow",), "'pyg_outerconv[train]'")
     import pyarrow
     import pyarrow.compute
 

@@ -17,6 +17,7 @@ import write_cora
 from torch_geometric import datasets as pyg_datasets
 from torch_geometric.data import Data
 
+from pyg_outerconv import files
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.data import dataset, graph
 from pyg_outerconv.lab.data.raw import record_of
@@ -160,7 +161,7 @@ def test_a_kept_copy_is_used_again_and_follows_its_root(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_cache_that_cannot_be_written_is_said(code, texas, tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "save_tensors", fails(code))
+    monkeypatch.setattr(files, "save_tensors", fails(code))
     with pytest.raises(data.DataUnavailable, match=os.strerror(code)) as refused:
         data.load("texas", texas)
     assert data.CACHE_VARIABLE in str(refused.value)
