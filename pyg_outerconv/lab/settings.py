@@ -362,34 +362,31 @@ def fan_outs_of(text: str) -> list[int]:
     return numbers
 
 
-@dataclass(frozen=True)
-class Smoothing:
-    """The numbers of Correct & Smooth; ``scale`` is γ, None where it is found for each node."""
+# What PyG's ``CorrectAndSmooth`` takes, and the largest that it may be.
+_SMOOTHING = {
+    "num_correction_layers": 10_000,
+    "correction_alpha": 1,
+    "num_smoothing_layers": 10_000,
+    "smoothing_alpha": 1,
+    "scale": 1e6,
+}
 
-    correction_steps: int
-    correction_alpha: float
-    smoothing_steps: int
-    smoothing_alpha: float
-    scale: float | None = None
 
-
-def smoothing_of(text: str) -> Smoothing | None:
-    """The numbers in text such as ``'50,0.8,50,0.8'``; None of an empty one."""
+def smoothing_of(text: str) -> dict[str, Any] | None:
+    """The arguments of ``CorrectAndSmooth`` in text such as ``'50,0.8,50,0.8'``; None of ''."""
     if not text:
         return None
     try:
         one, first, other, second, *scale = text.split(",")
-        found = Smoothing(int(one), float(first), int(other), float(second), *map(float, scale))
-        scale_is_number = found.scale is None or 0 <= found.scale <= 1e6
-    except (ValueError, TypeError):
-        found, scale_is_number = Smoothing(-1, 0, 0, 0), False
-    steps = found.correction_steps, found.smoothing_steps
-    alphas = found.correction_alpha, found.smoothing_alpha
-    in_range = all(0 <= step <= 10_000 for step in steps) and all(0 <= a <= 1 for a in alphas)
-    if not (scale_is_number and in_range):
+        numbers = [int(one), float(first), int(other), float(second), *map(float, scale)]
+    except ValueError:
+        numbers = [-1]
+    found = dict(zip(_SMOOTHING, numbers, strict=False))
+    in_range = all(0 <= number <= _SMOOTHING[name] for name, number in found.items())
+    if not in_range or len(numbers) > len(found):
         rule = "predictions are corrected and smoothed in steps, each with α in [0, 1]"
         raise RefusedValue(rule, "such as 50,0.8,50,0.8, or 50,0.8,50,0.8,1.0 with γ", text)
-    return found
+    return {**found, "autoscale": "scale" not in found}
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:

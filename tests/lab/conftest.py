@@ -6,6 +6,7 @@ import pytest
 
 from pyg_outerconv.files import CACHE_VARIABLE, ROOT_VARIABLE
 from pyg_outerconv.lab.cli import main
+from pyg_outerconv.lab.train import experiment
 from pyg_outerconv.lab.train.folder import LOCK
 
 
@@ -44,3 +45,18 @@ def refused(tmp_path, capsys):
         return said.err
 
     return check
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A run of two seeds, which tests leave as it is."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    line = ["train", "KarateClub", "--epochs", "15", "--seeds", "2", "--hidden", "8"]
+    assert main([*line, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def no_picture(monkeypatch):
+    """Drawing takes longer than short runs."""
+    monkeypatch.setattr(experiment, "can_draw", lambda: False)

@@ -7,6 +7,7 @@ that numbers do not depend on who trained.
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import signal
@@ -16,21 +17,73 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import is_undirected
 
 from ...errors import RefusedValue
+from ..data import Dataset
 from ..own_code import import_own
 from ..settings import Settings
-from ..train.loop import Diverged, SeedRun, Stopped, train
+from ..train.loop import Diverged, SeedRun, Stopped
 from ..train.model import Contender, on_backend, ours
+from ..train.splits import Split, make_split
 from .pictures import Seen, look_at
-from .portfolio import Labels, Unlabelled
 
 ALONE = 10.0  # seconds of training before other processes are begun, which takes some itself
+
+
+# What a search may see of the labels --------------------------------------------------------------
+
+WITHHELD = -1
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """A dataset whose ``y`` is −1 at every node, as models are built on."""
+
+    dataset: Dataset
+    num_classes: int
+
+    @property
+    def has_features(self) -> bool:
+        """Whether nodes have features."""
+        x = self.dataset.data.get("x")
+        return x is not None and x.numel() > 0
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether the edges and the reversed edges differ."""
+        data = self.dataset.data
+        return not is_undirected(data.edge_index, num_nodes=data.num_nodes)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a seed may see."""
+
+    y: Tensor
+    split: Split
+
+
+def without_labels(dataset: Dataset) -> Unlabelled:
+    """The dataset without labels."""
+    data = copy.copy(dataset.data)
+    data.y = torch.full_like(dataset.data.y, WITHHELD)
+    return Unlabelled(replace(dataset, data=data), dataset.num_classes)
+
+
+def visible_labels(dataset: Dataset, protocol: str, seed: int) -> Labels:
+    """The labels of a seed's training and validation nodes; all others are withheld."""
+    split = make_split(dataset.data, protocol, seed)
+    seen = (split.train | split.validation) & ~split.test
+    return Labels(torch.where(seen, dataset.data.y, WITHHELD), split)
+
+
+# Training -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +142,7 @@ class Bench:
             contender, classes = self.contender(settings), self.graph.num_classes
             run = SeedRun(contender, labels.y, classes, labels.split, settings, task.seed)
             try:
-                finished = train(run, lambda run: None, self.stop)
+                finished = run.train(lambda run: None, self.stop)
             except Diverged as error:
                 return Outcome({"val_metric": 0.0, "val_loss": float(10**9), "said": str(error)})
             if not finished:

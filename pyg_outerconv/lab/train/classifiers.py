@@ -132,12 +132,10 @@ class FirstLayer(Linear):
         self, x: Tensor | None, way: AtOnce = AT_ONCE, finish: Activation = ACTIVATION["none"]
     ) -> Tensor:
         """(N, Q), each row finished by a function of it."""
+        weight, bias = self.weight.t(), self.bias
         if x is None:
-            return way.rows(lambda rows: finish(rows + self.bias), self.weight.t())
-        return way.rows(lambda rows: finish(self._of(rows)), x)
-
-    def _of(self, rows: Tensor) -> Tensor:
-        return rows.to(self.weight.dtype) @ self.weight.t() + self.bias
+            return way.rows(lambda rows: finish(rows + bias), weight)
+        return way.rows(lambda rows: finish(rows.to(weight.dtype) @ weight + bias), x)
 
 
 class Classifier(Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 import threading
@@ -20,10 +19,11 @@ from ...errors import RefusedValue
 from ...files import STOPPED, silence
 from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
+from ..fields import require_modules
 from ..settings import Settings
 from .folder import PICTURE, RunFolder, dataset_of
 from .inputs import choose_features, settle_features
-from .loop import CorrectAndSmooth, SeedRun, Stopped, rank, train
+from .loop import SeedRun, Stopped, rank, smoothing_on
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
 from .peers import peer
 from .results import SMOOTHED, can_draw, draw_curves, summarise
@@ -106,7 +106,7 @@ class Experiment:
             contender.model(self.dataset.num_classes, settings)
         for seed in range(settings.seeds):
             check_classes(dataset.data.y, self._split(seed), settings.metric, dataset.class_name)
-        self.smoothing = CorrectAndSmooth.of(self.dataset.data, settings)
+        self.smoothing = smoothing_on(self.dataset.data, settings)
         self.backends = backends_used(self.contenders[0], self.dataset.num_classes, settings)
         if not resume:
             self._first(lambda: self.folder.create(settings, self.dataset))
@@ -224,10 +224,10 @@ class Experiment:
 
         try:
             if alone:
-                if not stop() and train(run, each_epoch, stop):
+                if not stop() and run.train(each_epoch, stop):
                     return
                 whole = run.state()
-            elif train(run, each_epoch, lambda: False):
+            elif run.train(each_epoch, lambda: False):
                 return
         except Stopped:
             pass
@@ -332,12 +332,7 @@ def curves_into(folder: Path) -> Callable[[SeedRun], None]:
         folder: gets a folder for each model and seed. Epochs that a run repeats, after it was
             killed, take the place of those that were written before.
     """
-    if importlib.util.find_spec("tensorboard") is None:
-        raise RefusedValue(
-            "--tensorboard writes by tensorboard",
-            "pip install 'pyg_outerconv[scale]'",
-            "no tensorboard",
-        )
+    require_modules("--tensorboard writes by", ("tensorboard",), "'pyg_outerconv[scale]'")
     writers: dict[str, Any] = {}
 
     def write(run: SeedRun) -> None:

@@ -15,19 +15,8 @@ import torch
 import torch_geometric
 from filelock import FileLock, Timeout
 
-from ... import __version__
+from ... import __version__, files
 from ...errors import RefusedValue
-from ...files import (
-    as_path,
-    checksum,
-    leftovers,
-    load_json,
-    load_tensors,
-    replace,
-    save_json,
-    save_tensors,
-    sweep,
-)
 from ..data import Dataset, Source, entry, load, load_own, source_from
 from ..settings import Settings, settings_from
 from .model import OURS, PEER
@@ -63,7 +52,7 @@ class Folder:
     begun: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, path: str | Path) -> None:
-        self.path = as_path(path, self.called)
+        self.path = files.as_path(path, self.called)
         self.config = self.path / CONFIG
 
     # Beginning and going on ---------------------------------------------------------------------
@@ -72,7 +61,7 @@ class Folder:
         """Make a new folder; a lock, and what a killed process left there, do not count."""
         self.act(lambda: self.path.mkdir(parents=True, exist_ok=True))
         own = {self.path / name for name in (LOCK, *self.begun)}
-        own.update(self.act(lambda: leftovers(self.path, self.names)))
+        own.update(self.act(lambda: files.leftovers(self.path, self.names)))
         there = self.act(lambda: set(self.path.iterdir()))
         if there - own:
             raise RefusedValue(
@@ -83,14 +72,21 @@ class Folder:
 
     def configuration(self, begun: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
         """What a folder begins with: settings or a plan, the data, the versions."""
-        facts = {"data": facts_of(dataset), "versions": versions()}
-        return {"format": FORMAT, self.key: begun, **facts}
+        facts = {
+            "root": None if dataset.root is None else str(dataset.root),
+            "source": None if dataset.source is None else dataset.source.as_dict(),
+            "fingerprint": dataset.fingerprint,
+            "num_nodes": dataset.num_nodes,
+            "num_edges": dataset.num_edges,
+            "num_classes": dataset.num_classes,
+        }
+        return {"format": FORMAT, self.key: begun, "data": facts, "versions": versions()}
 
     def begin(self, configuration: dict[str, Any]) -> None:
         """Write the configuration into a new or empty folder."""
         self.make()
         self.sweep()
-        self.act(lambda: save_json(self.config, configuration))
+        self.act(lambda: files.save_json(self.config, configuration))
 
     def check_data(self, dataset: Dataset) -> None:
         """Refuse to go on with other data."""
@@ -103,13 +99,13 @@ class Folder:
 
     def sweep(self) -> None:
         """Remove what killed processes left."""
-        self.act(lambda: sweep(self.path, self.names))
+        self.act(lambda: files.sweep(self.path, self.names))
 
     # The configuration --------------------------------------------------------------------------
 
     def read_config(self) -> dict[str, Any]:
         """The content of ``config.json``."""
-        config = self.load(load_json, self.config)
+        config = self.load(files.load_json, self.config)
         if config is None:
             raise RefusedValue(f"{self.path} is not {self.called}", CONFIG, "no such file")
         found = config.get("format")
@@ -159,17 +155,17 @@ class Folder:
     @staticmethod
     def identity_of(configuration: dict[str, Any]) -> str:
         """The checksum of a configuration."""
-        return checksum(configuration)
+        return files.checksum(configuration)
 
     # Files --------------------------------------------------------------------------------------
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace a file by JSON with the checksum of the configuration."""
         content = {"config": self.identity, **content}
-        self.act(lambda: save_json(self.path / name, content))
+        self.act(lambda: files.save_json(self.path / name, content))
 
     def read(
-        self, name: str, load: Callable[[Path], dict[str, Any]] = load_json
+        self, name: str, load: Callable[[Path], dict[str, Any]] = files.load_json
     ) -> dict[str, Any] | None:
         """The content of a file, beside the checksum of the configuration; None if it is absent."""
         path = self.path / name
@@ -181,7 +177,7 @@ class Folder:
 
     def put(self, name: str, content: bytes) -> None:
         """Replace a file by text or a picture."""
-        self.act(lambda: replace(self.path / name, content))
+        self.act(lambda: files.replace(self.path / name, content))
 
     def load(self, load: Callable[[Path], Value], path: Path) -> Value | None:
         """What a file holds; None if it is absent."""
@@ -203,17 +199,17 @@ class Folder:
 
 def write_files(
     folder: Path,
-    files: dict[str, bytes | dict[str, Any]],
+    contents: dict[str, bytes | dict[str, Any]],
     rule: str = "--out must be a folder that can be written",
 ) -> None:
     """Replace files of a folder, each as a whole, in their order; a dictionary is JSON."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
+        for name, content in contents.items():
             if isinstance(content, bytes):
-                replace(folder / name, content)
+                files.replace(folder / name, content)
             else:
-                save_json(folder / name, content)
+                files.save_json(folder / name, content)
     except OSError as error:
         raise RefusedValue(rule, folder, error.strerror or str(error)) from error
 
@@ -285,11 +281,11 @@ class RunFolder(Folder):
 
     def save_state(self, state: dict[str, Any]) -> None:
         """Keep the seed under way."""
-        self.act(lambda: save_tensors(self.partial, {"config": self.identity, **state}))
+        self.act(lambda: files.save_tensors(self.partial, {"config": self.identity, **state}))
 
     def load_state(self) -> dict[str, Any] | None:
         """The state that :meth:`save_state` wrote, or None."""
-        return self.read(PARTIAL, load_tensors)
+        return self.read(PARTIAL, files.load_tensors)
 
     def drop_state(self) -> None:
         """Remove the state of the seed under way, which is finished."""
@@ -297,11 +293,11 @@ class RunFolder(Folder):
 
     def save_checkpoint(self, content: dict[str, Any]) -> None:
         """Keep the best model so far."""
-        self.act(lambda: save_tensors(self.checkpoint, {"format": FORMAT, **content}))
+        self.act(lambda: files.save_tensors(self.checkpoint, {"format": FORMAT, **content}))
 
     def load_checkpoint(self) -> dict[str, Any]:
         """The best model so far."""
-        settings, checkpoint = self.settings(), self.load(load_tensors, self.checkpoint)
+        settings, checkpoint = self.settings(), self.load(files.load_tensors, self.checkpoint)
         if checkpoint is None:
             rule = f"the run in {self.path} must have its {FINAL}"
             raise RefusedValue(rule, "a finished seed, and its files", "no such file")
@@ -345,18 +341,6 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
         "python": platform.python_version(),
-    }
-
-
-def facts_of(dataset: Dataset) -> dict[str, Any]:
-    """The folder of a dataset, or its source, its fingerprint and its sizes."""
-    return {
-        "root": None if dataset.root is None else str(dataset.root),
-        "source": None if dataset.source is None else dataset.source.as_dict(),
-        "fingerprint": dataset.fingerprint,
-        "num_nodes": dataset.num_nodes,
-        "num_edges": dataset.num_edges,
-        "num_classes": dataset.num_classes,
     }
 
 

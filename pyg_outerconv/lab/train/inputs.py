@@ -161,16 +161,11 @@ class WithClasses(WholeGraph):
             x = torch.cat([self.x, self.x.new_zeros(count, num_classes)], dim=-1)
             x[nodes, width + classes] = 1.0
             return replace(made, x=x)
-        row, col, values = self.x.crow_indices(), self.x.col_indices(), self.x.values()
-        more = torch.zeros_like(row)
-        more[nodes + 1] = 1
-        row = row + more.cumsum(0)
-        places = row[nodes + 1] - 1  # at the end of a row, whose other columns are lower
-        own = torch.ones(col.numel() + nodes.numel(), dtype=torch.bool, device=col.device)
-        own[places] = False
-        wide, ones = col.new_empty(own.numel()), values.new_ones(own.numel())
-        wide[places], wide[own], ones[own] = (width + classes).to(col.dtype), col, values
-        return replace(made, x=_csr(row, wide, ones, (count, width + num_classes)), places=places)
+        places, ones = torch.stack([nodes, classes]), torch.ones_like(classes, dtype=self.x.dtype)
+        size = count, num_classes
+        own = torch.sparse_coo_tensor(places, ones, size, check_invariants=False)
+        x = as_csr(torch.cat([self.x.to_sparse_coo(), own], dim=-1))
+        return replace(made, x=x, places=(x.col_indices() >= width).nonzero().view(-1))
 
     def batches(
         self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
@@ -201,13 +196,8 @@ class WithClasses(WholeGraph):
             return x
         values = self.x.values().clone()
         values[self.places[hidden]] = 0.0
-        return _csr(self.x.crow_indices(), self.x.col_indices(), values, tuple(self.x.shape))
-
-
-def _csr(row: Tensor, col: Tensor, values: Tensor, size: tuple[int, ...]) -> Tensor:
-    with warnings.catch_warnings():  # torch says once that this layout may change
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(row, col, values, size, check_invariants=False)
+        places = self.x.crow_indices(), self.x.col_indices()
+        return torch.sparse_csr_tensor(*places, values, self.x.shape, check_invariants=False)
 
 
 def whole_graph(x: Tensor | None, structure: Any, settings: Settings) -> WholeGraph:
@@ -258,6 +248,11 @@ def kept_features(dataset: Dataset, settings: Settings) -> Tensor | None:
     choice, x = choose_features(dataset, settings), features(dataset, settings)
     if choice is None or x is None or choice.kept == "dense":
         return x
+    return as_csr(x)
+
+
+def as_csr(x: Tensor) -> Tensor:
+    """A matrix in CSR."""
     with warnings.catch_warnings():  # torch says once that this layout may change
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return x.to_sparse_csr()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,15 +15,14 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch_geometric.data import Data
+from torch_geometric.nn import CorrectAndSmooth
 from torch_geometric.seed import seed_everything
 
-from ...basis import Basis
 from ...errors import RefusedValue
-from ...families import GCN
 from ...scale.processes import ALONE, Processes, noticing_loss
 from ...scale.samples import stream
-from ..settings import Settings, Smoothing, smoothing_of
-from .inputs import Batch, Share
+from ..settings import Settings, smoothing_of
+from .inputs import Batch, Share, as_csr
 from .model import Contender
 from .results import METRICS, SMOOTHED, majority
 from .splits import Split
@@ -68,7 +67,7 @@ class SeedRun:
         seed: int,
         processes: Processes = ALONE,
         stop: Callable[[], bool] = lambda: False,
-        smoothing: CorrectAndSmooth | None = None,
+        smoothing: Smoothing | None = None,
     ) -> None:
         seed_everything(seed)
         self.processes, self.stop = processes, stop
@@ -123,6 +122,15 @@ class SeedRun:
             self._record(self.epoch + 1, self.processes.shared(numbers))
         self.epoch += 1
         self.seconds += time.perf_counter() - started
+
+    def train(self, each_epoch: Callable[[SeedRun], None], stop: Callable[[], bool]) -> bool:
+        """Train to the end, or to the epoch after which to stop; whether it is the end."""
+        while not self.finished:
+            self.step()
+            each_epoch(self)
+            if stop():
+                return self.finished
+        return True
 
     def _evaluate(self) -> dict[str, float]:
         nodes = torch.cat(list(self.nodes.values()))
@@ -210,16 +218,6 @@ class SeedRun:
         restore_random_state(state["random"])
 
 
-def train(run: SeedRun, each_epoch: Callable[[SeedRun], None], stop: Callable[[], bool]) -> bool:
-    """Train to the end."""
-    while not run.finished:
-        run.step()
-        each_epoch(run)
-        if stop():
-            return run.finished
-    return True
-
-
 def rank(settings: Settings, val_loss: float, val_metric: float) -> tuple[float, ...]:
     """Sorts epochs, and seeds, by validation: the best first."""
     return (val_loss,) if settings.select == "loss" else (-val_metric, val_loss)
@@ -281,7 +279,7 @@ class SummedLoss(Module):
             none = none + sum(0.0 * parameter.sum() for parameter in self.model.parameters())
         if batch is None:
             return none
-        with self._precision():
+        with torch.autocast(self.kind, torch.bfloat16, enabled=self.narrow):
             logits = self.model(batch.x, batch.structure)[batch.rows]
         wanted = self.y[batch.nodes]
         loss = F.cross_entropy(logits.float(), wanted, self.class_weights, reduction="sum")
@@ -294,9 +292,6 @@ class SummedLoss(Module):
         if self.class_weights is None:
             return float(batch.nodes.numel())
         return float(self.class_weights[self.y[batch.nodes]].sum())
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.kind, torch.bfloat16) if self.narrow else nullcontext()
 
 
 def update(
@@ -340,73 +335,36 @@ def update(
 # When training has ended --------------------------------------------------------------------------
 
 SMALLEST = 1e-12  # a share of a class, so that its logarithm is a number
-MOST_SCALED = 1000
+Smoothing = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Logits (N, C) of logits (N, C), of the training nodes (T,) and of their classes (T,)."""
 
 
-@dataclass(frozen=True)
-class CorrectAndSmooth:
-    """Post-processing of logits, without parameters, from the `"Combining Label Propagation And
-    Simple Models Out-performs Graph Neural Networks" <https://arxiv.org/abs/2010.13993>`_ paper.
+def smoothing_on(data: Data, settings: Settings) -> Smoothing | None:
+    """PyG's post-processing of logits, without parameters, from the `"Combining Label Propagation
+    And Simple Models Out-performs Graph Neural Networks" <https://arxiv.org/abs/2010.13993>`_ paper
+    (equations 4 to 6), on a graph; None where the settings have none.
 
-    With Â the normalised adjacency matrix without self-loops, the errors E of the training nodes
-    are spread in steps E ← α₁ Âᵀ E + (1 − α₁) E₀, and γ E is added to the shares Z of the classes
-    (equations 4 and 5). Then training nodes take their classes, and all shares are spread in the
-    same way with α₂ (equation 6). γ is a number, by which the errors of training nodes stay as they
-    are, or found for each node, as in the paper's "Autoscale".
-
-    Args:
-        numbers: the steps, α₁, α₂ and γ.
-        basis: Â, (1, N, N).
+    The errors of the training nodes are spread along the edges, with the norm of GCN and without
+    self-loops, and added to the shares of the classes, in the paper's "Autoscale" or times γ. Then
+    training nodes take their classes, and all shares are spread.
     """
-
-    numbers: Smoothing
-    basis: Basis
-
-    @staticmethod
-    def of(data: Data, settings: Settings) -> CorrectAndSmooth | None:
-        """That of the settings, on a graph; None where they have none."""
-        numbers = smoothing_of(settings.correct_and_smooth)
-        if numbers is None:
-            return None
-        basis = GCN(add_self_loops=False).basis_of(data).to(settings.device)
-        return CorrectAndSmooth(numbers, basis)
+    options = smoothing_of(settings.correct_and_smooth)
+    if options is None:
+        return None
+    weight = data.get("edge_weight")
+    # In the place of edges a matrix, so that nothing holds their number times C.
+    matrix = torch.sparse_coo_tensor(
+        data.edge_index.flip(0),
+        torch.ones(data.num_edges) if weight is None else weight,
+        (data.num_nodes, data.num_nodes),
+        check_invariants=False,
+    )
+    matrix, process = as_csr(matrix).to(settings.device), CorrectAndSmooth(**options)
 
     @torch.no_grad()
-    def __call__(self, logits: Tensor, nodes: Tensor, classes: Tensor) -> Tensor:
-        """Logits (N, C), the logarithms of shares, of logits (N, C).
+    def smoothed(logits: Tensor, nodes: Tensor, classes: Tensor) -> Tensor:
+        shares = logits.softmax(-1).clamp(min=SMALLEST)  # where all are right γ would be 0 / 0
+        found: Tensor = process(shares, classes, nodes, matrix)
+        return found.clamp(min=SMALLEST).log()
 
-        Args:
-            nodes: (T,) the training nodes, the only ones whose ``classes`` (T,) are read.
-        """
-        shares = self._smoothed(self._corrected(logits.softmax(-1), nodes, classes), nodes, classes)
-        return shares.clamp(min=SMALLEST).log()
-
-    def _corrected(self, shares: Tensor, nodes: Tensor, classes: Tensor) -> Tensor:
-        steps, alpha = self.numbers.correction_steps, self.numbers.correction_alpha
-        scale, error = self.numbers.scale, torch.zeros_like(shares)
-        own = F.one_hot(classes, shares.size(1)).to(shares) - shares[nodes]
-        error[nodes] = own
-        spread = error
-        for _ in range(steps):
-            spread = self._step(spread, error, alpha)
-            if scale is None:
-                spread.clamp_(-1, 1)
-            else:
-                spread[nodes] = own
-        if scale is not None:
-            return shares + scale * spread
-        scales = own.abs().sum() / nodes.numel() / spread.abs().sum(dim=1, keepdim=True)
-        scales[~(scales <= MOST_SCALED)] = 1.0  # of a node that no error reaches
-        return shares + scales * spread
-
-    def _smoothed(self, shares: Tensor, nodes: Tensor, classes: Tensor) -> Tensor:
-        shares = shares.clone()
-        shares[nodes] = F.one_hot(classes, shares.size(1)).to(shares)
-        spread = shares
-        for _ in range(self.numbers.smoothing_steps):
-            spread = self._step(spread, shares, self.numbers.smoothing_alpha).clamp_(0, 1)
-        return spread
-
-    def _step(self, spread: Tensor, first: Tensor, alpha: float) -> Tensor:
-        """α Âᵀ E + (1 − α) E₀."""
-        return self.basis.propagate(spread)[:, 0].mul(alpha).add_(first, alpha=1 - alpha)
+    return smoothed

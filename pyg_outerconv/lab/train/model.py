@@ -29,16 +29,7 @@ from ..data import Dataset, Entry
 from ..family_options import make_family, short_name
 from ..own_code import require_imported
 from ..settings import Settings, resolve
-from .classifiers import (
-    GCNII,
-    LINKX,
-    BlockClassifier,
-    Classifier,
-    MakeLayer,
-    NodeClassifier,
-    Propagated,
-    Structures,
-)
+from . import classifiers
 from .inputs import Graphs, Inputs, check_task, kept_features, some_graphs, whole_graph
 from .sampled import check_mapped, mapped_inputs, sampled
 from .splits import check_protocol
@@ -53,34 +44,36 @@ class Contender:
 
     key: str
     name: str
-    make_layer: MakeLayer
+    make_layer: classifiers.MakeLayer
     inputs: Inputs
     in_channels: int  # or the number of nodes, where they have no features
     note: str = ""
-    make_last: MakeLayer | None = None
+    make_last: classifiers.MakeLayer | None = None
     make_propagation: Callable[[], Module] | None = None
     make_readout: Callable[[int], Module] | None = None
     make_mix: Callable[[int], Module] | None = None
     num_nodes: int = 0
 
-    def model(self, num_classes: int, settings: Settings) -> Classifier:
+    def model(self, num_classes: int, settings: Settings) -> classifiers.Classifier:
         """A fresh model, initialised from torch's random state."""
-        model: Classifier
+        model: classifiers.Classifier
         columns = num_classes if settings.labels_as_features else 0
         ends = self.in_channels + columns, num_classes
         if settings.architecture == "blocks":
-            model = BlockClassifier(*ends, self.make_layer, settings)
+            model = classifiers.BlockClassifier(*ends, self.make_layer, settings)
         elif settings.architecture == "gcnii":
             assert self.make_mix is not None  # as contenders are made
-            model = GCNII(*ends, self.make_mix, settings)
+            model = classifiers.GCNII(*ends, self.make_mix, settings)
         elif settings.architecture == "linkx":
-            model = LINKX(*ends, self.num_nodes, self.make_layer, settings)
+            model = classifiers.LINKX(*ends, self.num_nodes, self.make_layer, settings)
         else:
             readout = self.make_readout and self.make_readout(settings.hidden)
-            model = NodeClassifier(*ends, self.make_layer, settings, self.make_last, readout)
+            model = classifiers.NodeClassifier(
+                *ends, self.make_layer, settings, self.make_last, readout
+            )
         if settings.propagation:
             assert self.make_propagation is not None  # as contenders are made
-            model = Propagated(model, self.make_propagation(), settings)
+            model = classifiers.Propagated(model, self.make_propagation(), settings)
         return model.to(settings.device)
 
 
@@ -116,14 +109,19 @@ def ours(dataset: Dataset, settings: Settings) -> Contender:
         mine = parse_family(settings.family)
         return mixing(mine, channels, settings.aggr)
 
+    def make_propagation() -> Module:  # of logits, without parameters
+        mine = parse_family(settings.propagation)
+        return OuterConv(-1, -1, mine, theta="identity", bias=False)
+
+    then = f", then {short_name(parse_family(named))}" if (named := settings.propagation) else ""
     return Contender(
         OURS,
-        f"OuterConv {short_name(family)}{_then(settings)}",
+        f"OuterConv {short_name(family)}{then}",
         make_layer,
         inputs,
         in_channels,
         make_last=make_last,
-        make_propagation=lambda: _propagation(settings),
+        make_propagation=make_propagation,
         make_readout=None if settings.pool == "none" else partial(pooling, aggr=settings.pool),
         make_mix=make_mix,
         num_nodes=dataset.num_nodes,
@@ -149,12 +147,6 @@ def _in_memory(dataset: Dataset, family: Family, settings: Settings) -> tuple[in
         structure = with_propagation(structure, dataset.data, settings)
         inputs = whole_graph(x, structure, settings)
     return dataset.num_nodes if x is None else x.size(1), inputs
-
-
-def _propagation(settings: Settings) -> OuterConv:
-    """The layer that propagates logits, without parameters."""
-    family = parse_family(settings.propagation)
-    return OuterConv(-1, -1, family, theta="identity", bias=False)
 
 
 def mixing(family: Family, channels: int, aggr: str = "sum") -> OuterConv:
@@ -191,14 +183,7 @@ def with_propagation(structure: Any, data: Data, settings: Settings) -> Any:
             "a family of one label, such as diffusion(ppr, alpha=0.1)",
             short_name(family),
         )
-    return Structures(structure, family.basis_of(data).to(settings.device))
-
-
-def _then(settings: Settings) -> str:
-    """The propagation of a model, for its name in tables."""
-    return (
-        f", then {short_name(parse_family(settings.propagation))}" if settings.propagation else ""
-    )
+    return classifiers.Structures(structure, family.basis_of(data).to(settings.device))
 
 
 def check_out_heads(family: Family, settings: Settings) -> None:

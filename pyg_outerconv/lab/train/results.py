@@ -31,7 +31,11 @@ def paired_difference(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
     The standard error is None for a single seed; without a common seed the result is None.
     """
-    return paired(by_seed(runs, OURS), by_seed(runs, PEER))
+    ours, theirs = (
+        {run["seed"]: run["test_metric"] for run in runs if run["model"] == model}
+        for model in (OURS, PEER)
+    )
+    return paired(ours, theirs)
 
 
 def paired(values: dict[Any, float], others: dict[Any, float]) -> dict[str, Any] | None:
@@ -50,11 +54,6 @@ def difference_of(differences: Sequence[float]) -> dict[str, Any]:
         "mean": mean(differences),
         "standard_error": None if deviation is None else deviation / math.sqrt(len(differences)),
     }
-
-
-def by_seed(runs: Sequence[dict[str, Any]], model: str) -> dict[int, float]:
-    """The test metric of each seed of a model."""
-    return {run["seed"]: run["test_metric"] for run in runs if run["model"] == model}
 
 
 def summarise(runs: Sequence[dict[str, Any]], names: dict[str, str], metric: str) -> dict[str, Any]:

@@ -13,23 +13,12 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data
 
+from ... import scale
 from ...basis import Basis
 from ...errors import RefusedValue
 from ...families import Family, parse_family
 from ...families.multi_head import HeadsByName
 from ...graph import Graph
-from ...scale import (
-    Blocks,
-    Carried,
-    Clusters,
-    Neighbors,
-    RandomNodes,
-    Sampler,
-    Scratch,
-    carried_by,
-    clusters_of,
-    metis,
-)
 from ...scale.layerwise import MOST_EDGES, rows_of
 from ...scale.mapped import MappedGraph
 from ..data import Dataset
@@ -44,10 +33,10 @@ class Sampled(Inputs):
 
     x: Tensor
     basis: Basis
-    sampler: Sampler
+    sampler: scale.Sampler
     device: str
     most_edges: int = MOST_EDGES
-    scratch: Scratch | None = None
+    scratch: scale.Scratch | None = None
 
     def batches(
         self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
@@ -102,20 +91,22 @@ def sampled(
             "--batches none",
             f"--batches {settings.batches}",
         )
-    carried = Carried(family, edges, structure.to("cpu"))  # where samples are drawn
-    sampler = sampler_of(carried, settings, partial(metis, carried))
+    carried = scale.Carried(family, edges, structure.to("cpu"))  # where samples are drawn
+    sampler = sampler_of(carried, settings, partial(scale.metis, carried))
     return Sampled(x, structure, sampler, settings.device)
 
 
-def sampler_of(carried: Carried, settings: Settings, clusters: Callable[[int], Tensor]) -> Sampler:
+def sampler_of(
+    carried: scale.Carried, settings: Settings, clusters: Callable[[int], Tensor]
+) -> scale.Sampler:
     """The sampler that ``settings.batches`` names."""
     if settings.batches == "neighbor":
-        return Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
+        return scale.Neighbors(carried, fan_outs_of(settings.fan_outs), settings.batch_size)
     if settings.batches == "blocks":
-        return Blocks(carried, settings.parts, settings.parts_per_batch)
+        return scale.Blocks(carried, settings.parts, settings.parts_per_batch)
     if settings.batches == "clusters":
-        return Clusters(carried, clusters(settings.parts), settings.parts_per_batch)
-    return RandomNodes(carried, settings.parts)
+        return scale.Clusters(carried, clusters(settings.parts), settings.parts_per_batch)
+    return scale.RandomNodes(carried, settings.parts)
 
 
 # Graphs in mapped files ---------------------------------------------------------------------------
@@ -157,7 +148,7 @@ def prepare(dataset: Dataset, settings: Settings, log: Callable[[str], None]) ->
     if dataset.mapped is not None:
         _carried(dataset.mapped, parse_family(settings.family), log)
         if settings.batches == "clusters":
-            clusters_of(dataset.mapped, settings.parts, log)
+            scale.clusters_of(dataset.mapped, settings.parts, log)
 
 
 def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sampled:
@@ -166,14 +157,14 @@ def mapped_inputs(graph: MappedGraph, family: Family, settings: Settings) -> Sam
     What lies between the layers in evaluation is in files of the graph's folder that have no name.
     """
     carried = _carried(graph, family)
-    sampler = sampler_of(carried, settings, partial(clusters_of, graph))
-    scratch = Scratch(graph.folder)
+    sampler = sampler_of(carried, settings, partial(scale.clusters_of, graph))
+    scratch = scale.Scratch(graph.folder)
     return Sampled(graph.x, carried.basis, sampler, settings.device, MOST_EDGES, scratch)
 
 
 def _carried(
     graph: MappedGraph, family: Family, log: Callable[[str], None] | None = None
-) -> Carried:
+) -> scale.Carried:
     if isinstance(family, HeadsByName):  # the support carries; scores are made in layers
         family = family.support
-    return carried_by(graph, family, log)
+    return scale.carried_by(graph, family, log)

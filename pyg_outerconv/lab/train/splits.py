@@ -35,10 +35,6 @@ class Split:
             if not bool(getattr(self, name).any()):
                 raise RefusedValue("every part of a split needs a node", f"{name} nodes", "none")
 
-    def to(self, device: torch.device | str) -> Split:
-        """The same split on another device."""
-        return Split(self.train.to(device), self.validation.to(device), self.test.to(device))
-
 
 def check_protocol(entry: Entry, protocol: str) -> str:
     """The protocol, if the dataset has it.

@@ -20,10 +20,11 @@ from ...nn import LabelTerms, OuterConv, label_terms
 from ...nn.models import evaluating
 from ..data import Dataset, Source
 from ..settings import Settings
+from .classifiers import Classifier
 from .folder import RunFolder, dataset_of
 from .inputs import Inputs, WholeGraph
-from .loop import CorrectAndSmooth
-from .model import Classifier, Contender, check_device, on_backend, ours
+from .loop import smoothing_on
+from .model import Contender, check_device, on_backend, ours
 from .results import METRICS, accuracy
 from .splits import Split, make_split
 
@@ -92,7 +93,7 @@ class Trained:
         """
         with on_backend(self.settings):
             shares = self.inputs.predicted(self.model)
-            smoothing = CorrectAndSmooth.of(self.dataset.data, self.settings)
+            smoothing = smoothing_on(self.dataset.data, self.settings)
             if smoothing is not None:
                 shares = smoothing(shares, *self._training())
         for part in shares.split(_ROWS):

@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from run_folders import seed_run
 from torch_geometric.data import Data
-from torch_geometric.nn import CorrectAndSmooth as Theirs
+from torch_geometric.nn import CorrectAndSmooth
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from pyg_outerconv.files import load_json
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.settings import Smoothing, smoothing_of
 from pyg_outerconv.lab.train import Experiment, Settings, load_trained, make_split
 from pyg_outerconv.lab.train.inputs import WithClasses
-from pyg_outerconv.lab.train.loop import CorrectAndSmooth, SeedRun
+from pyg_outerconv.lab.train.loop import SeedRun, smoothing_on
 from pyg_outerconv.lab.train.model import ours
 from pyg_outerconv.lab.train.results import table
 from pyg_outerconv.testing import assert_near
@@ -43,7 +42,7 @@ def run_with(y, settings, seed=0):
     """One seed, with classes that are not those of the data set."""
     club, split, _, _ = parts(seed)
     made = ours(club, settings)
-    smoothing = CorrectAndSmooth.of(club.data, settings)
+    smoothing = smoothing_on(club.data, settings)
     run = SeedRun(made, y, 4, split, settings, seed, smoothing=smoothing)
     while not run.finished:
         run.step()
@@ -117,17 +116,6 @@ def test_classes_of_validation_and_test_nodes_change_no_parameter(kept):
     assert wrong.history != run.history
 
 
-def test_sparse_and_dense_features_with_classes_are_the_same_numbers():
-    runs = []
-    for kept in ("dense", "sparse"):
-        run = seed_run(replace(WITH, features=kept, dropout=0.0))
-        for _ in range(WITH.epochs):
-            run.step()
-        runs.append(run.history)
-    for name, values in runs[0].items():
-        assert values == pytest.approx(runs[1][name], abs=1e-5), name
-
-
 def test_classes_are_features_beside_others():
     club = data.load("KarateClub")
     graph = club.data.clone()
@@ -139,51 +127,33 @@ def test_classes_are_features_beside_others():
 # Correct & Smooth ---------------------------------------------------------------------------------
 
 
-def random_graph(weighted=False, isolated=True):
+@pytest.mark.parametrize("text", ["30,0.8,20,0.6", "1,1.0,0,0.5", "5,0.3,5,0.3,0"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothing_is_pygs_along_the_edges_as_they_are_given(text, weighted):
+    """Parallel edges count each, and nodes without any stay numbers, as perfect predictions do."""
     generator = torch.Generator().manual_seed(1)
-    edges = torch.randint(18 if isolated else 20, (2, 70), generator=generator)
+    edges, nodes = torch.randint(18, (2, 70), generator=generator), torch.tensor([0, 4, 5, 11, 17])
     graph = Data(edge_index=edges, y=torch.randint(3, (20,), generator=generator), num_nodes=20)
-    if weighted:
-        graph.edge_weight = torch.rand(70, generator=generator)
-    return graph, torch.randn(20, 3, generator=generator), torch.tensor([0, 4, 5, 11, 17])
-
-
-@pytest.mark.parametrize(
-    "text", ["30,0.8,20,0.6", "30,0.8,20,0.6,1.5", "1,1.0,0,0.5", "0,0.5,3,1", "5,0.3,5,0.3,0"]
-)
-def test_numbers_are_pygs(text):
-    graph, logits, nodes = random_graph()
-    numbers = smoothing_of(text)
-    scale = 1.0 if numbers.scale is None else numbers.scale
-    theirs = Theirs(
-        numbers.correction_steps, numbers.correction_alpha, numbers.smoothing_steps,
-        numbers.smoothing_alpha, autoscale=numbers.scale is None, scale=scale,
-    )  # fmt: skip
-    wanted = theirs(logits.softmax(-1), graph.y[nodes], nodes, graph.edge_index)
-    made = CorrectAndSmooth.of(graph, replace(SETTINGS, correct_and_smooth=text))
-    assert_near(made(logits, nodes, graph.y[nodes]).exp(), wanted.clamp(min=1e-12))
-
-
-def test_perfect_predictions_stay_numbers():
-    graph, _, nodes = random_graph()
-    logits = 200.0 * F.one_hot(graph.y, 3).float()
-    made = CorrectAndSmooth.of(graph, replace(SETTINGS, correct_and_smooth="5,0.8,5,0.8"))
-    assert bool(torch.isfinite(made(logits, nodes, graph.y[nodes])).all())
+    weight = torch.rand(70, generator=generator) if weighted else torch.ones(70)
+    graph.edge_weight = weight if weighted else None
+    one, first, other, second, *scale = map(float, text.split(","))
+    options = {"autoscale": not scale, "scale": scale[0] if scale else 1.0}
+    theirs = CorrectAndSmooth(int(one), first, int(other), second, **options)
+    normed = gcn_norm(edges, weight, 20, add_self_loops=False)
+    logits = torch.randn(20, 3, generator=generator)
+    wanted = theirs(logits.softmax(-1), graph.y[nodes], nodes, *normed)
+    ours = smoothing_on(graph, replace(SETTINGS, correct_and_smooth=text))
+    assert_near(ours(logits, nodes, graph.y[nodes]).exp(), wanted.clamp(min=1e-12))
+    perfect = 200.0 * F.one_hot(graph.y, 3).float()
+    assert bool(torch.isfinite(ours(perfect, nodes, graph.y[nodes])).all())
 
 
 def test_smoothing_reads_no_class_of_validation_and_test_nodes():
     y = parts()[0].data.y
     run, split = run_with(y, SMOOTHED)
     honest = run.test(y, split.test)
-    given = []
-    whole = run.smoothing.__class__.__call__
-
-    class Watched(CorrectAndSmooth):
-        def __call__(self, logits, nodes, classes):
-            given.append((nodes, classes))
-            return whole(self, logits, nodes, classes)
-
-    run.smoothing = Watched(run.smoothing.numbers, run.smoothing.basis)
+    given, smoothing = [], run.smoothing
+    run.smoothing = lambda logits, *seen: (given.append(seen), smoothing(logits, *seen))[1]
     other = run.test(scrambled(y, split.test), split.test)
     ((nodes, classes),) = given
     assert torch.equal(nodes, split.train.nonzero().view(-1))
@@ -195,12 +165,6 @@ def test_smoothing_reads_no_class_of_validation_and_test_nodes():
     mine = run.smoothing(logits, *(run.nodes["train"], run.wanted["train"]))
     theirs = poisoned.smoothing(logits, *(poisoned.nodes["train"], poisoned.wanted["train"]))
     assert torch.equal(mine, theirs)
-
-
-def test_text_of_smoothing():
-    assert smoothing_of("") is None
-    assert smoothing_of("1,0.5,2,1.0") == Smoothing(1, 0.5, 2, 1.0)
-    assert smoothing_of("1,0.5,2,1.0,3") == Smoothing(1, 0.5, 2, 1.0, 3.0)
 
 
 # Runs ---------------------------------------------------------------------------------------------

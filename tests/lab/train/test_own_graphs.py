@@ -26,9 +26,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch):
+def _here(no_picture):
     """The karate club as tables whose nodes and classes are words."""
-    monkeypatch.setattr("pyg_outerconv.lab.train.experiment.can_draw", lambda: False)
     club = KarateClub()[0]
     edges = [f"p{m},p{n}" for m, n in club.edge_index.T.tolist()]
     rows = [f"p{node},{node % 3},{node / 7}" for node in range(34)]

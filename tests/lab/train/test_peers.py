@@ -27,7 +27,6 @@ from pyg_outerconv.lab.data import Dataset, entry
 from pyg_outerconv.lab.family_options import (
     any_family,
     defaults,
-    describe_family,
     make_family,
     needs_python,
     short_name,
@@ -307,8 +306,3 @@ def test_families_of_content_are_for_training_alone():
 def test_families_of_grids_are_refused_for_graphs():
     with pytest.raises(ValueError, match=r"families of edges: .* got pool\(window=\(2, 2\)"):
         make_family("pool((2, 2))")
-
-
-@pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_a_description_stands_alone(name):
-    assert "above" not in describe_family(name)

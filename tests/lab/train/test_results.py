@@ -47,9 +47,6 @@ def test_differences_are_paired_by_seed():
     found = paired_difference(both([0.1, 0.5, 0.9], [0.2, 0.4, 0.9]))
     assert found["mean"] == pytest.approx(0.0)
     assert found["standard_error"] == pytest.approx(0.1 / 3**0.5)  # differences -0.1, 0.1, 0
-
-
-def test_unpaired_seeds_do_not_count():
     found = paired_difference(both([0.5, 0.6, 0.9], [0.5, 0.5]))
     assert found["seeds"] == 2
     assert paired_difference([record("outerconv", 0, 0.5)]) is None

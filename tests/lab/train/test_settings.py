@@ -13,7 +13,7 @@ from write_settings import FILE, table
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.bench.command import Options
-from pyg_outerconv.lab.cli import commands, lists, main, options, outerconv
+from pyg_outerconv.lab.cli import commands, main, options, outerconv
 from pyg_outerconv.lab.data import Source
 from pyg_outerconv.lab.fields import (
     TYPES,
@@ -223,7 +223,7 @@ def test_settings_are_the_options_of_train_and_search():
 def test_every_option_is_made_from_a_field(command):
     """Its help is that of the field, and its type."""
     kinds = {kind.__name__.lower(): kind for kind in (Settings, Plan, Source, Options)}
-    for room in (commands, lists, options):
+    for room in (commands, options):
         kinds |= {name.lower(): kind for name, kind in vars(room).items() if is_dataclass(kind)}
     for name, option in options_of(command).items():
         kind, _, field = name.partition("_")
