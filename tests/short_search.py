@@ -6,8 +6,8 @@ from typing import Any
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.search.plan import Plan
-from pyg_outerconv.lab.search.portfolio import OURS
 from pyg_outerconv.lab.search.search import Search, SearchFolder
+from pyg_outerconv.lab.search.space import OURS
 from pyg_outerconv.lab.train import resolve
 
 LINE = ["KarateClub", "--trials", "4", "--final-seeds", "2", "--test-seeds", "2"]

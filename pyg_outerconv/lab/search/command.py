@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -14,7 +13,7 @@ from ...errors import RefusedValue
 from ...files import STOPPED, as_path, load_json
 from ...kernels import get_backend
 from .. import data
-from ..fields import flag_of
+from ..fields import flag_of, require_modules
 from ..own_code import flags_for
 from ..pages import markdown_table, text_table
 from ..train import Interrupted, Settings, check_protocol, next_folder
@@ -35,12 +34,7 @@ CONSOLE = Console("search")
 
 def require_extras() -> None:
     """Refuse to search without what searches need."""
-    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RefusedValue(
-            f"outerconv search needs {' and '.join(missing)}, not installed here: "
-            "pip install 'pyg_outerconv[search]'"
-        )
+    require_modules("outerconv search needs", EXTRAS, "'pyg_outerconv[search]'")
 
 
 def search(
@@ -112,7 +106,9 @@ def _several(begun: dict[str, Any] | None, asked: Searching, place: Place) -> in
             if any(path.name != LOCK for path in folder.iterdir()):
                 rule = "searches need a folder of their own"
                 raise RefusedValue(rule, "a new or empty folder, or --resume", folder)
-            plans = [_entry_plan(name, begun) for name in begun["datasets"]]  # refused before all
+            chosen, asked_of = {**begun["plan"], "terms": ()}, begun["settings"]
+            entries = map(data.entry, begun["datasets"])  # whose plans are refused before all
+            plans = [plan_of(entry, chosen, asked_of) for entry in entries]
             names = [plan.base.dataset for plan in plans]
             if len(set(names)) < len(names):
                 raise RefusedValue("a data set is searched once", "different data sets", names)
@@ -197,14 +193,9 @@ def _new_plan(graph: data.Dataset, chosen: dict[str, Any], asked: dict[str, Any]
     return plan_of(graph.entry, {**chosen, "terms": terms}, asked)
 
 
-def _entry_plan(name: str, begun: dict[str, Any]) -> Plan:
-    """The plan for a data set whose graph was not read."""
-    return plan_of(data.entry(name), {**begun["plan"], "terms": ()}, begun["settings"])
-
-
 def plan_of(entry: data.Entry, chosen: dict[str, Any], asked: dict[str, Any]) -> Plan:
     """A plan for a data set: what was chosen of it, and settings that all trials share."""
-    from .portfolio import check_portfolio
+    from .space import check_portfolio
 
     if asked.get("backend", "auto") != "auto":
         get_backend(asked["backend"])

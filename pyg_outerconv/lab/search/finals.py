@@ -16,10 +16,9 @@ from ..data import Dataset
 from ..settings import Settings, settings_from
 from ..train.results import METRICS, difference_of
 from .plan import FIRST_FINAL_SEED, FIRST_TRIAL_SEED, Plan
-from .portfolio import OURS, Labels
-from .space import stacked, terms_of
+from .space import OURS, stacked, terms_of
 from .studies import Record, Studies
-from .work import Outcome, Task, Workers
+from .work import Labels, Outcome, Task, Workers
 
 THIRD = 3
 FEW = 2  # models of a kind that are not thinned out further

@@ -22,8 +22,8 @@ from ..train.results import METRICS
 from ..train.trained import watching
 
 if TYPE_CHECKING:
-    from .portfolio import Labels
     from .report import Report
+    from .work import Labels
 
 MOST_NODES = 3000  # of a graph whose Laplacian is decomposed, which takes seconds then
 BANDS = 24  # of frequencies

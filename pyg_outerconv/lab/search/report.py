@@ -17,8 +17,7 @@ from . import pictures
 from .finals import ENSEMBLE, Finals, Place, interval, ranked
 from .pictures import Seen
 from .plan import FIRST_FINAL_SEED, Plan
-from .portfolio import OURS, portfolio
-from .space import DIRECTIONS, OWN, choice_of, terms_text
+from .space import DIRECTIONS, OURS, OWN, choice_of, portfolio, terms_text
 from .space import MODEL as DRAWN
 from .studies import Record
 
@@ -117,7 +116,9 @@ class Report:
         name = self.titles[self.first[0]]
         family = terms_text(self.settings(self.first).family)
         what = "the basis that was drawn" if self.first[0] == OURS else f"{name}, of the portfolio"
-        low, high = _ends(*interval(self._final(self.first)))
+        middle, half = interval(self._final(self.first))
+        half = _known(half) or 0.0
+        low, high = (f"{100 * end:.2f}" for end in (middle - half, middle + half))
         said = [f"Winner: {what}: {family}. Validation {low} to {high} % (95 %, final seeds)."]
         better = [row for row in self.differences() if row[1] + row[2] < 0]
         worse = [title for title, apart, half in self.differences() if apart - half > 0]
@@ -339,11 +340,6 @@ def _said(values: Sequence[float]) -> str:
 
 def _known(half: float) -> float | None:
     return None if math.isnan(half) else half
-
-
-def _ends(middle: float, half: float) -> tuple[str, str]:
-    half = _known(half) or 0.0
-    return f"{100 * (middle - half):.2f}", f"{100 * (middle + half):.2f}"
 
 
 # The page -----------------------------------------------------------------------------------------

@@ -24,13 +24,12 @@ from ..train.experiment import StopOnInterrupt
 from ..train.folder import CONFIG, LOCK, Folder, alone_in
 from ..train.loop import Stopped
 from ..train.splits import check_classes
+from . import space
 from .finals import Finals
 from .plan import FIRST_TRIAL_SEED, Plan, plan_from
-from .portfolio import OURS, Kind, Labels, kinds_for, visible_labels, without_labels
 from .report import Report, make_page
-from .space import Bounds, as_drawn, check_terms, neighbours_for, terms_text
 from .studies import Record, Studies, writing
-from .work import Outcome, Task, Workers
+from .work import Labels, Outcome, Task, Workers, visible_labels, without_labels
 
 STORAGE, WINNER, TABLE, PAGE = "study.db", "winner.toml", "search.md", "search.html"
 PAGE_SECONDS = 60.0  # between pages that are written while trials run
@@ -114,9 +113,9 @@ class Search:
         plan, graph = self.plan, without_labels(self.dataset)
         for seed in range(plan.test_seeds):
             check_classes(self.dataset.data.y, self.labels(seed).split, plan.base.metric)
-        self.bounds = Bounds(
+        self.bounds = space.Bounds(
             plan.base.as_dict(),
-            neighbours_for(self.dataset),
+            space.neighbours_for(self.dataset),
             graph.has_features,
             graph.is_directed,
             self.dataset.num_relations,
@@ -124,15 +123,15 @@ class Search:
             plan.max_hidden,
             plan.terms,
         )
-        self.kinds = kinds_for(plan.portfolio, self.bounds)
-        check_terms(plan.terms, self.bounds, graph)
+        self.kinds = space.kinds_for(plan.portfolio, self.bounds)
+        space.check_terms(plan.terms, self.bounds, graph)
         on_gpu = torch.device(plan.base.device).type != "cpu"
         self.workers = Workers(graph, jobs or (1 if on_gpu else cores()), plan.base.imports)
 
     @lru_cache(maxsize=64)  # noqa: B019 - for as long as the search lives
     def labels(self, seed: int) -> Labels:
         """The labels that a seed may see."""
-        return visible_labels(self.dataset, self.plan.base.split, [seed])[seed]
+        return visible_labels(self.dataset, self.plan.base.split, seed)
 
     def close(self) -> None:
         """Let other processes go on with the search."""
@@ -168,7 +167,7 @@ class Search:
                 written = time.monotonic()
 
     def _is_enough(self, generation: int) -> bool:
-        if self.plan.trials or self.studies.kept(OURS, "winner", None) is not None:
+        if self.plan.trials or self.studies.kept(space.OURS, "winner", None) is not None:
             return generation >= (self.plan.trials or min(map(len, self.trials.values())))
         past = (trial["wall"] for found in self.trials.values() for trial in found[:generation])
         return generation > 0 and sum(past) >= self.plan.budget
@@ -198,7 +197,7 @@ class Search:
 
         self.workers.run(tasks, done)
 
-    def _draw(self, kind: Kind, generation: int) -> tuple[Trial, Settings]:
+    def _draw(self, kind: space.Kind, generation: int) -> tuple[Trial, Settings]:
         """What a kind tries in a generation.
 
         Of every three trials two begin with what is published of this kind, as long as there is
@@ -215,7 +214,7 @@ class Search:
         settings = kind.draw(trial, self.bounds)
         return trial, settings if start is None else kind.given(start, settings, self.bounds)
 
-    def _best_elsewhere(self, kind: Kind, generation: int) -> dict[str, Any]:
+    def _best_elsewhere(self, kind: space.Kind, generation: int) -> dict[str, Any]:
         """The best model that another kind had before this generation, as it is drawn."""
         others = [
             (-trial["value"], name, trial["number"])
@@ -226,14 +225,14 @@ class Search:
         if not others:
             return {}
         _, name, number = min(others)
-        model = as_drawn(self.trials[name][number]["settings"], self.bounds)
+        model = space.as_drawn(self.trials[name][number]["settings"], self.bounds)
         return {key: value for key, value in model.items() if key not in kind.choices}
 
     def _say(self, name: str) -> None:
         """A line on the latest trial of a kind."""
         latest = self.trials[name][-1]
         best = max(trial["value"] for found in self.trials.values() for trial in found)
-        family = f"  {terms_text(latest['settings']['family'])}" if name == OURS else ""
+        family = f"  {space.terms_text(latest['settings']['family'])}" if name == space.OURS else ""
         said = f"{name} trial {latest['number']}: {100 * latest['value']:.2f} %"
         self.log(f"{said}; best of all {100 * best:.2f} %{family}")
 
@@ -264,7 +263,7 @@ class Search:
         titles = {kind.name: kind.title for kind in self.kinds}
         config, kept = self.folder.read_config(), {}
         for what in ("final", "without", "seen", "tests"):
-            kept[what] = self.studies.kept(OURS, what, {})
+            kept[what] = self.studies.kept(space.OURS, what, {})
         return Report(self.plan, titles, self.trials, config, kept, *found)
 
     def _write(self, report: Report) -> None:

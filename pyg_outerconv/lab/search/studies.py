@@ -140,8 +140,11 @@ def open_storage(path: Path) -> RDBStorage:
         try:
             with closing(sqlite3.connect(path)) as connection:
                 ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+                ((page,),) = connection.execute("PRAGMA page_size").fetchall()
         except sqlite3.Error as error:
             raise RefusedValue(f"{path} must be a whole database", WHOLE, error) from error
+        if path.stat().st_size % page:  # of which SQLite says nothing
+            found = "a page that is cut"
         if found != "ok":
             raise RefusedValue(f"{path} must be a whole database", WHOLE, found)
     url = URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)

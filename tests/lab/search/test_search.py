@@ -2,10 +2,13 @@
 
 import copy
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +17,14 @@ import torch
 from short_search import LINE, found_in, numbers, plan, searched, timeless
 
 from pyg_outerconv import files
+from pyg_outerconv.errors import RefusedValue
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.search import search as search_module
-from pyg_outerconv.lab.search.portfolio import WITHHELD, visible_labels, without_labels
 from pyg_outerconv.lab.search.search import PAGE, TABLE, WINNER, Search, SearchFolder
-from pyg_outerconv.lab.search.work import Workers
+from pyg_outerconv.lab.search.studies import Studies, open_storage
+from pyg_outerconv.lab.search.work import WITHHELD, Workers, visible_labels, without_labels
 from pyg_outerconv.lab.train import Interrupted, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 
@@ -38,8 +42,11 @@ def whole(tmp_path_factory):
 
 def test_labels_of_test_nodes_are_withheld():
     karate = data.load("KarateClub")
-    for seed, seen in visible_labels(karate, "public", range(3)).items():
-        split = make_split(karate.data, "public", seed)
+    for seed in range(3):
+        seen, split = (
+            visible_labels(karate, "public", seed),
+            make_split(karate.data, "public", seed),
+        )
         known = split.train | split.validation
         assert torch.equal(seen.y[known], karate.data.y[known])
         assert bool((seen.y[~known] == WITHHELD).all())
@@ -98,7 +105,10 @@ def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
         return run(workers, tasks, *rest)
 
     monkeypatch.setattr(Workers, "run", watched)
-    searched(tmp_path / "run", plan(ensemble=2))
+    report = searched(tmp_path / "run", plan(ensemble=2)).run()
+    assert report.result_rows()[-1][0] == "mean of 2 finalists"
+    assert report.winner in report.finalists
+    assert all(0 <= one["ensemble"]["test_metric"] <= 1 for one in report.kept["tests"].values())
     karate = data.load("KarateClub").data
     assert {task.wants for task in given} == {"", "seen", "logits"}
     for task in given:
@@ -443,3 +453,135 @@ def test_one_process_at_a_time(whole, capsys):
         assert "one process at a time" in capsys.readouterr().err
     finally:
         held.close()
+
+
+# The storage: damage is named, and a disk that is full leaves what was there ----------------------
+
+
+@pytest.fixture
+def copied(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "copied")
+
+
+def cut(name, share):
+    """Keep a share of a file."""
+
+    def spoil(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: int(share * len(content))])
+
+    return spoil
+
+
+def cut_pages(count):
+    """Take pages from the end of the storage."""
+
+    def spoil(folder):
+        path = folder / "study.db"
+        with closing(sqlite3.connect(path)) as connection:
+            ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+        path.write_bytes(path.read_bytes()[: -count * size])
+
+    return spoil
+
+
+def take_another(folder):
+    other = folder.parent / "other"
+    searched(other, plan(trials=1, test_seeds=1, finalists=1, seed=1))
+    shutil.copy(other / "study.db", folder)
+
+
+def make_older(folder):
+    content = files.load_json(folder / "config.json")
+    files.save_json(folder / "config.json", {**content, "format": 2})
+
+
+def change_plan(folder, **changed):
+    content = files.load_json(folder / "config.json")
+    content["plan"].update(changed)
+    files.save_json(folder / "config.json", content)
+
+
+DAMAGE = {
+    **{f"{share} of it": (cut("study.db", share), "study.db must") for share in (0, 0.5, 0.999)},
+    **{f"{count} pages less": (cut_pages(count), "study.db must") for count in (1, 5)},
+    "gone": (
+        lambda folder: (folder / "study.db").unlink(),
+        "must hold the trials of the search: expected the file as a search wrote it (or begin anew",
+    ),
+    "another file": (
+        lambda folder: (folder / "study.db").write_text("hello\n" * 1000),
+        "study.db must be a whole database",
+    ),
+    "a configuration that is cut": (cut("config.json", 0.9), "config.json"),
+    "of another search": (take_another, "must be of the search of its folder"),
+    "with an earlier plan": (
+        lambda folder: change_plan(folder, peers="mlp"),
+        "must hold the plan of a search of this version (begin anew elsewhere)",
+    ),
+    "of an earlier format": (
+        make_older,
+        "(begin anew in another folder, or use pyg_outerconv 0.1.0): expected format 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_folder_that_is_damaged_or_of_something_else_is_refused(case, copied, refused):
+    spoil, words = DAMAGE[case]
+    spoil(copied)
+    refused(["search", "--resume", "--out", copied], words)
+
+
+def test_a_search_that_was_killed_before_its_configuration_begins_there(copied):
+    """Its storage is made first, and holds nothing yet."""
+    before = numbers(copied)
+    chosen = SearchFolder(copied).plan
+    for path in copied.iterdir():
+        path.unlink()
+    Studies(copied / "study.db", ["outerconv"], chosen.seed)
+    searched(copied, chosen)
+    assert numbers(copied) == before
+
+
+def test_a_storage_with_trials_is_no_new_folder(copied, refused):
+    (copied / "config.json").unlink()
+    for name in ("winner.toml", "search.md", "search.html"):
+        (copied / name).unlink()
+    words = "a search begins without trials: expected another folder"
+    refused(["search", *LINE, "--out", copied], words)
+
+
+def test_a_storage_that_cannot_be_opened_is_refused(tmp_path):
+    with pytest.raises(RefusedValue, match="must take the trials"):
+        open_storage(tmp_path / "nowhere" / "study.db")
+
+
+FULL = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from short_search import plan
+from pyg_outerconv.errors import RefusedValue
+from pyg_outerconv.lab.search.search import Search
+chosen = plan(trials=3, portfolio="none", test_seeds=1, finalists=1)
+found = Search(chosen, sys.argv[2], log=lambda line: None)
+size = (found.folder.path / "study.db").stat().st_size // 2
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+try:
+    found.run()
+except RefusedValue as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes there")
+def test_a_full_disk_is_named_and_the_search_goes_on_later(tmp_path, fresh):
+    """Files cannot grow beyond a limit, as on a full disk."""
+    folder = tmp_path / "run"
+    tests = str(Path(__file__).resolve().parents[2])
+    done = fresh(FULL, tests, str(folder), PYG_OUTERCONV_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert "space on its disk" in done.stdout
+    searched(folder)
+    assert len(found_in(folder)[0]["outerconv"]) == 3
