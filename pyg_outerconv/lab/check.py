@@ -81,7 +81,8 @@ class Cell:
         """Take in the errors of one call; NaN stays."""
         for what, error in errors.items():
             kind = _kind(what)
-            self.worst[kind] = max(self.worst.get(kind, error), error, key=_nan_last)
+            worst = self.worst.get(kind, error)
+            self.worst[kind] = max(worst, error, key=lambda one: (isnan(one), one))
 
     def __str__(self) -> str:
         return " ".join(f"{self.worst[kind]:.2g}" for kind in DERIVATIVES if kind in self.worst)
@@ -159,7 +160,8 @@ def _compare(
         for name in names:
             where = f"{call.name} of {name} in {str(dtype).removeprefix('torch.')}"
             try:
-                truth = truth or _computed("reference", call, _doubled(inputs))
+                exact = {key: x.double() for key, x in inputs.items()}
+                truth = truth or _computed("reference", call, exact)
                 actual, again = (_computed(name, call, inputs) for _ in range(2))
             except Exception as raised:  # whatever it is, it is what is reported
                 yield f"{where}: {type(raised).__name__}: {' '.join(str(raised).split())[:300]}"
@@ -192,19 +194,11 @@ def _kind(what: str) -> str:
     return next(kind for kind in DERIVATIVES if what.startswith(kind))
 
 
-def _nan_last(error: float) -> tuple[bool, float]:
-    return isnan(error), error
-
-
 def _computed(name: str, call: Call, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The value and all derivatives of a call by a backend, by name."""
     backend = None if name == CHOICE else name
     results = derivatives_by(backend, call.function, inputs)
     return {**results, "forward mode": tangent_by(backend, call.function, inputs)}
-
-
-def _doubled(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: x.double() for name, x in inputs.items()}
 
 
 def _inputs(call: Call, dtype: torch.dtype, device: str) -> dict[str, Tensor]:

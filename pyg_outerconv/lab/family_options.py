@@ -153,18 +153,14 @@ def describe_family(name: str) -> str:
         kind = describe(hint) if _is_written(hint) else "a Python object"
         if FAMILIES.holds(hint):
             kind = "families with commas" if get_args(hint) else "a family"
-        told = "required" if default is MISSING else f"default {short_value(default)}"
+        said = short_name(default) if isinstance(default, Family) else repr(default)
+        told = "required" if default is MISSING else f"default {said}"
         lines.append(f"  {option.name}: {kind}, {told}")
         if meaning := next(filter(None, (_meaning(one, option.name) for one in texts)), ""):
             lines += textwrap.wrap(meaning, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if not _fields(family):
         lines.append("  no options")
     return "\n".join([*lines, "", f"example: {example(family)}"])
-
-
-def short_value(value: Any) -> str:
-    """An option's value as text gives it."""
-    return short_name(value) if isinstance(value, Family) else repr(value)
 
 
 def example(family: type[Family]) -> str:

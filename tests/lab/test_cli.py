@@ -30,7 +30,7 @@ from pyg_outerconv.lab import data
 from pyg_outerconv.lab.bench.command import QUICK_REPEATS, REPEATS
 from pyg_outerconv.lab.cli import main, outerconv
 from pyg_outerconv.lab.show import KINDS
-from pyg_outerconv.lab.train import Experiment, command, experiment, make_split
+from pyg_outerconv.lab.train import Experiment, command, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 
 QUICK = ["--epochs", "15", "--seeds", "2", "--hidden", "8"]
@@ -43,13 +43,6 @@ def _no_network(monkeypatch):
 
     for reader in ("Planetoid", "WebKB"):
         monkeypatch.setattr(getattr(pyg_datasets, reader), "download", no_network)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cli") / "run"
-    assert main(["train", "KarateClub", "--out", str(folder), *QUICK]) == 0
-    return folder
 
 
 def test_the_main_job_without_data(capsys):
@@ -75,7 +68,7 @@ def test_files_below_the_root_go_before_the_copy(tmp_path, refused):
     refused(["train", "--root", tmp_path / "root"], "of Cora, by its sha256")
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize(
     ("flags", "family"),
     [
@@ -104,7 +97,7 @@ NOT_BY_NAME = {"cluster", "explicit", "full", "grid", "kernel", "pool", "stack"}
 }
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - NOT_BY_NAME))
 def test_every_family_trains(name):
     assert main(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"]) == 0
@@ -115,7 +108,7 @@ def test_a_name_that_is_not_enough_is_refused(name, refused):
     refused(["train", "KarateClub", "--family", name, *QUICK, "--out", "run"])
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize(
     "flags",
     [
@@ -164,6 +157,7 @@ def test_predict_writes_what_the_model_says(finished, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == Path("classes.csv").read_text()
     assert "test accuracy" in said.err
+    assert main(["predict", str(finished), "--out", os.devnull]) == 0, "what is no file"
 
 
 def test_datasets_lists_what_is_here(tmp_path, capsys):
@@ -203,28 +197,22 @@ def test_a_dataset_is_told_with_the_options_that_it_trains_with(name, capsys):
             assert taken[f"settings_{setting}"] == value
 
 
-def test_families_lists_equations_and_options(capsys):
+def test_families_are_listed_and_each_is_described_with_the_meaning_of_its_options(capsys):
     assert main(["families"]) == 0
-    said = capsys.readouterr().out
-    for family in FAMILIES.values():
-        assert FAMILIES.name_of(family) in said
+    listed = capsys.readouterr().out
+    assert "length=2, norm='source'" in listed
+    for name, family in FAMILIES.items():
+        assert main(["families", name]) == 0
+        said = capsys.readouterr().out
+        assert FAMILIES.name_of(family) in listed
+        assert family.equation in listed
         assert family.equation in said
-    assert "length=2, norm='source'" in said
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_family_is_described(name, capsys):
-    assert main(["families", name]) == 0
-    said = capsys.readouterr().out
-    assert FAMILIES[name].equation in said
-    for option in fields(FAMILIES[name]):
-        assert f"  {option.name}: " in said or not option.init
-    if "in Python" not in said:
-        (text,) = re.findall(r'^example: --family "?(.*?)"?$', said, re.MULTILINE)
-        assert isinstance(parse_family(text), FAMILIES[name])
-
-
-def test_an_option_is_described_with_its_meaning(capsys):
+        assert "above" not in said, "it stands alone"
+        for option in fields(family):
+            assert f"  {option.name}: " in said or not option.init
+        if "in Python" not in said:
+            (text,) = re.findall(r'^example: --family "?(.*?)"?$', said, re.MULTILINE)
+            assert isinstance(parse_family(text), family)
     assert main(["families", "Walk"]) == 0
     said = capsys.readouterr().out
     assert "  length: integer, default 2\n      L, at most 10,000." in said
@@ -510,12 +498,6 @@ def test_a_file_that_torch_warns_of_is_refused_in_one_line(finished):
 # What is said, and to whom ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _no_picture(monkeypatch):
-    """Drawing takes longer than these runs."""
-    monkeypatch.setattr(experiment, "can_draw", lambda: False)
-
-
 def test_a_full_disk_keeps_older_predictions(finished, monkeypatch, capsys):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -527,7 +509,7 @@ def test_a_full_disk_keeps_older_predictions(finished, monkeypatch, capsys):
     assert Path("classes.csv").read_text() == "older"
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8"])
 def test_any_encoding_of_the_output_will_do(encoding, finished, monkeypatch):
     shutil.copytree(finished, "Lauf-Ωμ")
@@ -543,7 +525,7 @@ def test_any_encoding_of_the_output_will_do(encoding, finished, monkeypatch):
     assert said.decode(encoding).count("?") > 0 or encoding == "utf-8"
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("lines", [0, 1, 2])
 def test_training_goes_on_when_nobody_reads(lines, finished, monkeypatch, capfd):
     read, write = os.pipe()
@@ -570,7 +552,7 @@ def test_training_goes_on_when_nobody_reads(lines, finished, monkeypatch, capfd)
         os.close(read)
 
 
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("last", ["KarateClub: ", "features: ", "Directed(", "PyG DirGNNConv"])
 def test_a_reader_may_leave_while_a_run_is_announced(last, monkeypatch, capfd):
     read, write = os.pipe()
@@ -627,11 +609,7 @@ def test_predict_spares_the_files_of_runs(name, how, finished, capsys):
     assert {path: path.read_bytes() for path in sorted(Path().glob("*/*"))} == before
 
 
-def test_predict_writes_to_what_is_no_file(finished):
-    assert main(["predict", str(finished), "--out", os.devnull]) == 0
-
-
-@pytest.mark.usefixtures("_no_picture")
+@pytest.mark.usefixtures("no_picture")
 def test_memory_that_is_not_enough_is_said(monkeypatch, capsys):
     def greedy(self):
         torch.empty(2**60)

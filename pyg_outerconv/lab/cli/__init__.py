@@ -1,4 +1,4 @@
-"""The command ``outerconv``, whose own commands are listed in ``_COMMANDS``.
+"""The command ``outerconv``, whose own commands are those of ``commands.py``.
 
 Exit codes: 0; 1 for a benchmark with errors or when memory is not enough; 2 for refused input, with
 one line that says why; 130 after Ctrl-C, 143 after SIGTERM; 141 when the reader of the output has
@@ -24,8 +24,7 @@ import click
 from ... import __version__
 from ...errors import Refused
 from ...files import STOPPED, silence
-from .commands import bench, check, compare, generate, predict, reproduce, search, show, train
-from .lists import backends, datasets, explain, families
+from . import commands
 
 OUT_OF_MEMORY = 1
 REFUSED = 2
@@ -41,23 +40,9 @@ def outerconv() -> None:
     """Convolutions as outer products, on graphs."""
 
 
-_COMMANDS = (
-    train,
-    search,
-    predict,
-    reproduce,
-    show,
-    compare,
-    bench,
-    datasets,
-    generate,
-    families,
-    explain,
-    backends,
-    check,
-)
-for _command in _COMMANDS:
-    outerconv.add_command(_command)
+for _command in vars(commands).values():
+    if isinstance(_command, click.Command):
+        outerconv.add_command(_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,7 +37,8 @@ class Some:
     @property
     def taken(self) -> list[Field[Any]]:
         """The fields that are taken."""
-        known = {one.name: one for one in fields(self.kind) if _is_told(one)}
+        told = ("help", "argument")
+        known = {one.name: one for one in fields(self.kind) if any(map(one.metadata.get, told))}
         return [known[name] for name in self.names or known if name not in self.apart]
 
     def key(self, one: Field[Any]) -> str:
@@ -104,26 +105,15 @@ def command(
 
         parameters = []
         for some in taken:
-            sections = _sections(some.kind)
-            for one in some.taken:
-                parameters.append(_parameter(one, some.key(one), sections[one.name]))
+            section, own = RUN, some.taken
+            for one in fields(some.kind):  # a section begins with a field that names it
+                section = one.metadata.get("section") or section
+                if one in own:
+                    parameters.append(_parameter(one, some.key(one), section))
         help = inspect.getdoc(function)
         return Sectioned(function.__name__, callback=run, params=parameters, help=help)
 
     return decorate
-
-
-def _sections(kind: type) -> dict[str, str]:
-    """The section of each field, which begins with one that names it."""
-    section, found = RUN, {}
-    for one in fields(kind):
-        section = one.metadata.get("section") or section
-        found[one.name] = section
-    return found
-
-
-def _is_told(one: Field[Any]) -> bool:
-    return bool(one.metadata.get("help") or one.metadata.get("argument"))
 
 
 def _parameter(one: Field[Any], key: str, section: str) -> click.Parameter:

@@ -91,7 +91,16 @@ def test_a_table_is_run_resumed_and_written(table, capsys):
     assert f"GCN is {99.9 - found[0]['mean']:.1f} below the paper." in text
     assert "- Nobody, table 0" in text
     assert "- two hops: no peer" in text
+    assert f"Written by `outerconv reproduce {table}`" in text
     assert "karate.md" in capsys.readouterr().out
+    whole = (out / "karate.json").read_bytes(), text
+    assert main([*line, "--row", "two hops"]) == 0, "a part leaves the rest"
+    assert ((out / "karate.json").read_bytes(), (out / "karate.md").read_text()) == whole
+    table.write_text(TABLE.replace("hidden = 8", "hidden = 6").replace("walk(2)", "walk(1)"))
+    (out / "karateclub-gcn").rename(out / "elsewhere")
+    assert main([*line, "--row", "GCN", "--seeds", "1"]) == 0
+    found = json.loads((out / "karate.json").read_text())["records"]
+    assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
 
 
 @pytest.mark.slow(cases=0)
@@ -106,21 +115,6 @@ def test_a_row_of_a_shipped_table_is_reproduced_to_the_digit(shared_data):
         for key in ("seeds", "mean", "std"):
             assert round(ours[key], 1) == round(theirs[key], 1), key
     assert round(found["peer"]["gap"], 2) == round(wanted["peer"]["gap"], 2)
-
-
-def test_a_part_of_a_table_leaves_the_rest(table):
-    out = table.parent / "out"
-    line = ["reproduce", str(table), "--out", str(out)]
-    assert main(line) == 0
-    whole = (out / "karate.json").read_bytes(), (out / "karate.md").read_text()
-    assert main([*line, "--row", "two hops"]) == 0
-    assert ((out / "karate.json").read_bytes(), (out / "karate.md").read_text()) == whole
-    assert f"Written by `outerconv reproduce {table}`" in whole[1]
-    table.write_text(TABLE.replace("hidden = 8", "hidden = 6").replace("walk(2)", "walk(1)"))
-    (out / "karateclub-gcn").rename(out / "elsewhere")
-    assert main([*line, "--row", "GCN", "--seeds", "1"]) == 0
-    found = json.loads((out / "karate.json").read_text())["records"]
-    assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
 
 
 def test_a_cell_with_other_settings_is_refused(table, refused):
