@@ -22,7 +22,7 @@ from matplotlib.text import Text
 
 import pyg_outerconv
 from pyg_outerconv.families import GCN
-from pyg_outerconv.lab.bench import page as of_benchmarks
+from pyg_outerconv.lab.bench import report as of_benchmarks
 from pyg_outerconv.lab.bench.case import FORWARD
 from pyg_outerconv.lab.search import pictures as of_searches
 from pyg_outerconv.lab.train.results import draw_curves

@@ -82,7 +82,7 @@ def _read(path: str, folder: RunFolder) -> dict[str, Any]:
     return {
         "run": path,
         "settings": folder.settings().as_dict(),
-        "fingerprint": folder.fingerprint(),
+        "fingerprint": folder.data()["fingerprint"],
         "records": folder.read_runs(),
         "names": folder.model_names(),
     }

@@ -68,7 +68,8 @@ def train(
         folder = as_path(out, "--out")
         home = RunFolder(folder)
         graph = home.own_graph(source, _say)
-        chosen, root = _resumed(asked, dataset, training.directed, home, graph), root or home.root()
+        chosen = _resumed(asked, dataset, training.directed, home, graph)
+        root = root or home.data()["root"]
     else:
         graph = data.load_own(source, _say) if source else None
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)

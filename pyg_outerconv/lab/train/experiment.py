@@ -21,7 +21,7 @@ from ...scale.processes import ALONE, Processes, WorkerLost
 from ..data import Dataset, entry, load
 from ..fields import require_modules
 from ..settings import Settings
-from .folder import PICTURE, RunFolder, dataset_of
+from .folder import PARTIAL, PICTURE, RunFolder, dataset_of
 from .inputs import choose_features, settle_features
 from .loop import SeedRun, Stopped, rank, smoothing_on
 from .model import OURS, PEER, Contender, backends_used, check_device, on_backend, ours
@@ -147,7 +147,7 @@ class Experiment:
             ValueError: training diverged, or the folder can no longer be written.
         """
         done = {(run["model"], run["seed"]) for run in self.runs}
-        state = self._first(self.folder.load_state)
+        state = self._first(lambda: self.folder.read(PARTIAL))
         if state is not None and (state["model"], state["seed"]) in done:
             self._first(self.folder.drop_state)  # the process was killed between the two
         with StopOnInterrupt(self.processes.size > 1) as stop, on_backend(self.settings):
@@ -219,7 +219,7 @@ class Experiment:
             if not alone and leads:
                 whole = deepcopy(run.state())
             if leads and time.monotonic() - saved > SNAPSHOT_SECONDS:  # in case it is killed
-                self.folder.save_state(run.state())
+                self.folder.write(PARTIAL, run.state())
                 saved = time.monotonic()
 
         try:
@@ -236,7 +236,7 @@ class Experiment:
         finally:
             bar.close()
         if leads and whole is not None:
-            self.folder.save_state(whole)
+            self.folder.write(PARTIAL, whole)
         where = f"in epoch {run.epoch + (not alone)} of {epoch}"
         kept = f"{len(self.runs)} finished seeds are kept"
         if lost is not None and not stop.number:
@@ -244,7 +244,7 @@ class Experiment:
         raise Interrupted(f"stopped {where}; {kept}", stop.number or signal.SIGTERM)
 
     def _take_up(self, run: SeedRun) -> None:
-        state = self._first(self.folder.load_state)
+        state = self._first(lambda: self.folder.read(PARTIAL))
         if state is not None and (state["model"], state["seed"]) == (run.contender.key, run.seed):
             try:
                 run.load_state(state)

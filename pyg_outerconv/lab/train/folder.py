@@ -90,7 +90,7 @@ class Folder:
 
     def check_data(self, dataset: Dataset) -> None:
         """Refuse to go on with other data."""
-        if self.fingerprint() != dataset.fingerprint:
+        if self.data()["fingerprint"] != dataset.fingerprint:
             raise RefusedValue(
                 f"--resume goes on with the data of {self.path}",
                 f"the {dataset.entry.name} that it began with",
@@ -118,19 +118,14 @@ class Folder:
             raise RefusedValue(rule, expected, f"format {found}, {sorted(config)}")
         return config
 
-    def root(self) -> str | None:
-        """Where the data was found."""
-        root: str | None = self.read_config()["data"]["root"]
-        return root
-
-    def fingerprint(self) -> str:
-        """The checksum of the data."""
-        found: str = self.read_config()["data"]["fingerprint"]
+    def data(self) -> dict[str, Any]:
+        """What the configuration says of the data."""
+        found: dict[str, Any] = self.read_config()["data"]
         return found
 
     def source(self) -> Source | None:
         """Where a graph of one's own was found; None for a dataset by name."""
-        values = self.read_config()["data"].get("source")
+        values = self.data().get("source")
         return None if values is None else source_from(values, str(self.config))
 
     def own_graph(
@@ -160,16 +155,15 @@ class Folder:
     # Files --------------------------------------------------------------------------------------
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """Replace a file by JSON with the checksum of the configuration."""
+        """Replace a file by JSON or, by its name, tensors, with the configuration's checksum."""
         content = {"config": self.identity, **content}
-        self.act(lambda: files.save_json(self.path / name, content))
+        save = files.save_tensors if name.endswith(".pt") else files.save_json
+        self.act(lambda: save(self.path / name, content))
 
-    def read(
-        self, name: str, load: Callable[[Path], dict[str, Any]] = files.load_json
-    ) -> dict[str, Any] | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         """The content of a file, beside the checksum of the configuration; None if it is absent."""
         path = self.path / name
-        content = self.load(load, path)
+        content = self.load(files.load_tensors if name.endswith(".pt") else files.load_json, path)
         if content is not None and content.pop("config", None) != self.identity:
             rule = f"{path} must be of {self.of.replace('a ', 'the ')} of {self.config}"
             raise RefusedValue(rule, "it", "another one")
@@ -279,14 +273,6 @@ class RunFolder(Folder):
 
     # Tensors ------------------------------------------------------------------------------------
 
-    def save_state(self, state: dict[str, Any]) -> None:
-        """Keep the seed under way."""
-        self.act(lambda: files.save_tensors(self.partial, {"config": self.identity, **state}))
-
-    def load_state(self) -> dict[str, Any] | None:
-        """The state that :meth:`save_state` wrote, or None."""
-        return self.read(PARTIAL, files.load_tensors)
-
     def drop_state(self) -> None:
         """Remove the state of the seed under way, which is finished."""
         self.act(lambda: self.partial.unlink(missing_ok=True))
@@ -328,7 +314,8 @@ def dataset_of(
     check_protocol(own.entry if own else entry(settings.dataset), settings.split)
     if own is not None:
         return own
-    return load(settings.dataset, root or home.root(), settings.split, log, settings.undirected)
+    where = root or home.data()["root"]
+    return load(settings.dataset, where, settings.split, log, settings.undirected)
 
 
 # What the configuration says beside settings -----------------------------------------------------

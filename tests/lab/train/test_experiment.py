@@ -558,5 +558,5 @@ def test_a_seed_that_was_finished_is_not_under_way(no_picture, finished):
     """Killed between the metrics and the removal."""
     home = RunFolder(shutil.copytree(finished, "run"))
     parts = {key: {} for key in ("parameters", "optimizer", "history", "best", "random")}
-    home.save_state({"model": "outerconv", "seed": 1, "epoch": 0, "seconds": 0.0, **parts})
+    home.write("partial.pt", {"model": "outerconv", "seed": 1, "epoch": 0, "seconds": 0.0, **parts})
     goes_on(finished)
