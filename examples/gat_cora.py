@@ -24,7 +24,7 @@ from pyg_outerconv.families import Relation
 from pyg_outerconv.lab.data import load
 from pyg_outerconv.lab.train import make_split, resolve
 from pyg_outerconv.lab.train.inputs import WholeGraph, features, kept_features
-from pyg_outerconv.lab.train.loop import SeedRun, train
+from pyg_outerconv.lab.train.loop import SeedRun
 from pyg_outerconv.lab.train.model import OURS, PEER, Contender
 from pyg_outerconv.lab.train.results import summarise, table
 from pyg_outerconv.nn import dropout_features
@@ -158,7 +158,7 @@ def main(arguments=None):
     for seed in range(options.seeds):
         for contender in trained:
             run = SeedRun(contender, dataset.data.y, dataset.num_classes, split, settings, seed)
-            train(run, each_epoch=lambda run: None, stop=lambda: False)
+            run.train(each_epoch=lambda run: None, stop=lambda: False)
             found.append(run.result() | run.test(dataset.data.y, split.test))
             reached = 100 * found[-1]["test_metric"]
             print(
