@@ -190,8 +190,6 @@ OWN: dict[str, Callable[[], dict[str, Any]]] = {
     "basis.Repeated": lambda: {"before": 2},
     "basis.Restricted": lambda: dict(_NODES),
     "basis.SameBlock": lambda: dict(_BLOCKS),
-    "basis.Scaled": lambda: {"factor": torch.tensor(2.0)},
-    "basis.Selected": lambda: {"base": edge_basis(2), "labels": (1,)},
     "basis.Stacked": lambda: {"parts": (edge_basis(), edge_basis())},
     "basis.to_edge_index": lambda: {"basis": edge_basis(2)},
     **dict.fromkeys(

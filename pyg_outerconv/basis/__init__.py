@@ -5,7 +5,7 @@ must define, and which it may override.
 """
 
 from ..registry import import_files
-from .algebra import Mixed, Scaled, Selected, Stacked, Transposed
+from .algebra import Mixed, Stacked, Transposed
 from .band import Band
 from .base import Basis
 from .channel_polynomial import ChannelPolynomial
@@ -37,8 +37,6 @@ __all__ = [
     "Repeated",
     "Restricted",
     "SameBlock",
-    "Scaled",
-    "Selected",
     "Stacked",
     "Transposed",
     "UnitMatrices",

@@ -20,7 +20,7 @@ from ..kernels.attend_ends import (
 from ..kernels.head_copies import copies_for
 from .base import Basis
 from .edges import EdgeBasis
-from .multi_head_edges import MultiHeadEdges, listed_edges
+from .multi_head_edges import MultiHeadEdges, heads_of, listed_edges
 
 MOST_AGAIN, WIDE, OFTEN = 2**17, 8, 8
 """Beyond so many edges times channels, with heads that are so wide, edges are sorted once they were
@@ -83,13 +83,15 @@ class AdditiveAttentionBasis(Basis):
         entries = listed_edges(pattern) if is_few else copies_for(pattern.by_target, heads)
         return attend_ends(*given, entries, self.slope)
 
-    def shares(self) -> MultiHeadEdges:
+    def heads(self) -> MultiHeadEdges:
         """The attention weights of all edges and heads."""
         pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
         return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_target, self.slope))
 
     def edges(self) -> EdgeBasis:
-        return self.shares().edges()
+        return self.heads().edges()
 
-    def __repr__(self) -> str:
-        return f"AdditiveAttentionBasis({self._head()}, over={self.over!r})"
+
+@heads_of.register
+def _(basis: AdditiveAttentionBasis) -> MultiHeadEdges:
+    return basis.heads()

@@ -7,8 +7,7 @@ are propagated through them, what their edges are, and what becomes of Θ. Produ
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import chain
@@ -25,7 +24,7 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property, constant
 from ..signatures import typed
 from ..theta import Theta
-from .base import Basis, Leaf
+from .base import Basis, Leaf, picked
 from .edge_sets import averaged, hidden_part, reached, with_edges
 from .edges import EdgeBasis, no_edges
 from .eye import Eye
@@ -82,9 +81,6 @@ class Compound(Basis):
     def size(self) -> tuple[int, int]:
         return self.parts[0].size
 
-    def plan_key(self) -> tuple[Hashable, ...]:
-        return type(self), self.num_bases, *[part.plan_key() for part in self.parts]
-
     def transpose(self) -> Basis:
         return self.with_parts(lambda part: part.transpose())
 
@@ -93,8 +89,10 @@ class Compound(Basis):
             return super().restricted(sources, targets)
         return self.with_parts(lambda part: part.restricted(sources, targets))
 
-    def picked(self, labels: Sequence[int]) -> Basis | None:
-        return self.simpler().select(labels)
+
+@picked.register
+def _(basis: Compound, labels: Sequence[int]) -> Basis | None:
+    return basis.simpler().select(labels)
 
 
 @with_edges.register
@@ -203,19 +201,18 @@ class Stacked(Compound):
             for leaf in part.absorb(theta.labels(start, end), aggr)
         ]
 
-    def picked(self, labels: Sequence[int]) -> Basis:
-        """A stack of the selected labels of the parts, in the order of ``labels``."""
-        runs: list[tuple[int, Basis, list[int]]] = []  # a loop, because compilers trace no groupby
-        place = [(start, part) for part, start, end in self.ranges() for _ in range(start, end)]
-        for label in labels:
-            start, part = place[label]
-            if not runs or runs[-1][0] != start:
-                runs.append((start, part, []))
-            runs[-1][2].append(label - start)
-        return Stacked(tuple([Selected.kept(part, own) for _, part, own in runs]))
 
-    def __repr__(self) -> str:
-        return f"Stacked({self._head()}, parts=[{', '.join(map(repr, self.parts))}])"
+@picked.register
+def _(basis: Stacked, labels: Sequence[int]) -> Basis:
+    """A stack of the selected labels of the parts, in the order of ``labels``."""
+    runs: list[tuple[int, Basis, list[int]]] = []  # a loop, because compilers trace no groupby
+    place = [(start, part) for part, start, end in basis.ranges() for _ in range(start, end)]
+    for label in labels:
+        start, part = place[label]
+        if not runs or runs[-1][0] != start:
+            runs.append((start, part, []))
+        runs[-1][2].append(label - start)
+    return Stacked(tuple([selection(part, own) for _, part, own in runs]))
 
 
 @reached.register
@@ -241,12 +238,6 @@ class Derived(Compound):
     @property
     def num_bases(self) -> int:
         return self.base.num_bases
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        return self.size, self.dtype, self.learns, *super().plan_key()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base!r})"
 
 
 @typed
@@ -295,20 +286,61 @@ def _(basis: Transposed, seen: Tensor, labels: Sequence[int], transposed: bool =
     return reached(basis.base, seen, labels, not transposed)
 
 
-# Maps of labels -----------------------------------------------------------------------------------
+# Mixed labels -------------------------------------------------------------------------------------
 
 
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelMap(Derived):
-    """B_j = Σ_k C[j, k] A_k for some matrix C (J, K), which Θ is multiplied with instead."""
+class Mixed(Derived):
+    """B_j = Σ_k C[j, k] A_k for a matrix C (J, K), with which Θ is multiplied instead.
 
-    @abstractmethod
+    Attributes:
+        base: the A_k.
+        matrix: C, as short as it can be said: J labels k, whose A_k the B_j are; numbers (K,) on
+            its diagonal, which scale labels; or numbers (J, K). Numbers may require gradients.
+        number: what all numbers on the diagonal are, if labels are scaled by a Python number:
+            nested scales by these are multiplied into one, whereas tensors, which may require
+            gradients, are kept apart.
+    """
+
+    matrix: Tensor | tuple[int, ...]
+    number: float | None = None
+
+    @property
+    def num_bases(self) -> int:
+        return self.matrix.size(0) if isinstance(self.matrix, Tensor) else len(self.matrix)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        return self.base.dtype or getattr(self.matrix, "dtype", None)  # of integers, too
+
+    @property
+    def is_full(self) -> bool:
+        """Whether C is (J, K) numbers."""
+        return isinstance(self.matrix, Tensor) and self.matrix.dim() == 2
+
     def of_labels(self, h: Tensor, dim: int) -> Tensor:
         """Σ_k C[j, k] h_k for a tensor with K entries along a dimension."""
+        matrix = self.matrix
+        if isinstance(matrix, tuple):
+            return h.index_select(dim, constant(matrix, torch.long, h.device))
+        matrix = matrix.to(h.dtype)
+        if matrix.dim() == 1:
+            return h * matrix.view(-1, *(1,) * (h.dim() - dim - 1))
+        return torch.tensordot(matrix, h, dims=([1], [dim])).movedim(0, dim)
 
-    @abstractmethod
+    def of_theta(self, theta: Theta) -> Theta:
+        """Σ_j C[j, k] Θ_j for each of the K labels."""
+        matrix = self.matrix
+        if isinstance(matrix, tuple):
+            return theta.gathered(constant(matrix, torch.long, theta.device), self.base.num_bases)
+        return theta.scaled(matrix) if matrix.dim() == 1 else theta.mixed(matrix)
+
     def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
-        """The labels of the base that these labels are made of."""
+        """The labels k of the base with a C[j, k] for any of these j."""
+        if isinstance(self.matrix, tuple):
+            return [self.matrix[label] for label in labels]
+        return range(self.base.num_bases if labels else 0) if self.is_full else labels
 
     def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
         return self.of_labels(self.base.to_dense(self.dtype or dtype), 0)
@@ -316,125 +348,27 @@ class LabelMap(Derived):
     def propagate(self, x: Tensor) -> Tensor:
         return self.of_labels(self.base.propagate(x), 1)
 
-
-@reached.register
-def _(basis: LabelMap, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-    return reached(basis.base, seen, basis.base_labels(labels), transposed)
-
-
-@typed
-@dataclass(frozen=True, eq=False, repr=False)
-class Scaled(LabelMap):
-    """c_k·A_k, with ``factor`` (K,) of the c_k, which may require gradients.
-
-    ``number`` is the value of all c_k if the scale was a Python number: nested scales by numbers
-    are multiplied into one, whereas tensors, which may require gradients, are kept apart.
-    """
-
-    factor: Tensor
-    number: float | None = None
-
-    @staticmethod
-    @makes("scale")
-    def of(base: Basis, factor: float | Tensor) -> Scaled:
-        """Scale ``base`` by one number, or by one for each label; see :meth:`Basis.scale`."""
-        if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
-            raise RefusedType("a scale is a number", "a float or a tensor", repr(factor))
-        number = None
-        if not isinstance(factor, Tensor):
-            number = float(factor)
-            if isinstance(base, Scaled) and base.number is not None:
-                base, number = base.base, base.number * number
-            factor = constant(number, base.dtype, base.device)
-        if factor.shape not in ((), (base.num_bases,)):
-            raise RefusedValue(
-                "a scale needs one factor, or one for each label",
-                f"shape () or ({base.num_bases},)",
-                tuple(factor.shape),
-            )
-        if not factor.is_floating_point() and base.dtype is not None:
-            factor = factor.to(base.dtype)
-        return Scaled(base, factor.expand(base.num_bases), number)
-
-    @property
-    def dtype(self) -> torch.dtype | None:
-        return self.base.dtype or self.factor.dtype  # of a factor of integers, too
-
-    def of_labels(self, h: Tensor, dim: int) -> Tensor:
-        return h * self.factor.to(h.dtype).view(-1, *(1,) * (h.dim() - dim - 1))
-
-    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
-        return labels
-
     def edges(self) -> EdgeBasis:
-        edges = self.base.edges()
-        factor = self.factor.to(self.dtype).index_select(0, edges.label)
-        return edges.with_values(edges.values(factor.dtype) * factor)
-
-    def picked(self, labels: Sequence[int]) -> Basis:
-        return replace(self, base=self.base.select(labels), factor=self.factor[list(labels)])
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """Scale Θ_k by c_k, which is cheaper than scaling edges; for 'max' and 'min' scale values.
-
-        A negative c_k exchanges maxima and minima. Identities have one input each, and bases that
-        hide their edges are refused later.
-        """
-        base = self.base
-        if aggr not in ("max", "min") or is_identity(base) or hidden_part(base) is not None:
-            return base.absorb(theta.scaled(self.factor), aggr)
-        if isinstance(base, Stacked):
-            factors = self.factor.split([part.num_bases for part in base.parts])
-            parts = zip(base.parts, factors, strict=True)
-            return Stacked(tuple(part.scale(own) for part, own in parts)).absorb(theta, aggr)
-        return [(self.edges(), theta)]
-
-
-@typed
-@dataclass(frozen=True, eq=False, repr=False)
-class Selected(LabelMap):
-    """A_k for the given labels k, in the given order; labels may be repeated."""
-
-    labels: tuple[int, ...]
-
-    @staticmethod
-    @makes("select")
-    def of(base: Basis, labels: Labels) -> Selected:
-        """Select labels of ``base``, see :meth:`Basis.select`; nested selections are merged."""
-        count = base.num_bases
-        if isinstance(labels, slice):
-            labels = range(count)[labels]
-        elif isinstance(labels, Integral) and not isinstance(labels, bool):
-            labels = (int(labels),)
-        selected = chosen("selected labels", labels, count).tolist()
-        for label in selected:
-            if not -count <= label < count:
-                raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
-        return Selected.kept(base, [label % count for label in selected])
-
-    @staticmethod
-    def kept(base: Basis, labels: Sequence[int]) -> Selected:
-        """The selection of labels that are in range, which a compiler can trace."""
-        if isinstance(base, Selected):
-            return Selected(base.base, tuple([base.labels[label] for label in labels]))
-        return Selected(base, tuple(labels))
-
-    @property
-    def num_bases(self) -> int:
-        return len(self.labels)
-
-    def of_labels(self, h: Tensor, dim: int) -> Tensor:
-        return h.index_select(dim, constant(self.labels, torch.long, h.device))
-
-    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
-        return [self.labels[label] for label in labels]
+        """The edges of the base; of a full C one for each label and (source, target) pair."""
+        edges, matrix = self.base.edges(), self.matrix
+        if isinstance(matrix, tuple):
+            value, (place, pattern) = edges.value, self._selected
+            return EdgeBasis(pattern, None if value is None else value.index_select(0, place))
+        if matrix.dim() == 1:
+            factor = matrix.to(self.dtype).index_select(0, edges.label)
+            return edges.with_values(edges.values(factor.dtype) * factor)
+        count, place, pattern = self._joined
+        share = matrix.t().index_select(0, edges.label)  # (E, J)
+        value = edges.values(matrix.dtype).unsqueeze(1) * share
+        sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
+        return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
 
     @cached_property
-    def _selected_edges(self) -> tuple[Tensor, Pattern]:
+    def _selected(self) -> tuple[Tensor, Pattern]:
         """The positions of the selected edges in the base, in the order of their new pattern."""
         with torch.inference_mode(False):  # cached tensors must serve training too
             edges = self.base.edges()
-            groups = [(edges.label == label).nonzero().view(-1) for label in self.labels]
+            groups = [(edges.label == label).nonzero().view(-1) for label in self.matrix]
             keep = torch.cat(groups) if groups else edges.label.new_zeros(0).long()
             label = torch.cat([torch.full_like(g, k) for k, g in enumerate(groups)] or [keep])
             pattern = Pattern.build(
@@ -446,77 +380,8 @@ class Selected(LabelMap):
             )
             return keep.index_select(0, pattern.order), pattern
 
-    def edges(self) -> EdgeBasis:
-        value = self.base.edges().value
-        keep, pattern = self._selected_edges
-        return EdgeBasis(pattern, None if value is None else value.index_select(0, keep))
-
     @cached_property
-    def _picked(self) -> Basis | None:
-        return self.base.picked(self.labels)
-
-    def picked(self, labels: Sequence[int]) -> None:
-        """None: selections of selections are one."""
-
-    def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """The leaves of the selected labels alone, for NaN passes through a Θ_k of zeros.
-
-        Of other bases, such as heads, Θ_k is added at the k-th selected label.
-        """
-        base, labels = self.base, self.labels
-        if not labels:
-            return [(no_edges(self.size, self.device), theta)]
-        if isinstance(base, EdgeBasis):
-            return [(self.edges(), theta)]
-        # What labels are multiplied with may learn, and must not be kept.
-        picked = base.picked(labels) if isinstance(base, LabelMap) else self._picked
-        if picked is not None:
-            return picked.absorb(theta, aggr)
-        place = constant(tuple(labels), torch.long, theta.device)
-        return base.absorb(theta.gathered(place, base.num_bases), aggr)
-
-    def __repr__(self) -> str:
-        return f"Selected(labels={list(self.labels)}, {self.base!r})"
-
-
-@typed
-@dataclass(frozen=True, eq=False, repr=False)
-class Mixed(LabelMap):
-    """B_j = Σ_k C[j, k] A_k, with ``matrix`` C (J, K), which may require gradients."""
-
-    matrix: Tensor
-
-    @staticmethod
-    @makes("mix")
-    def of(base: Basis, matrix: Tensor) -> Mixed:
-        """Mix the labels of ``base``; see :meth:`Basis.mix`."""
-        if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
-            got = getattr(matrix, "dtype", type(matrix).__name__)
-            raise RefusedType("labels are mixed by numbers", "a floating point tensor (J, K)", got)
-        if matrix.dim() != 2 or matrix.size(1) != base.num_bases:
-            raise RefusedValue(
-                "a mixing matrix has a column for each label",
-                f"(J, {base.num_bases})",
-                tuple(matrix.shape),
-            )
-        if base.dtype not in (None, matrix.dtype):
-            raise RefusedType(
-                "a mixing matrix has the dtype of the values", base.dtype, matrix.dtype
-            )
-        return Mixed(base, matrix)
-
-    @property
-    def num_bases(self) -> int:
-        return self.matrix.size(0)
-
-    def of_labels(self, h: Tensor, dim: int) -> Tensor:
-        return torch.tensordot(self.matrix.to(h.dtype), h, dims=([1], [dim])).movedim(0, dim)
-
-    def base_labels(self, labels: Sequence[int]) -> Sequence[int]:
-        return range(self.base.num_bases if labels else 0)
-
-    @cached_property
-    def _places(self) -> tuple[int, Tensor, Pattern]:
+    def _joined(self) -> tuple[int, Tensor, Pattern]:
         """The number of (source, target) pairs, the pair of each edge (E,), the mixed pattern."""
         edges, rows = self.base.edges(), max(self.size[0], 1)
         with lasting(edges.pattern.source):
@@ -532,34 +397,121 @@ class Mixed(LabelMap):
             )
             return pairs.numel(), place, pattern
 
-    def edges(self) -> EdgeBasis:
-        """One edge for each label and (source, target) pair that any label of the base joins."""
-        edges, (count, place, pattern) = self.base.edges(), self._places
-        share = self.matrix.t().index_select(0, edges.label)  # (E, J)
-        value = edges.values(self.matrix.dtype).unsqueeze(1) * share
-        sums = value.new_zeros(count, self.num_bases).index_add(0, place, value)
-        return EdgeBasis(pattern, pattern.sort_values(sums.flatten()))
-
-    def picked(self, labels: Sequence[int]) -> Basis:
-        return replace(self, matrix=self.matrix[list(labels)])
-
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
-        """Mix Θ instead: Θ'_k = Σ_j C[j, k] Θ_j. For reductions other than sums, return the edges.
+        """The leaves of the base, with Cᵀ Θ, which is cheaper than to mix edges.
 
-        These join all pairs that any label of the base joins. Identities have one input each, and
-        bases that hide their edges are refused later.
+        Of a selection only those of the selected labels, for NaN passes through a Θ_k of zeros;
+        other bases, such as heads, get them all. Inputs are compared by edges of mixed values: a
+        negative number exchanges maxima and minima, and sums join pairs that any label joins. But
+        identities have one input each, and bases that hide their edges are refused later.
         """
-        base = self.base
-        if not self.num_bases:
+        base, matrix = self.base, self.matrix
+        if isinstance(matrix, tuple):
+            if not matrix:
+                return [(no_edges(self.size, self.device), theta)]
+            if isinstance(base, EdgeBasis):
+                return [(self.edges(), theta)]
+            # What labels are multiplied with may learn, and must not be kept.
+            few = picked(base, matrix) if isinstance(base, Mixed) else self._picked
+            base, theta = (base, self.of_theta(theta)) if few is None else (few, theta)
+            return base.absorb(theta, aggr)
+        is_full = matrix.dim() == 2
+        if is_full and not matrix.size(0):
             return [(no_edges(self.size, self.device), theta)]
-        if aggr != "sum" and not is_identity(base) and hidden_part(base) is None:
+        compares = aggr != "sum" if is_full else aggr in ("max", "min")
+        if not compares or is_identity(base) or hidden_part(base) is not None:
+            return base.absorb(self.of_theta(theta), aggr)
+        if is_full or not isinstance(base, Stacked):
             return [(self.edges(), theta)]
-        return base.absorb(theta.mixed(self.matrix), aggr)
+        factors = matrix.split([part.num_bases for part in base.parts])
+        parts = zip(base.parts, factors, strict=True)
+        return Stacked(tuple(part.scale(own) for part, own in parts)).absorb(theta, aggr)
 
-    def __repr__(self) -> str:
-        return f"Mixed({self.num_bases} of {self.base!r})"
+    @cached_property
+    def _picked(self) -> Basis | None:
+        assert isinstance(self.matrix, tuple)
+        return picked(self.base, self.matrix)
+
+
+@makes("scale")
+def scaled(base: Basis, factor: float | Tensor) -> Mixed:
+    """What :meth:`.Basis.scale` returns."""
+    if not isinstance(factor, Tensor | Real) or isinstance(factor, bool):
+        raise RefusedType("a scale is a number", "a float or a tensor", repr(factor))
+    number = None
+    if not isinstance(factor, Tensor):
+        number = float(factor)
+        if isinstance(base, Mixed) and base.number is not None:
+            base, number = base.base, base.number * number
+        factor = constant(number, base.dtype, base.device)
+    if factor.shape not in ((), (base.num_bases,)):
+        raise RefusedValue(
+            "a scale needs one factor, or one for each label",
+            f"shape () or ({base.num_bases},)",
+            tuple(factor.shape),
+        )
+    if not factor.is_floating_point() and base.dtype is not None:
+        factor = factor.to(base.dtype)
+    return Mixed(base, factor.expand(base.num_bases), number)
+
+
+@makes("select")
+def selected(base: Basis, labels: Labels) -> Mixed:
+    """What :meth:`.Basis.select` returns."""
+    count = base.num_bases
+    if isinstance(labels, slice):
+        labels = range(count)[labels]
+    elif isinstance(labels, Integral) and not isinstance(labels, bool):
+        labels = (int(labels),)
+    kept = chosen("selected labels", labels, count).tolist()
+    for label in kept:
+        if not -count <= label < count:
+            raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
+    return selection(base, [label % count for label in kept])
+
+
+def selection(base: Basis, labels: Sequence[int]) -> Mixed:
+    """Selected labels that are in range, which a compiler can trace; nested selections are one."""
+    if isinstance(base, Mixed) and isinstance(base.matrix, tuple):
+        return Mixed(base.base, tuple([base.matrix[label] for label in labels]))
+    return Mixed(base, tuple(labels))
+
+
+@makes("mix")
+def mixed(base: Basis, matrix: Tensor) -> Mixed:
+    """What :meth:`.Basis.mix` returns."""
+    if not isinstance(matrix, Tensor) or not matrix.is_floating_point():
+        got = getattr(matrix, "dtype", type(matrix).__name__)
+        raise RefusedType("labels are mixed by numbers", "a floating point tensor (J, K)", got)
+    if matrix.dim() != 2 or matrix.size(1) != base.num_bases:
+        raise RefusedValue(
+            "a mixing matrix has a column for each label",
+            f"(J, {base.num_bases})",
+            tuple(matrix.shape),
+        )
+    if base.dtype not in (None, matrix.dtype):
+        raise RefusedType("a mixing matrix has the dtype of the values", base.dtype, matrix.dtype)
+    return Mixed(base, matrix)
+
+
+@picked.register
+def _(basis: Mixed, labels: Sequence[int]) -> Mixed | None:
+    """The rows of C; None for selections, for those of selections are one."""
+    if isinstance(basis.matrix, tuple):
+        return None
+    base = basis.base if basis.is_full else basis.base.select(labels)
+    return replace(basis, base=base, matrix=basis.matrix[list(labels)])
+
+
+@reached.register
+def _(basis: Mixed, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
+    return reached(basis.base, seen, basis.base_labels(labels), transposed)
+
+
+@averaged.register
+def _(basis: Mixed, dtype: torch.dtype | None = None) -> Basis:
+    by_edges = averaged.dispatch(Basis)  # where edges of several labels become one
+    return by_edges(basis, dtype) if basis.is_full else averaged_parts(basis, dtype)
 
 
 averaged.register(Stacked, averaged_parts)
-averaged.register(Scaled, averaged_parts)
-averaged.register(Selected, averaged_parts)

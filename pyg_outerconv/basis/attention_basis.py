@@ -32,6 +32,7 @@ from .multi_head_edges import (
     by_head,
     by_label,
     for_heads,
+    heads_of,
     is_listed,
     item,
     listed_edges,
@@ -212,7 +213,7 @@ class AttentionBasis(Basis):
         return MultiHeadEdges(pattern, value.view(shape))
 
     @cached_property
-    def _heads(self) -> MultiHeadEdges:
+    def _rounded(self) -> MultiHeadEdges:
         exact = self._exact
         if exact.dtype == self.dtype:
             return exact
@@ -227,11 +228,7 @@ class AttentionBasis(Basis):
 
     def heads(self) -> MultiHeadEdges:
         """The attention weights of all edges and heads, computed at the first call."""
-        return self._heads
-
-    def shares(self) -> MultiHeadEdges:
-        """The same as :meth:`heads`."""
-        return self._heads
+        return self._rounded
 
     # Propagation by heads ------------------------------------------------------------------
 
@@ -313,9 +310,10 @@ class AttentionBasis(Basis):
     def edges(self) -> EdgeBasis:
         return self.heads().edges()
 
-    def __repr__(self) -> str:
-        batch = f", batch={self.batch}" if self.batch else ""
-        return f"AttentionBasis({self._head()}{batch}, f={self.normalise}, over={self.over!r})"
+
+@heads_of.register
+def _(basis: AttentionBasis) -> MultiHeadEdges:
+    return basis.heads()
 
 
 @item.register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -50,8 +50,8 @@ class Band(DenseRule):
         ValueError: a number of nodes is negative, or the dilation is not positive.
     """
 
-    num_sources: int
-    num_targets: int
+    num_sources: int = field(repr=False)
+    num_targets: int = field(repr=False)
     left: int | None = None
     right: int | None = None
     dilation: int = 1
@@ -185,12 +185,6 @@ class Band(DenseRule):
             return attend_all(query, key, value, bias, **options)
         window = {name: getattr(self, name) for name in ("left", "right", "offset", "dilation")}
         return attend_band(query, key, value, **window, **options)
-
-    def __repr__(self) -> str:
-        return (
-            f"Band(size={self.size}, left={self.left}, right={self.right}, "
-            f"dilation={self.dilation}, offset={self.offset})"
-        )
 
 
 def _series(first: int, last: int, start: int, step: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -15,20 +16,23 @@ from torch import Tensor
 from ..errors import RefusedType
 from ..graph.checks import Labels, Nodes, check_nodes
 from ..theta import Theta
+from .pattern import Pattern
 from .registry import contents, make, register, with_contents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .algebra import Mixed, Scaled, Selected, Stacked
+    from .algebra import Mixed, Stacked
     from .edge_sets import Reordered
     from .edges import EdgeBasis
-    from .multi_head_edges import MultiHeadEdges
     from .products import Composed, Kronecker
 
 TensorMap = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 Leaf = tuple["Basis", Theta]
+
+_PLAIN = {bool, int, float, str, tuple, torch.dtype, torch.device, type(None)}
+"""Types of fields that have no more to them than their value."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,15 +45,15 @@ class Basis(ABC):
     exported graph; see :mod:`pyg_outerconv.basis.registry`.
 
     A new kind is a frozen dataclass that defines :attr:`num_bases`, :attr:`size` and :meth:`edges`.
-    Where it is, of which dtype, and whether it learns follow from its fields, which also are what
-    is moved and cast. All else is computed by its edges, or by :meth:`simpler`; a kind overrides
-    what it computes faster, above all :meth:`propagate`, :meth:`transpose` and :meth:`absorb`, and
-    :meth:`plan_key`, without which each basis has a plan of its own. A layer is contracted by edges
-    where no order names the kind. For orders of its own it need not be a leaf: its :meth:`absorb`
-    returns ``[(self, theta)]`` where they solve it, for every x that a contraction takes, else
-    ``super().absorb(theta, aggr)``. What few ask is a function by edges or parts, with which a kind
-    that knows better is registered: ``reached``, ``with_edges``, ``diagonal_block``,
-    ``transposed``, ``averaged``, ``item``.
+    Where it is, of which dtype, whether it learns, which other bases share its plan, and how it is
+    printed follow from its fields, which also are what is moved and cast. All else is computed by
+    its edges, or by :meth:`simpler`; a kind overrides what it computes faster: :meth:`propagate`,
+    :meth:`transpose`, :meth:`absorb`, :meth:`restricted` and :meth:`to_dense`. A layer is
+    contracted by edges where no order names the kind. For orders of its own it need not be a leaf:
+    its :meth:`absorb` returns ``[(self, theta)]`` where they solve it, for every x that a
+    contraction takes, else ``super().absorb(theta, aggr)``. What few ask is a function by edges or
+    parts, with which a kind that knows better is registered: ``picked``, ``heads_of``, ``reached``,
+    ``with_edges``, ``diagonal_block``, ``transposed``, ``averaged``, ``item``.
 
     Attributes:
         hides_edges: whether the edges are known only after an expensive computation (powers,
@@ -118,10 +122,6 @@ class Basis(ABC):
             return [(self, theta)]
         return self.simpler().absorb(theta, aggr)
 
-    def picked(self, labels: Sequence[int]) -> Basis | None:
-        """Some labels as a basis in which no others occur; None if Θ of the others is zero then."""
-        return None
-
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Basis:
         """A_k[sources, targets] for distinct indices, not both None."""
         return make("restrict", self, sources, targets)
@@ -131,7 +131,7 @@ class Basis(ABC):
 
         Parallel edges are summed. ``dtype`` is used if the values are ones without a dtype.
         """
-        return self.edges().to_dense(dtype)
+        return self.simpler().to_dense(dtype)
 
     def mean(self, dtype: torch.dtype | None = None) -> Basis:
         """Every value divided by the number of edges that share its target and label.
@@ -142,17 +142,6 @@ class Basis(ABC):
             ValueError: the basis hides its edges; call ``basis.edges().mean()``.
         """
         return make("mean", self, dtype)
-
-    def shares(self) -> MultiHeadEdges | None:
-        """The basis as ``MultiHeadEdges``, if it has a value for each edge and head; else None."""
-        return None
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        """What the plan of a contraction depends on: equal for bases of one kind and similar size.
-
-        By default a basis is equal only to itself.
-        """
-        return ref(self), self.dtype, self.device, self.learns
 
     # What follows from the fields -------------------------------------------------------------
 
@@ -196,14 +185,34 @@ class Basis(ABC):
         batches = [part.batch for part in contents(self) if isinstance(part, Basis)]
         return next(filter(None, batches), ())
 
+    def plan_key(self) -> tuple[Hashable, ...]:
+        """What the plan of a contraction depends on: equal for bases of one kind and similar size.
+
+        Of a tensor among the fields it is all but the numbers, and how many rows it has. A basis
+        with fields of other types than tensors, bases and plain values is equal only to itself.
+        Kinds whose calls are short say what they need of this.
+        """
+        sources, targets = self.size
+        key: list[Hashable] = [self.num_bases]
+        key += int(sources).bit_length(), int(targets).bit_length()
+        for part in contents(self):
+            kind = type(part)
+            if kind in _PLAIN:
+                key.append(part)
+            elif issubclass(kind, Tensor):
+                key += part.shape[1:], part.dtype, part.device, part.requires_grad
+            else:
+                key.append((kind, part.plan_key()) if isinstance(part, Basis) else ref(self))
+        return tuple(key)
+
     def map(self, change: TensorMap) -> Basis:
         """The basis with ``change`` applied to its tensors; itself if it changes nothing."""
 
         def moved(part: Any) -> Any:
-            if isinstance(part, Basis):
-                return part.map(change)
             if isinstance(part, Tensor):
                 return change(part)
+            if isinstance(part, Basis | Pattern):
+                return part.map(change)
             if isinstance(part, torch.device):
                 there = change(torch.empty(0, dtype=torch.long, device=part)).device
                 return part if there == part else there
@@ -214,7 +223,14 @@ class Basis(ABC):
         return with_contents(self, moved)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._head()})"
+        """Labels, size, and the fields that are no tensors and differ from their defaults."""
+        own = [(field, getattr(self, field.name)) for field in fields(self) if field.repr]
+        told = [
+            f", {field.name}={value!r}"
+            for field, value in own
+            if not (value is None or isinstance(value, Tensor) or value == field.default)
+        ]
+        return f"{type(self).__name__}({self._head()}{''.join(told)})"
 
     def _head(self) -> str:
         return f"bases={self.num_bases}, size={self.size}"
@@ -226,11 +242,11 @@ class Basis(ABC):
         """The transposed basis; see :meth:`transpose`."""
         return self.transpose()
 
-    def scale(self, factor: float | Tensor) -> Scaled:
+    def scale(self, factor: float | Tensor) -> Mixed:
         """c·A_k, or c_k·A_k for a ``factor`` of shape (K,), which may require gradients."""
         return make("scale", self, factor)
 
-    def select(self, labels: Labels) -> Selected:
+    def select(self, labels: Labels) -> Mixed:
         """The matrices of the given labels, in the given order; labels may be repeated.
 
         Args:
@@ -399,3 +415,9 @@ class Basis(ABC):
     def detach(self) -> Basis:
         """The basis with detached values."""
         return self.map(lambda one: one.detach() if one.is_floating_point() else one)
+
+
+@singledispatch
+def picked(basis: Basis, labels: Sequence[int]) -> Basis | None:
+    """Some labels as a basis in which no others occur; None if Θ of the others is zero then."""
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..graph.sparse_matrix import SparseMatrix
 from ..signatures import typed
 from ..theta import Theta, ThetaOfChannels
 from .algebra import Mixed, transposed
-from .base import Basis, Leaf
+from .base import Basis, Leaf, picked
 from .edges import EdgeBasis
 from .multi_head_edges import item, of_item
 from .polynomial import CHEBYSHEV, OfOperator, Polynomial, Step
@@ -78,9 +78,6 @@ class ChannelPolynomial(OfOperator):
     def batch(self) -> tuple[int, ...]:
         """The batch dimensions of the numbers."""
         return tuple(self.alpha.shape[1:-1])
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        return self.alpha.shape, self.learns, *self.operator.plan_key()
 
     def knows_terms(self, x: Any, weight: Tensor, terms: Sequence[Tensor]) -> ChannelPolynomial:
         """The basis, where its terms of X W are known already, which none that is made of it has.
@@ -149,14 +146,8 @@ class ChannelPolynomial(OfOperator):
     def edges(self) -> EdgeBasis:
         return self.simpler().edges()
 
-    def to_dense(self, dtype: torch.dtype | None = None) -> Tensor:
-        return self.simpler().to_dense(dtype)
-
     def transpose(self) -> Basis:
         return transposed(self)
-
-    def picked(self, labels: Sequence[int]) -> Basis:
-        return self.simpler().picked(labels)
 
     def absorb(self, theta: Theta, aggr: str = "sum") -> list[Leaf]:
         """The basis itself as a leaf for Θ of channels; for others its mix is absorbed."""
@@ -164,11 +155,10 @@ class ChannelPolynomial(OfOperator):
             return [(self, theta)]
         return self.simpler().absorb(theta, aggr)
 
-    def __repr__(self) -> str:
-        return (
-            f"ChannelPolynomial({self._head()}, {self.num_terms} terms of "
-            f"{self.num_channels} channels in {self.operator!r})"
-        )
+
+@picked.register
+def _(basis: ChannelPolynomial, labels: Sequence[int]) -> Basis | None:
+    return picked(basis.simpler(), labels)
 
 
 def _times_argument(rows: Tensor) -> Tensor:

@@ -99,6 +99,13 @@ class PatternBasis(Basis):
     def batch(self) -> Shape:
         return ()
 
+    def plan_key(self) -> tuple[Hashable, ...]:
+        pattern, value = self.pattern, self.listed if self.in_order is None else self.in_order
+        if value is None:
+            return pattern.shape_class, pattern.device
+        of_values = value.shape[1:], value.dtype, value.requires_grad
+        return pattern.shape_class, pattern.device, *of_values
+
     @property
     def num_edges(self) -> int:
         """Number of edges E, parallel edges included; heads of one label share them."""
@@ -154,11 +161,6 @@ class EdgeBasis(PatternBasis):
     @property
     def num_bases(self) -> int:
         return self.pattern.num_labels
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        pattern, value = self.pattern, self.listed if self.in_order is None else self.in_order
-        of_values = (None, False) if value is None else (value.dtype, value.requires_grad)
-        return pattern.shape_class, pattern.device, *of_values
 
     @property
     def num_source_pairs(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -32,8 +32,8 @@ class Eye(Basis):
 
     is_leaf: ClassVar[bool] = True
 
-    shape: tuple[int, int]
-    on: torch.device
+    shape: tuple[int, int] = field(repr=False)
+    on: torch.device = field(repr=False)
 
     @property
     def num_bases(self) -> int:
@@ -65,9 +65,6 @@ class Eye(Basis):
         kept = x[: self.size[1]].unsqueeze(1)
         missing = self.size[1] - kept.size(0)
         return F.pad(kept, (0, 0) * (kept.dim() - 1) + (0, missing)) if missing else kept
-
-    def __repr__(self) -> str:
-        return f"Eye(size={self.shape})"
 
 
 @with_edges.register
@@ -103,7 +100,7 @@ class UnitMatrices(ImplicitEdges):
         ValueError: a number of nodes is negative.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, int] = field(repr=False)
 
     def __post_init__(self) -> None:
         if min(self.shape) < 0:
@@ -133,9 +130,6 @@ class UnitMatrices(ImplicitEdges):
             origin=torch.full_like(label, -1),
         )
         return EdgeBasis(pattern)
-
-    def __repr__(self) -> str:
-        return f"UnitMatrices(size={self.size}{', transposed' if self.is_transposed else ''})"
 
 
 @averaged.register

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any, ClassVar
@@ -142,11 +141,6 @@ class FeatureProduct(Basis):
         """The batch dimensions of the factors."""
         return tuple(self.key.shape[1:-2])
 
-    def plan_key(self) -> tuple[Hashable, ...]:
-        sizes, within = [size.bit_length() for size in self.size], self.source_block is None
-        of_values = self.key.shape[1:], self.dtype, self.device, self.learns
-        return *sizes, self.causal, within, *of_values
-
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of values: that of the factors, if no other is set."""
@@ -251,14 +245,6 @@ class FeatureProduct(Basis):
         chunks = self.chunks(1)
         latent = collect(key, key.new_ones(*key.shape[:2], 1), chunks)
         return divided(query, spread(query, latent, chunks)).view_as(self.query)
-
-    def __repr__(self) -> str:
-        batch = f", batch={self.batch}" if self.batch else ""
-        within = ", in blocks" if self.source_block is not None else ""
-        return (
-            f"FeatureProduct({self._head()}, through={self.num_channels}{batch}, "
-            f"normalised={self.normalised}, causal={self.causal!r}{within})"
-        )
 
 
 @item.register

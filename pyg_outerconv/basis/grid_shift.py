@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import RefusedValue, unknown
 from ..kernels.lasting import lasting
 from ..memo import cached_property
+from .base import picked
 from .edge_sets import averaged, reached
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
@@ -136,10 +137,6 @@ class GridShift(ImplicitEdges):
             ):
                 raise RefusedValue("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
 
-    def picked(self, labels: Sequence[int]) -> GridShift:
-        """The shifts of the selected labels."""
-        return replace(self, taps=tuple(self.taps[label] for label in labels))
-
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of the grid of sources."""
@@ -227,6 +224,11 @@ class GridShift(ImplicitEdges):
     def __repr__(self) -> str:
         transposed = ", transposed" if self.is_transposed else ""
         return f"GridShift({self._head()}, {self.input_shape} to {self.output_shape}{transposed})"
+
+
+@picked.register
+def _(basis: GridShift, labels: Sequence[int]) -> GridShift:
+    return replace(basis, taps=tuple(basis.taps[label] for label in labels))
 
 
 @averaged.register

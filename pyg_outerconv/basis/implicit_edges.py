@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 from weakref import ref
 
@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .base import Basis
+from .base import Basis, picked
 from .edges import EdgeBasis
 from .pattern import Pattern, index_type
 
@@ -34,7 +34,7 @@ class ImplicitEdges(Basis):
 
     is_leaf: ClassVar[bool] = True
 
-    on: torch.device
+    on: torch.device = field(repr=False)
     is_transposed: bool = False
 
     @property
@@ -83,12 +83,8 @@ class ImplicitEdges(Basis):
         """As its edges, see :meth:`EdgeBasis.gather`."""
         return self.edges().gather(z, few)
 
-    def picked(self, labels: Sequence[int]) -> Basis | None:
-        """The edges of the selected labels; None for a rule of one label."""
-        return None if self.num_bases == 1 else self.edges().select(labels)
-
     def plan_key(self) -> tuple[Hashable, ...]:
-        return (ref(self),)
+        return (ref(self),)  # costs count its edges
 
     def transpose(self) -> Self:
         return replace(self, is_transposed=not self.is_transposed)
@@ -100,6 +96,12 @@ class ImplicitEdges(Basis):
     def __getstate__(self) -> dict[str, Any]:
         """The state for pickling, without cached edges."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@picked.register
+def _(basis: ImplicitEdges, labels: Sequence[int]) -> Basis | None:
+    """The edges of the selected labels; None for a rule of one label."""
+    return None if basis.num_bases == 1 else basis.edges().select(labels)
 
 
 def counted(basis: Basis) -> EdgeBasis | ImplicitEdges:

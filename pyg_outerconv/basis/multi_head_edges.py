@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from ..kernels.attend_entries import kept_product
 from ..kernels.edge_sums import Listed, are_few, is_small
 from ..kernels.lasting import lasting
 from ..memo import cached_property
-from .base import Basis, TensorMap
+from .base import Basis
 from .edges import EdgeBasis, PatternBasis, check_values
 from .pattern import Pattern
 from .registry import with_contents
@@ -73,11 +72,6 @@ class MultiHeadEdges(PatternBasis):
         assert found is not None  # heads always have values
         return found
 
-    def plan_key(self) -> tuple[Hashable, ...]:
-        value = self._any
-        of_values = value.shape[1:], value.dtype, value.device, value.requires_grad
-        return self.pattern.shape_class, *of_values
-
     @property
     def num_labels(self) -> int:
         """Number of labels of the pattern, L."""
@@ -108,10 +102,6 @@ class MultiHeadEdges(PatternBasis):
                 num_labels=self.num_bases,
                 origin=None if origin is None else origin.repeat_interleave(heads),
             )
-
-    def shares(self) -> MultiHeadEdges:
-        """The basis itself."""
-        return self
 
     def edges(self) -> EdgeBasis:
         """One edge for each edge of the pattern and each of its heads, labelled by the head.
@@ -159,15 +149,23 @@ class MultiHeadEdges(PatternBasis):
         """H_k = A_kᵀ X: a sparse product for each head."""
         return self.times(for_heads(x, self.num_bases, self.batch)).movedim(-2, 1)
 
-    def map(self, change: TensorMap) -> MultiHeadEdges:
-        return MultiHeadEdges(self.pattern.map(change), change(self.value))
-
     def __repr__(self) -> str:
         batch = f", batch={self.batch}" if self.batch else ""
         return (
             f"MultiHeadEdges({self._head()}, edges={self.num_edges}{batch}, "
             f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
         )
+
+
+@singledispatch
+def heads_of(basis: Basis) -> MultiHeadEdges | None:
+    """The basis as one of values of each edge and head, if it has such; else None."""
+    return None
+
+
+@heads_of.register
+def _(basis: MultiHeadEdges) -> MultiHeadEdges:
+    return basis
 
 
 @singledispatch

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..errors import RefusedValue, unknown
 from ..signatures import check_type, typed
-from .algebra import Selected, Stacked, transposed
-from .base import Basis
+from .algebra import Stacked, selection, transposed
+from .base import Basis, picked
 from .edge_products import combine, compose_edges, identity_edges
 from .edge_sets import reached, with_edges
 from .edges import EdgeBasis
@@ -56,6 +56,9 @@ class Recurrence:
         (first, shift, _), *later = [factors(k) for k in range(1, max(num_terms, 2))]
         alpha, beta, gamma = zip(*later, strict=True) if later else ((), (), ())
         return Recurrence(name, first, alpha, gamma, shift, beta)
+
+    def __repr__(self) -> str:
+        return self.name
 
     def factors(self, k: int) -> Factors:
         """α, β and γ of p_k = (α·a + β)·p_{k−1} − γ·p_{k−2}, for k ≥ 1."""
@@ -252,17 +255,16 @@ class Polynomial(OfOperator):
     def propagate(self, x: Tensor) -> Tensor:
         return torch.stack(list(self.terms(x, self.step(x.dtype))), dim=1)
 
-    def picked(self, labels: Sequence[int]) -> Basis | None:
-        """The polynomials up to the highest selected one; None if all labels are."""
-        terms = [self.labels[label] for label in labels]
-        kept = sorted(set(terms))
-        if len(kept) == self.num_bases:
-            return None
-        few = replace(self, num_terms=kept[-1] + 1, kept=tuple(kept))
-        return few if terms == kept else Selected.kept(few, [kept.index(k) for k in terms])
 
-    def __repr__(self) -> str:
-        return f"Polynomial({self._head()}, {self.recurrence.name} in {self.operator!r})"
+@picked.register
+def _(basis: Polynomial, labels: Sequence[int]) -> Basis | None:
+    """The polynomials up to the highest selected one; None if all labels are."""
+    terms = [basis.labels[label] for label in labels]
+    kept = sorted(set(terms))
+    if len(kept) == basis.num_bases:
+        return None
+    few = replace(basis, num_terms=kept[-1] + 1, kept=tuple(kept))
+    return few if terms == kept else selection(few, [kept.index(k) for k in terms])
 
 
 @reached.register

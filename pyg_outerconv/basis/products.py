@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import groupby
@@ -16,7 +16,7 @@ from ..kernels.lasting import lasting
 from ..memo import cached_property
 from ..signatures import typed
 from .algebra import Compound, Derived, Stacked, averaged_parts
-from .base import Basis
+from .base import Basis, picked
 from .edge_products import check_product, compose_edges, kronecker_edges
 from .edge_sets import averaged, reached
 from .edges import EdgeBasis
@@ -53,9 +53,6 @@ class BinaryProduct(Compound):
     @property
     def num_bases(self) -> int:
         return self.first.num_bases * self.second.num_bases
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._head()}, {self.first!r}, {self.second!r})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,14 +108,6 @@ class Composed(BinaryProduct):
         for seconds, same in groupby(runs, lambda run: run[1]):
             yield [i for i, _ in same], seconds
 
-    def picked(self, labels: Sequence[int]) -> Basis:
-        """Products of selected labels of both factors, in the order of ``labels``."""
-        products = [
-            Composed(self.first.select(firsts), self.second.select(seconds))
-            for firsts, seconds in self.groups(labels)
-        ]
-        return products[0] if len(products) == 1 else Stacked(tuple(products))
-
     def restricted(self, sources: Tensor | None, targets: Tensor | None) -> Composed:
         """A_k[sources, targets]: rows of the first, columns of the second."""
         first, second = self.first, self.second
@@ -130,6 +119,16 @@ class Composed(BinaryProduct):
     def propagate(self, x: Tensor) -> Tensor:
         h = self.second.propagate(self.first.propagate(x))  # (N, K₂, K₁, *batch, P)
         return h.transpose(1, 2).flatten(1, 2)
+
+
+@picked.register
+def _(basis: Composed, labels: Sequence[int]) -> Basis:
+    """Products of selected labels of both factors, in the order of ``labels``."""
+    products = [
+        Composed(basis.first.select(firsts), basis.second.select(seconds))
+        for firsts, seconds in basis.groups(labels)
+    ]
+    return products[0] if len(products) == 1 else Stacked(tuple(products))
 
 
 @reached.register
@@ -221,12 +220,6 @@ class Repeated(Derived):
     before: int = 1
     after: int = 1
 
-    def picked(self, labels: Sequence[int]) -> Basis:
-        return replace(self, base=self.base.select(labels))
-
-    def plan_key(self) -> tuple[Hashable, ...]:
-        return self.before, self.after, *super().plan_key()
-
     @property
     def size(self) -> tuple[int, int]:
         copies = self.before * self.after
@@ -249,8 +242,10 @@ class Repeated(Derived):
         h = self.base.propagate(copies)  # (N, K, before, after, *batch, P)
         return h.permute(2, 0, 3, 1, *range(4, h.dim())).flatten(0, 2)
 
-    def __repr__(self) -> str:
-        return f"Repeated({self.before} x {self.base!r} x {self.after})"
+
+@picked.register
+def _(basis: Repeated, labels: Sequence[int]) -> Repeated:
+    return replace(basis, base=basis.base.select(labels))
 
 
 averaged.register(Kronecker, averaged_parts)
@@ -328,9 +323,6 @@ class Restricted(Derived):
         """A_k[sources, targets]: fewer rows and columns of the same base."""
         ends = _within(self.sources, sources), _within(self.targets, targets)
         return Restricted(self.base, *ends)
-
-    def __repr__(self) -> str:
-        return f"Restricted(size={self.size}, {self.base!r})"
 
 
 @singledispatch

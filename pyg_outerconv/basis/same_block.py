@@ -38,7 +38,7 @@ class SameBlock(DenseRule):
 
     source_block: Tensor
     target_block: Tensor
-    on: torch.device = field(init=False)
+    on: torch.device = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("source_block", "target_block"):
@@ -132,6 +132,3 @@ class SameBlock(DenseRule):
         """Attention within blocks; those of one size are computed together by torch."""
         del options["source_mask"]  # as `lacks` says, there is none
         return kernels.attend_blocks(query, key, value, self.sorted_blocks, **options)
-
-    def __repr__(self) -> str:
-        return f"SameBlock(size={self.size}, device={str(self.on)!r})"

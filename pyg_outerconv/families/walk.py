@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..basis.algebra import Selected, Stacked
+from ..basis.algebra import Stacked, selection
 from ..basis.base import Basis
 from ..basis.edge_products import REDUCTIONS, compose_edges, identity_edges, merge_parallel
 from ..basis.edges import EdgeBasis, edge_basis
@@ -139,7 +139,7 @@ class Walk(Family):
         else:
             length = min(self.length, 1) if edges.bipartite else self.length
             walks = explicit_walks(step.with_values(step.values(dtype)), length, self.aggr)
-        return walks if self.powers is None else Selected(walks, self.powers)
+        return walks if self.powers is None else selection(walks, self.powers)
 
 
 def _powers(step: EdgeBasis, count: int) -> Basis:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..basis import Basis, ChannelPolynomial
-from ..basis.algebra import LabelMap, Stacked
+from ..basis.algebra import Mixed, Stacked
 from ..basis.edge_sets import edge_sets, hidden_part, reached
 from ..basis.polynomial import Polynomial, combined
 from ..basis.products import Composed
@@ -181,7 +181,7 @@ class Stages:
         return out
 
     @_staged.register
-    def _(self, basis: LabelMap, x: Tensor) -> Tensor:
+    def _(self, basis: Mixed, x: Tensor) -> Tensor:
         h = self.propagate(basis.base, x)
         out = self.scratch.empty(h.size(0), basis.num_bases, *x.shape[1:], like=x)
         for targets in chunks(basis, self.most_edges):

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from pyg_outerconv.basis import Composed, Pattern, Polynomial, Scaled, Selected, Stacked
+from pyg_outerconv.basis import Composed, Mixed, Pattern, Polynomial, Stacked
 from pyg_outerconv.basis.algebra import DEEPEST, MOST_PIECES
 from pyg_outerconv.contract import contract
 from pyg_outerconv.families import GCN, Directed, Family, Stack, parse_family
@@ -97,15 +97,15 @@ def test_stacks_of_stacks_and_selections_of_selections_are_one():
     assert isinstance(basis, Stacked)
     assert basis.parts == (ONE, WALK, ONE, ONE)
     chosen = WALK.stack(ONE).select([2, 0, 1]).select([1, 1, 2])
-    assert isinstance(chosen, Selected)
-    assert chosen.labels == (0, 0, 1)
+    assert isinstance(chosen, Mixed)
+    assert chosen.matrix == (0, 0, 1)
     assert isinstance(repeat(STEPS["scale"], 5).base, type(ONE))
 
 
 def test_factors_that_learn_stay_as_they_are():
     factor = torch.ones(1, dtype=torch.float64, requires_grad=True)
     basis = ONE.scale(factor).scale(2.0).scale(factor)
-    assert isinstance(basis.base, Scaled)
+    assert isinstance(basis.base, Mixed)
     for _ in range(2):  # each time anew: nothing was multiplied beforehand
         basis.to_dense().sum().backward()
     with torch.no_grad():

@@ -26,7 +26,7 @@ from oracle import assert_same
 from probes import Largest, held_by
 from shifts import box
 
-from pyg_outerconv.basis import Eye, Pattern, Scaled
+from pyg_outerconv.basis import Eye, Pattern
 from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path
 from pyg_outerconv.contract.cost import constants
 from pyg_outerconv.contract.problem import problems
@@ -235,7 +235,7 @@ def test_the_algebra_commutes_with_reductions(aggr, label_aggr):
         relation.select([1, 1, 0]).scale(factor),
         stack.scale(wide).scale(-1.0).transpose(),
         relation.stack(relation.scale(factor)),
-        Scaled.of(Eye((5, 5), torch.device("cpu")), torch.tensor([-1.0]).double()),
+        Eye((5, 5), torch.device("cpu")).scale(torch.tensor([-1.0]).double()),
         Eye((5, 3), torch.device("cpu")),
     ):
         x, theta = normal(5, 4), parameter(basis.num_bases, 1, 4, 2)

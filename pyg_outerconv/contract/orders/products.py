@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...basis.algebra import LabelMap, Stacked
+from ...basis.algebra import Mixed, Stacked
 from ...basis.base import Basis
 from ...basis.eye import Eye
 from ...basis.products import Composed, Repeated
@@ -183,10 +183,8 @@ def sparse_products(basis: Basis, shape: tuple[int, ...], learns: bool) -> list[
     """What ``basis.propagate`` multiplies for X of a shape; ``learns``: X requires gradients."""
     if isinstance(basis, Eye):
         return []
-    if isinstance(basis, Stacked):
+    if isinstance(basis, Stacked | Mixed):
         return [one for part in basis.parts for one in sparse_products(part, shape, learns)]
-    if isinstance(basis, LabelMap):
-        return sparse_products(basis.base, shape, learns)
     if isinstance(basis, Repeated):
         copies = basis.before, basis.after
         return sparse_products(basis.base, (basis.base.size[0], *copies, *shape[1:]), learns)
