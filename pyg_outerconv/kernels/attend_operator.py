@@ -16,6 +16,8 @@ from .primitive import item_by_item
 # Not by `torch.library.custom_op`, whose checks of what is returned take as long as a small sum.
 _LIBRARY = torch.library.Library("pyg_outerconv", "FRAGMENT")
 
+_RESULTS = "Tensor out, Tensor kept, Tensor number, Tensor grad"
+
 
 def as_operator(
     passes: Passes,
@@ -39,63 +41,84 @@ def as_operator(
         A function of the operands, the factor and the edges. It is differentiable once; forward
         mode goes through primitives.
     """
-    count, name = len(passes.operands), f"{passes.name}_{suffix}"
+    sums = _Operators(passes, suffix, schema, room, entries_of).sums
+    return lambda *given: sums(*given)[0]
 
-    def forward(*given: Any) -> tuple[Tensor, ...]:
-        operands, (factor, *edges) = given[:count], given[count:]
+
+class _Operators:
+    """The operators of two passes; arguments are those of :func:`as_operator`.
+
+    Attributes:
+        sums: from operands, factor and edges the result, what is kept, and the number by which
+            entries are found again.
+        gradient: from operands, these three, the gradient, factor and edges, that in each operand.
+    """
+
+    def __init__(
+        self,
+        passes: Passes,
+        suffix: str,
+        schema: str,
+        room: Callable[..., int],
+        entries_of: Callable[..., tuple[HeadCopies, int]],
+    ) -> None:
+        self.passes, self.room, self.entries_of = passes, room, entries_of
+        self.count, name = len(passes.operands), f"{passes.name}_{suffix}"
+        tensors = ", ".join(f"Tensor {one}" for one in passes.operands)
+        rest = f"float factor, {schema}"
+        of_sums, of_gradient = f"({tensors}, {rest})", f"({tensors}, {_RESULTS}, {rest})"
+        self.sums = define(name, of_sums, 3, self._forward, self._like_forward)
+        self.gradient = define(
+            f"{name}_gradient", of_gradient, self.count, self._backward, self._like_backward
+        )
+        torch.library.register_autograd(
+            self.sums, self._differentiate, setup_context=self._setup, lib=_LIBRARY
+        )
+
+    def _forward(self, *given: Any) -> tuple[Tensor, ...]:
+        operands, (factor, *edges) = given[: self.count], given[self.count :]
         heads = operands[0].size(1)
-        entries, number = entries_of(heads, None, *edges)
-        kept = operands[0].new_empty(passes.kept, heads * room(*edges))
+        entries, number = self.entries_of(heads, None, *edges)
+        kept = operands[0].new_empty(self.passes.kept, heads * self.room(*edges))
         operands = tuple([x.contiguous() for x in operands])
-        out = passes.forward(entries, operands, factor, kept[:, : entries.num_values])
+        out = self.passes.forward(entries, operands, factor, kept[:, : entries.num_values])
         return out, kept, torch.tensor(number)
 
-    def backward(*given: Any) -> tuple[Tensor, ...]:
-        operands, (out, kept, number, grad, factor, *edges) = given[:count], given[count:]
-        entries, _ = entries_of(operands[0].size(1), int(number), *edges)
+    def _backward(self, *given: Any) -> tuple[Tensor, ...]:
+        operands, rest = given[: self.count], given[self.count :]
+        out, kept, number, grad, factor, *edges = rest
+        entries, _ = self.entries_of(operands[0].size(1), int(number), *edges)
         operands = tuple([x.contiguous() for x in operands])
         read = out, kept[:, : entries.num_values], grad.contiguous()
-        return passes.backward(entries, operands, *read, factor)
+        return self.passes.backward(entries, operands, *read, factor)
 
-    def like_forward(*given: Any) -> tuple[Tensor, ...]:
-        operands, (_, *edges) = given[:count], given[count:]
+    def _like_forward(self, *given: Any) -> tuple[Tensor, ...]:
+        operands, (_, *edges) = given[: self.count], given[self.count :]
         first, heads = operands[0], operands[0].size(1)
-        out = first.new_empty(passes.shape(*operands))
-        kept = first.new_empty(passes.kept, heads * room(*edges))
+        out = first.new_empty(self.passes.shape(*operands))
+        kept = first.new_empty(self.passes.kept, heads * self.room(*edges))
         number = first.new_empty((), dtype=torch.int64)
         return out, kept, number
 
-    def like_backward(*given: Any) -> tuple[Tensor, ...]:
-        return tuple([x.new_empty(x.shape) for x in given[:count]])
+    def _like_backward(self, *given: Any) -> tuple[Tensor, ...]:
+        return tuple([x.new_empty(x.shape) for x in given[: self.count]])
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.factor, *edges = inputs[count:]
+    def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.factor, *edges = inputs[self.count :]
         places = [place for place, part in enumerate(edges) if isinstance(part, Tensor)]
         ctx.edges = {place: part for place, part in enumerate(edges) if place not in places}
         ctx.places = places
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*inputs[:count], *output, *[edges[place] for place in places])
+        tensors = [edges[place] for place in places]
+        ctx.save_for_backward(*inputs[: self.count], *output, *tensors)
 
-    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        saved, held = ctx.saved_tensors, count + 3
+    def _differentiate(self, ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        saved, held = ctx.saved_tensors, self.count + 3
         edges = ctx.edges | dict(zip(ctx.places, saved[held:], strict=True))
         edges = [edges[place] for place in sorted(edges)]
-        found = gradient(*saved[:held], grad, ctx.factor, *edges)
-        found = found if count > 1 else (found,)
+        found = self.gradient(*saved[:held], grad, ctx.factor, *edges)
+        found = found if self.count > 1 else (found,)
         return *found, *(None,) * (1 + len(edges))
-
-    tensors = ", ".join(f"Tensor {one}" for one in passes.operands)
-    results = "Tensor out, Tensor kept, Tensor number, Tensor grad"
-    sums = define(name, f"({tensors}, float factor, {schema})", 3, forward, like_forward)
-    gradient = define(
-        f"{name}_gradient",
-        f"({tensors}, {results}, float factor, {schema})",
-        count,
-        backward,
-        like_backward,
-    )
-    torch.library.register_autograd(sums, differentiate, setup_context=setup, lib=_LIBRARY)
-    return lambda *given: sums(*given)[0]
 
 
 def define(

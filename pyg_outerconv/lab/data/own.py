@@ -172,16 +172,7 @@ def _tables(source: Source) -> dict[str, Table]:
 def _joined(tables: dict[str, Table], source: Source) -> _Graph:
     """One graph. The features' rows are its nodes; without features, those of the labels are."""
     edges, features, labels = tables["edges"], tables.get("features"), tables["labels"]
-    titles = [
-        edges.named(named, default)
-        for named, default in zip((source.edge_weight, source.edge_type), edges.beside, strict=True)
-    ]
-    further = tuple(title for title in edges.columns if title not in titles)
-    if further and not edges.titled:
-        rule = "further columns have titles, or are named by --edge-weight and --edge-type"
-        first = [*edges.ids, *map(edges.columns.get, further)]
-        cells = ", ".join(repr(column[0].as_py()) for column in first)
-        raise refuse(edges.where(0), rule, "source and target in the first line", cells)
+    titles, further = _titles(edges, source)
     names = _names(labels if features is None else features, edges.first)
     if edges.num_nodes not in (None, len(names)):
         rule = "a matrix of edges has a row for each node"
@@ -190,18 +181,7 @@ def _joined(tables: dict[str, Table], source: Source) -> _Graph:
     y, classes, not_read = _classes(labels)
     data = Data(y=torch.full((len(names),), -1), num_nodes=len(names))
     data.y[place] = y
-    masks = _masks(labels)
-    splits = max((mask.shape[1] for mask in masks.values()), default=1)
-    for key, mask in masks.items():
-        if mask.shape[1] not in (1, splits or 1):
-            expected = f"({len(labels)},), or ({len(labels)}, S) of S splits"
-            raise refuse(
-                f"{labels.where(-1)}, {key}", "masks are of the same splits", expected, mask
-            )
-        whole = torch.zeros(len(names), splits, dtype=torch.bool)
-        whole[place] = torch.from_numpy(mask)
-        if mask.any():
-            data[key] = whole if splits > 1 else whole[:, 0]
+    _add_masks(data, labels, place)
     rule = "an edge joins nodes of the graph"
     data.edge_index = torch.stack([_places(names, end, edges.where, rule) for end in edges.ids])
     types: tuple[str, ...] = ()
@@ -231,6 +211,37 @@ def _joined(tables: dict[str, Table], source: Source) -> _Graph:
     }
     nodes = tuple(names.to_pylist())
     return _Graph(data, where, unread, nodes, classes, types, edges.both_ways)
+
+
+def _titles(edges: Table, source: Source) -> tuple[list[str | None], tuple[str, ...]]:
+    """The columns of weights and types of edges, None where there is none, and all others."""
+    titles = [
+        edges.named(named, default)
+        for named, default in zip((source.edge_weight, source.edge_type), edges.beside, strict=True)
+    ]
+    further = tuple(title for title in edges.columns if title not in titles)
+    if further and not edges.titled:
+        rule = "further columns have titles, or are named by --edge-weight and --edge-type"
+        first = [*edges.ids, *map(edges.columns.get, further)]
+        cells = ", ".join(repr(column[0].as_py()) for column in first)
+        raise refuse(edges.where(0), rule, "source and target in the first line", cells)
+    return titles, further
+
+
+def _add_masks(data: Data, labels: Table, place: Tensor) -> None:
+    """Put the masks of a table, whose rows are nodes at ``place``, into a graph."""
+    masks = _masks(labels)
+    splits = max((mask.shape[1] for mask in masks.values()), default=1)
+    for key, mask in masks.items():
+        if mask.shape[1] not in (1, splits or 1):
+            expected = f"({len(labels)},), or ({len(labels)}, S) of S splits"
+            raise refuse(
+                f"{labels.where(-1)}, {key}", "masks are of the same splits", expected, mask
+            )
+        whole = torch.zeros(data.num_nodes, splits, dtype=torch.bool)
+        whole[place] = torch.from_numpy(mask)
+        if mask.any():
+            data[key] = whole if splits > 1 else whole[:, 0]
 
 
 def _row_of(column: Any, word: Any) -> int:
