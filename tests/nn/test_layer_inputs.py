@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from nn.layers import (
+    COUNT,
     LAYERS,
     NODES,
     P,
@@ -15,6 +16,7 @@ from nn.layers import (
     of_each_layer,
     over_a_basis,
     results,
+    to,
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
@@ -24,10 +26,11 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 
-from pyg_outerconv import AttentionConv, OuterConv, record
+from pyg_outerconv import AttentionConv, Cells, Grid, OuterConv, Pool, record
 from pyg_outerconv.basis.edge_sets import with_edges
-from pyg_outerconv.families import Relation
+from pyg_outerconv.families import Blocks, Full, Relation, SlidingWindow
 from pyg_outerconv.graph import Graph
+from pyg_outerconv.testing import assert_near
 
 
 def run_over(module, inputs):
@@ -181,6 +184,38 @@ def test_a_matrix_says_its_size_and_fits_x():
     assert conv((torch.ones(5, P), None), matrix).shape == (3, Q)
 
 
+WEIGHTED = [name for name, layer in LAYERS.items() if "edge_weight" in layer.inputs()]
+TYPES = [torch.int64, torch.int32, torch.uint8, torch.float64, torch.float32, torch.float16]
+
+
+@pytest.mark.parametrize("column", [False, True], ids=["(E,)", "(E, 1)"])
+@pytest.mark.parametrize("x_dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_of_any_type_are_numbers_in_the_type_of_x(name, dtype, x_dtype, column):
+    module, inputs = made(name)
+    module, inputs = module.to(x_dtype), to(inputs, x_dtype)
+    del inputs["edge_weight"]
+    weight = (1.0 + 4.0 * torch.rand(COUNT)).to(dtype)
+
+    def of(weight):
+        if dtype.is_floating_point:  # which has gradients
+            return results(module, {**inputs, "edge_weight": weight})
+        return results(module, inputs, partial(module, edge_weight=weight))
+
+    found, wanted = of(weight.unsqueeze(1) if column else weight), of(weight.to(x_dtype))
+    assert found[0].dtype == x_dtype
+    for one, its in zip(found, wanted, strict=True):
+        assert_near(one.view_as(its), its.to(one.dtype), at_least=0.1)
+
+
+def test_integers_without_x_are_numbers_of_torchs_default_type():
+    index, weight = torch.tensor([[0, 1], [1, 0]]), torch.tensor([2, -3])
+    value = Relation(1, None).basis(index, weight).value
+    assert value.dtype == torch.float32
+    assert sorted(value.tolist()) == [-3.0, 2.0]
+
+
 @of_each_layer("basis", "fake")
 def test_shapes_are_found_over_a_real_basis(name):
     module, inputs = made(name)
@@ -201,3 +236,67 @@ def test_folders_of_the_package_need_no_import_of_their_own(fresh):
     )
     done = fresh(code)
     assert done.returncode == 0, done.stderr
+
+
+RING = torch.tensor([[0, 1, 2], [1, 2, 0]])
+MASK = torch.tensor([[True, True, False], [False, True, True]])
+GRID = Grid((3, 3), padding=1)
+
+
+def layer(family, **options):
+    torch.manual_seed(3)
+    return OuterConv(4, 2, family, **options).double()
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_a_shape_a_mask_and_cells_stand_for_edges():
+    conv, x = layer(GRID), normal(6, 4)
+    whole = conv(x, (2, 3))
+    assert_near(conv(x, torch.Size((2, 3))), whole)
+    assert_near(conv(x, torch.ones(2, 3, dtype=torch.bool)), whole)
+    assert_near(conv(x, Cells.of_shape((2, 3)).listed()), whole)
+    assert_near(conv(x, GRID.basis((2, 3))), whole)
+    active = x[MASK.flatten()]
+    assert_near(conv(active, MASK), conv(active, Cells.of_mask(MASK)))
+
+
+def test_targets_are_as_many_as_the_family_makes():
+    pool, x = layer(Pool((2, 2))), normal(24, 4)
+    assert pool(x, (4, 6)).shape == (6, 2)
+    assert pool((x, None), (4, 6)).shape == (6, 2)
+    assert pool((x, normal(6, 4)), (4, 6)).shape == (6, 2)
+    assert pool(x, Pool((2, 2)).basis((4, 6))).shape == (6, 2)
+    assert pool(x, (4, 6), size=(24, 6)).shape == (6, 2)
+
+
+def test_a_root_weight_adds_features_of_targets():
+    conv, x = layer(GRID, root_weight=True), normal(6, 4)
+    without = layer(GRID, root_weight=True)
+    without.load_state_dict(conv.state_dict())
+    without.root_weight = False
+    assert_near(conv(x, (2, 3)), without(x, (2, 3)) + x @ conv.root()[0, 0])
+    strided = layer(Pool((2, 3)), root_weight=True)
+    assert strided((x, normal(1, 4)), (2, 3)).shape == (1, 2)
+    with pytest.raises(ValueError, match=r"a pair \(x_source, x_target\) .* M = 6, N = 1"):
+        strided(x, (2, 3))
+
+
+def test_what_comes_beside_cells_is_never_served_from_what_was_kept():
+    conv, x = layer(GRID, cached=True), normal(6, 4)
+    conv(x, (2, 3))
+    with pytest.raises(ValueError, match="no further arguments: expected none, got edge_weight"):
+        conv(x, (2, 3), torch.ones(3).double())
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("family", [GRID, Full((6, 6)), SlidingWindow((1, 1)), Blocks(2)], ids=str)
+def test_compile_of_a_rule_that_was_used_is_one_graph(family, cached):
+    conv, x = layer(family, cached=cached), normal(6, 4)
+    where = (2, 3) if cached else family.basis((2, 3))
+    expected = conv(x, where)
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    assert_near(compiled(x, where), expected)
