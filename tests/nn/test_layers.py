@@ -13,6 +13,7 @@ from nn.layers import (
     NODES,
     SCORED,
     P,
+    Q,
     assert_is_adjoint,
     assert_same,
     compiled,
@@ -35,6 +36,8 @@ from pyg_outerconv import AttentionConv, OuterConv, clear_caches
 
 SIZES = [(7, 20), (9, 31), (12, 17), (6, 40)]
 both_ways = pytest.mark.parametrize("fuse", [True, False])
+traces = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+counts = pytest.mark.parametrize("count", [150, 2500], ids=["few edges", "many edges"])
 
 
 # As a module -------------------------------------------------------------------------------------
@@ -134,7 +137,7 @@ def test_every_floating_point_type(name, dtype):
     assert_same(found, expected, at_least=1.0)
 
 
-@of_each_layer()
+@of_each_layer(scores=True)
 def test_autocast_is_near_float32(name):
     module, inputs = made(name)
     module, inputs = module.float(), to(inputs, torch.float32)
@@ -276,21 +279,31 @@ def test_fake_tensors_give_shapes(name):
     assert tree_map(lambda y: y.shape, found) == expected
 
 
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("count", [150, 2500], ids=["few edges", "many edges"])
+class Call(torch.nn.Module):
+    """A layer that takes parts of its input by their places; the others are fixed."""
+
+    def __init__(self, module, keys, **fixed):
+        super().__init__()
+        self.module, self.keys, self.fixed = module, keys, fixed
+
+    def forward(self, *parts):
+        return self.module(**dict(zip(self.keys, parts, strict=True)), **self.fixed)
+
+
+def kept(call, parts):
+    """What torch traces, saved and loaded."""
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.trace(call, parts, check_trace=False), file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+@traces
+@counts
 @both_ways
 @of_each_layer("edges", "trace")
 def test_a_trace_is_right_on_another_graph_of_its_shape(name, fuse, count):
-    module, _ = made(name, fuse=fuse)
-    keys = list(LAYERS[name].inputs())
-
-    class Call(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.module = module
-
-        def forward(self, *parts):
-            return self.module(**dict(zip(keys, parts, strict=True)))
+    call = Call(made(name, fuse=fuse)[0], list(LAYERS[name].inputs()))
 
     def graph(loops):
         inputs = LAYERS[name].inputs(40, count)
@@ -299,13 +312,50 @@ def test_a_trace_is_right_on_another_graph_of_its_shape(name, fuse, count):
         target[:loops] = source[:loops]
         return tuple(inputs.values())
 
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.trace(Call(), graph(0), check_trace=False), file)
-    file.seek(0)
-    traced = torch.jit.load(file)
+    traced = kept(call, graph(0))
     for loops in (0, 5):
         inputs = graph(loops)
-        assert_same(traced(*inputs), Call()(*inputs))
+        assert_same(traced(*inputs), call(*inputs))
+
+
+@traces
+@counts
+@both_ways
+@of_each_layer("edges")
+def test_a_trace_on_one_graph_is_right_for_other_features(name, fuse, count):
+    inputs = LAYERS[name].inputs(40, count)
+    fixed = {key: inputs.pop(key) for key in [*inputs] if key.startswith("edge_")}
+    call, given = Call(made(name, fuse=fuse)[0], list(inputs), **fixed), tuple(inputs.values())
+    traced, other = kept(call, given), [2 * part + 1 for part in given]
+    assert_same(traced(*other), call(*other))
+
+
+@traces
+@counts
+def test_gradients_of_a_trace_are_right_or_refused(count):
+    conv = OuterConv(P, Q, "gcn").double()
+    x, index = LAYERS["gcn"].inputs(40, count)["x"], torch.randint(40, (2, count))
+    other = torch.jit.trace(conv, (x, index), check_trace=False)
+    index, x = torch.randint(40, (2, count)), (2 * x + 1).requires_grad_()
+    found = other(x, index).square().sum()
+    wanted = torch.autograd.grad(conv(x, index).square().sum(), x)[0]
+    try:
+        ours, refused = torch.autograd.grad(found, x)[0], ""
+    except RuntimeError as error:
+        ours, refused = wanted, str(error)
+    assert_same(ours, wanted)
+    assert not refused or "backward through pyg_outerconv" in refused
+
+
+@traces
+def test_maxima_over_labels_are_traced_for_a_constant_graph_alone():
+    conv = made("mean")[0].requires_grad_(False)
+    x, index = torch.randn(8, P).double(), torch.randint(8, (2, 30))
+    with pytest.raises(ValueError, match=r"torch\.jit\.trace keeps how many pairs this graph has"):
+        torch.jit.trace(lambda x, index: conv(x, index), (x, index), check_trace=False)
+    basis = conv.basis(x, index)
+    traced = kept(Call(conv, ["x"], edge_index=basis), (x,))
+    assert_same(traced(-x), conv(-x, basis))
 
 
 # Where it is called ------------------------------------------------------------------------------
