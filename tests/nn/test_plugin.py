@@ -77,17 +77,6 @@ def test_an_edge_index_object_tells_the_size():
     assert_near(out, other((None, source), turned))
 
 
-def test_the_other_flow_turns_a_pair_round():
-    edge_index = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
-    left, right = x_of(6, 3), x_of(4, 4)
-    conv = layer(Relation(1), (4, 3), 6, root_weight=True)
-    other = layer(Relation(1), (4, 3), 6, root_weight=True, flow="target_to_source")
-    other.load_state_dict(conv.state_dict())
-    expected = conv((right, left), edge_index.flip(0))
-    assert_near(other((left, right), edge_index), expected)
-    assert_near(other((left, right), edge_index, size=(6, 4)), expected)
-
-
 def test_add_is_sum_as_in_pyg():
     conv = OuterConv(4, 6, GCN(), aggr="add", label_aggr="add")
     assert (conv.aggr, conv.label_aggr) == ("sum", "sum")
@@ -220,23 +209,3 @@ def test_hooks_of_the_fused_step_see_the_basis_and_change_the_result():
         out = conv(x, EDGES)
     assert_near(out, 3 * plain - 2 * conv.bias)
     assert_near(seen[-1], out - conv.bias)  # a hook keeps what it was given
-
-
-# The cache ---------------------------------------------------------------------------------------
-
-
-FAMILIES = ("gcn", "walk(2)", "chebyshev(3)", "relation(3)", "directed(gcn(add_self_loops=False))")
-
-
-@pytest.mark.parametrize("family", [*FAMILIES, "stack(walk(1, direction=both), identity)"])
-def test_a_cached_basis_is_shared_by_layers_with_an_equal_family(family):
-    first, second = layer(family, cached=True), layer(family, 6, 3, cached=True)
-    edges, beside = EDGES.clone(), {"edge_type": KINDS} if family == "relation(3)" else {}
-    basis = first.basis(x_of(), edges, **beside)
-    assert second.basis(x_of(5, 6), edges, **beside) is basis
-    for other, x in (
-        (layer(family), x_of()),
-        (layer(family, cached=True), x_of(6, 4)),
-        (layer(f"stack({family}, identity)", cached=True), x_of()),
-    ):
-        assert other.basis(x, edges, **beside) is not basis

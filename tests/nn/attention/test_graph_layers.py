@@ -1,7 +1,6 @@
 """Graph attention as PyG's, under explainers' masks, and with the edges that a layer keeps."""
 
 import math
-import weakref
 
 import pytest
 import torch
@@ -9,11 +8,9 @@ from against_pyg import EDGES, NODES, D, P, Q, pair_of
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
-from pyg_outerconv import AttentionConv, OuterConv
+from pyg_outerconv import AttentionConv
 from pyg_outerconv.attention import RelativeBias
-from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.families import Hops
-from pyg_outerconv.graph.graph import Graph
 from pyg_outerconv.nn.attention.graph_attention import (
     agnn_conv,
     gat_conv,
@@ -21,7 +18,6 @@ from pyg_outerconv.nn.attention.graph_attention import (
     super_gat_conv,
     transformer_conv,
 )
-from pyg_outerconv.nn.bases import bases
 from pyg_outerconv.pyg import outer_conv
 from pyg_outerconv.testing import assert_near
 
@@ -167,46 +163,3 @@ def test_a_support_stands_in_the_place_of_neighbours():
     ours = gat_conv(P, Q, heads=2, support=Hops(2)).double()
     basis = ours.basis(torch.randn(NODES, P, dtype=torch.float64), EDGES)
     assert torch.equal(basis.pattern.index, Hops(2).basis(EDGES).edges().pattern.index)
-
-
-KEPT_EDGES = torch.tensor([[0, 1, 2, 3, 3, 0, 4], [1, 2, 3, 0, 1, 2, 4]])
-
-
-def test_kept_edges_are_of_the_layers_options_and_of_what_they_hold_now():
-    edges = KEPT_EDGES.clone()
-    for options in ({}, {"add_self_loops": False}, {"flow": "target_to_source"}, {}):
-        kept, anew = (
-            gat_conv(3, 2, 2, cached=keeps, **options).double() for keeps in (True, False)
-        )
-        anew.load_state_dict(kept.state_dict())
-        for nodes in (5, 7, 5):
-            x = torch.randn(nodes, 3).double()
-            assert_near(kept(x, edges), anew(x, edges.clone()))
-            edges[0, 0] = (edges[0, 0] + 1) % 5
-
-
-def test_what_is_kept_is_gone_with_its_edges():
-    kept = gat_conv(3, 2, heads=2, cached=True).double()
-    edges, x = KEPT_EDGES.clone(), torch.randn(5, 3).double()
-    before = len(bases)
-    kept(x, edges)
-    assert len(bases) == before + 1
-    held = weakref.ref(x)
-    del x
-    assert held() is None  # features are not kept
-    del edges
-    assert len(bases) == before
-
-
-@pytest.mark.parametrize("make", [gat_conv, lambda p, q, heads: OuterConv(p, q, f"gat({heads})")])
-def test_edges_of_a_graph_are_sorted_once(make, monkeypatch):
-    sums, seen = AdditiveAttentionBasis.sums, []
-    watched = lambda basis: seen.append(basis.over.pattern) or sums(basis)  # noqa: E731
-    monkeypatch.setattr(AdditiveAttentionBasis, "sums", watched)
-    conv, x = make(3, 4, heads=2).double(), torch.randn(5, 3).double()
-    many = KEPT_EDGES.repeat(1, 2**12)  # a tiny graph is read anew
-    for edges in (Graph.read(KEPT_EDGES.clone(), size=(5, 5)), many):
-        seen.clear()
-        assert_near(conv(x, edges), conv(x, edges))
-        assert len(seen) == 2
-        assert seen[0] is seen[1]
