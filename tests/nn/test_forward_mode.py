@@ -8,13 +8,12 @@ from scores import TRIED
 from torch.func import functional_call, grad, hessian, jacrev, vmap
 from torch.nn import Module
 
-from pyg_outerconv import OuterConv, clear_caches
+from pyg_outerconv import AttentionConv, OuterConv, clear_caches
 from pyg_outerconv.attention import make_score
 from pyg_outerconv.basis.attention_basis import AttentionBasis
 from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.families import GCN
 from pyg_outerconv.nn import SparseFeatures
-from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])

@@ -12,14 +12,11 @@ from contractions import normal
 from oracle import assert_same
 from torch import nn
 
-from pyg_outerconv.contract import contract
-from pyg_outerconv.families import Grid
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.nn import FORMS, GridConv, GridPool, GridUnpool
 from pyg_outerconv.nn.grids import GRIDS
 from pyg_outerconv.nn.theta import GroupedTheta
 from pyg_outerconv.testing import assert_near, dense_contraction
-from pyg_outerconv.theta import Theta
 
 SHAPES = [(6,), (5, 6), (3, 4, 5), (2, 3, 2, 3)]
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -137,16 +134,6 @@ def test_rules_are_kept_bounded_and_no_state():
 # torch's own machinery ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [None, "propagate_first", "transform_first"])
-def test_autocast_gives_the_short_type_as_torch_does(order):
-    conv, x = GridConv(2, 4, 3, padding=1, dim=2, order=order), torch.randn(2, 2, 6, 6)
-    expected = conv(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = conv(x)
-    assert out.dtype == torch.bfloat16
-    assert_near(out.float(), expected, 4e-2)
-
-
 # GridPool and GridUnpool --------------------------------------------------------------------------
 
 
@@ -212,40 +199,6 @@ def test_unpooling_is_the_transpose_of_the_sum():
 
 
 # Unfold and Fold ----------------------------------------------------------------------------------
-
-UNFOLDS = [
-    {"kernel_size": 3},
-    {"kernel_size": (2, 3), "stride": 2, "padding": 1},
-    {"kernel_size": 2, "dilation": 2, "padding": (1, 0), "stride": (1, 2)},
-]
-
-
-def selecting(labels, channels):
-    """Θ_k (K, C, C·K) that puts channel c of label k at place c·K + k, as torch orders them."""
-    theta = torch.zeros(labels, channels, channels, labels, dtype=torch.float64)
-    for label in range(labels):
-        theta[label, :, :, label] = torch.eye(channels, dtype=torch.float64)
-    return theta.flatten(2).unsqueeze(1)
-
-
-@pytest.mark.parametrize("order", [None, "propagate_first", "convolution"])
-@pytest.mark.parametrize("options", UNFOLDS, ids=str)
-def test_unfold_selects_labels_and_fold_is_its_transpose(options, order):
-    x = normal(2, 3, 6, 7)
-    expected = F.unfold(x, **options)  # (2, 3·K, N)
-    window = options["kernel_size"]
-    others = {name: value for name, value in options.items() if name != "kernel_size"}
-    basis = Grid(window, **others, dim=2).basis((6, 7))
-    theta = selecting(basis.num_bases, 3)
-    out = contract(basis, nodes(x, 2).movedim(-2, 0), theta, order)
-    assert_near(out.movedim(0, -1), expected)
-    y = torch.randn_like(expected)
-    folded = F.fold(y, (6, 7), **options)
-    back = contract(basis.transpose(), y.movedim(-1, 0), theta.transpose(-1, -2), order)
-    assert_near(back.movedim(0, -1).unflatten(-1, (6, 7)), folded)
-    # The columns alone, without Θ: what propagating first holds.
-    wide = contract(basis, nodes(x, 2).movedim(-2, 0), Theta.identity(basis.num_bases, 3, x))
-    assert_near(wide.movedim(0, -1), expected.unflatten(1, (3, -1)).sum(2))
 
 
 # A small network ----------------------------------------------------------------------------------

@@ -293,13 +293,6 @@ def test_dropout_is_nothing_without_training(make):
     assert dropout_features(x, 0.5, training=False) is x
 
 
-@pytest.mark.parametrize("make", [MAKE["csr"], MAKE["uncoalesced coo"], MAKE["csc"]])
-def test_dropout_goes_with_the_layer_like_that_of_the_same_dense_matrix(make):
-    dropped = dropout_features(make(bag(5, 6)), 0.5)
-    conv = OuterConv(6, 4, "gcn").double()
-    assert_near(conv(dropped, RING), conv(dropped.to_dense(), RING))
-
-
 def test_gradients_pass_through_dropout():
     value = bag(5, 6).to_sparse_csr().values().clone().requires_grad_()
     csr = bag(5, 6).to_sparse_csr()

@@ -1,20 +1,24 @@
-"""Blocks, and stacks of them, are torch's layers of a Transformer, and whole Transformers."""
+"""Blocks and stacks of them: torch's layers of a Transformer, windows, long sequences, pools."""
 
-import copy
-import io
 import random
 
+import oracle
 import pytest
 import torch
 from against_torch import assert_same, drawn, drawn_mask, drawn_padding
+from torch.nn.functional import scaled_dot_product_attention
 from versions import one_graph_since
 
+from pyg_outerconv import Cells, flatten_grid
+from pyg_outerconv.basis import Band
 from pyg_outerconv.families import Relation
 from pyg_outerconv.nn.attention.blocks import (
     BlockStack,
     DecoderBlock,
     EncoderBlock,
     EncoderDecoder,
+    long_sequence_block,
+    windowed_block,
 )
 from pyg_outerconv.nn.attention.multi_head import set_pooling
 from pyg_outerconv.nn.convert import from_torch
@@ -155,35 +159,16 @@ def test_layers_that_are_one_stay_one():
     assert_same(ours, theirs, ours, theirs, [x])
 
 
-def whole():
-    """A converted Transformer with sources of each kind, its input, and torch's."""
+@one_graph_since(2, 13)
+def test_a_converted_transformer_is_one_graph_for_a_compiler():
+    """With sources of each kind."""
     theirs = peer(torch.nn.Transformer, num_encoder_layers=1, num_decoder_layers=1)
     options = {"batch_first": True, "dtype": torch.float64}
     added = torch.nn.MultiheadAttention(
         CHANNELS, HEADS, add_bias_kv=True, add_zero_attn=True, **options
     )
     theirs.decoder.layers[0].self_attn = drawn(added)
-    inputs = x_of(2, 4), x_of(2, LENGTH)
-    return from_torch(theirs.eval()), theirs, inputs
-
-
-def test_a_converted_transformer_is_copied_and_saved():
-    ours, theirs, inputs = whole()
-    expected = theirs(*inputs)
-    assert_near(ours(*inputs), expected)
-    assert_near(copy.deepcopy(ours)(*inputs), expected)
-    file = io.BytesIO()
-    torch.save(ours, file)
-    file.seek(0)
-    assert_near(torch.load(file, weights_only=False)(*inputs), expected)
-    other = from_torch(drawn(theirs))
-    other.load_state_dict(ours.state_dict())
-    assert_near(other(*inputs), expected)
-
-
-@one_graph_since(2, 13)
-def test_a_converted_transformer_is_one_graph_for_a_compiler():
-    ours, theirs, inputs = whole()
+    ours, inputs = from_torch(theirs.eval()), (x_of(2, 4), x_of(2, LENGTH))
     compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
     assert_same(ours, theirs, ours, theirs, inputs)
     out, expected = compiled(*inputs), ours(*inputs)
@@ -241,3 +226,119 @@ def test_attentions_of_a_block_can_share_keys_and_queries():
     assert not torch.allclose(alone, shared.score.query.weight.grad)  # the encoder's share is gone
     own, memory = shared.attention.family.score, shared.memory_attention.family.score
     assert own.query.weight is memory.query.weight
+
+
+def with_torchs_weights(block, **options):
+    """torch's layer, whose weights the block takes over, as a function of x and an added mask."""
+    theirs = torch.nn.TransformerEncoderLayer(
+        CHANNELS, HEADS, 4 * CHANNELS, 0.0, batch_first=True, dtype=torch.float64, **options
+    )
+    left = block.load_state_dict(from_torch(theirs).state_dict(), strict=False)
+    assert not left.unexpected_keys
+    assert len(left.missing_keys) == len(block.attention.family.terms)  # their tables
+
+    def run(x, mask):
+        return theirs(x, src_mask=mask if mask.dim() == 2 else mask.repeat(x.size(0), 1, 1))
+
+    return run
+
+
+def windows_of(shape, window, shift):
+    """(n,) the window of each cell by torch's roll and view, as the paper cuts them."""
+    rows = torch.arange(shape[0]).add(window - shift).div(window, rounding_mode="floor")
+    columns = torch.arange(shape[1]).add(window - shift).div(window, rounding_mode="floor")
+    return (rows[:, None] * 100 + columns).flatten()
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+def test_a_windowed_block_is_attention_within_windows_and_a_table(shift):
+    shape, window = (8, 12), 4
+    block = windowed_block(CHANNELS, HEADS, window, shift, dropout=0.0).double()
+    table = block.attention.family.terms[0]
+    torch.nn.init.normal_(table.weight)
+    x = torch.randn(3, 96, CHANNELS, dtype=torch.float64)
+    row, column = torch.cartesian_prod(torch.arange(8), torch.arange(12)).t()
+    # Equation 4 of the paper: an entry for each pair of relative rows and columns.
+    gap = [(end[None, :] - end[:, None]).clamp(-3, 3) + 3 for end in (row, column)]
+    bias = table.weight[(gap[0] * 7 + gap[1])].movedim(-1, 0)  # (H, target, source)
+    same = windows_of(shape, window, shift)
+    mask = bias.masked_fill(same[:, None] != same[None, :], -torch.inf)
+    theirs = with_torchs_weights(block, norm_first=True, activation="gelu")
+    oracle.assert_same(block(x, Cells.of_shape(shape)), theirs(x, mask), [table.weight])
+
+
+def test_turns_of_windows_reach_the_whole_image():
+    blocks = [windowed_block(CHANNELS, HEADS, 4, shift).eval().double() for shift in (0, 2, 0, 2)]
+    x, cells = torch.randn(64, CHANNELS, dtype=torch.float64), Cells.of_shape((8, 8))
+    changed = x.clone()
+    changed[0] = torch.randn(CHANNELS)
+    far = []
+    for block in blocks:
+        x, changed = block(x, cells), block(changed, cells)
+        far.append(int((x != changed).any(1).sum()))
+    assert far == [16, 36, 64, 64]
+
+
+def test_a_windowed_block_runs_on_volumes():
+    block = windowed_block(CHANNELS, HEADS, (2, 2, 3), (1, 1, 0))
+    videos = torch.randn(2, CHANNELS, 4, 4, 6)
+    assert block(flatten_grid(videos), Cells.of_shape((4, 4, 6))).shape == (2, 96, CHANNELS)
+
+
+@pytest.mark.parametrize("num_random", [0, 3])
+def test_a_long_sequence_block_is_dense_attention_under_its_mask(num_random):
+    block = long_sequence_block(
+        CHANNELS, HEADS, 3, num_global=2, num_random=num_random, dropout=0.0
+    ).double()
+    theirs = with_torchs_weights(block)
+    x = torch.randn(2, 40, CHANNELS, dtype=torch.float64, requires_grad=True)
+    place = torch.arange(40)
+    seen = (place[:, None] - place).abs() <= 3
+    seen |= (place[:, None] < 2) | (place < 2)
+    _, basis = block.attention(x[0], return_attention_weights=True)
+    found = basis.to_dense()[0].t() != 0
+    if num_random:
+        assert bool((found | ~seen).all())
+        assert bool(((found & ~seen).sum(1) <= num_random).all())
+        assert bool((found & ~seen).any())
+        seen = found
+    assert torch.equal(found, seen)
+    oracle.assert_same(block(x), theirs(x, ~seen), [x])
+
+
+def test_a_long_sequence_block_without_global_places_stays_a_rule():
+    block = long_sequence_block(CHANNELS, HEADS, 3, dilation=2)
+    basis = block.attention.basis(torch.randn(50, CHANNELS), None)
+    assert isinstance(basis.over, Band)
+
+
+def test_set_pooling_is_attention_of_seeds():
+    pool = set_pooling(5, CHANNELS, HEADS, num_queries=3).double()
+    for parameter in pool.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(4, 11, 5, dtype=torch.float64)
+    seeds, score = pool.family.align.weight, pool.family.score
+    project = lambda x, w, b: torch.einsum("...mp,hpd->...hmd", x, w) + b.unsqueeze(1)  # noqa: E731
+    query = project(seeds, score.query.weight, score.query.bias).expand(4, -1, -1, -1)
+    key = project(x, score.key.weight, score.key.bias)
+    value = project(x, pool.theta.value, pool.value_bias)
+    heads = scaled_dot_product_attention(query, key, value)
+    expected = torch.einsum("bhnv,hvq->bnq", heads, pool.theta.output) + pool.bias
+    out = pool(x)
+    assert out.shape == (4, 3, CHANNELS)
+    parameters = list(pool.parameters())
+    assert any(parameter is seeds for parameter in parameters)
+    oracle.assert_same(out, expected, parameters)
+
+
+def test_sets_of_a_batch_vector_are_pooled_apart():
+    pool = set_pooling(5, CHANNELS, HEADS, num_queries=2).double()
+    x, batch = torch.randn(9, 5, dtype=torch.float64), torch.tensor([0, 1, 0, 2, 2, 1, 0, 2, 2])
+    out = pool(x, batch=batch).view(3, 2, CHANNELS)
+    for graph in range(3):
+        assert_near(out[graph], pool(x[batch == graph]))
+
+
+def test_the_order_of_a_set_does_not_matter():
+    pool, x = set_pooling(5, CHANNELS, HEADS, num_queries=2).double(), torch.randn(9, 5).double()
+    assert_near(pool(x[torch.randperm(9)]), pool(x))

@@ -9,7 +9,6 @@ from oracle import assert_same
 from pyg_outerconv import nn
 from pyg_outerconv.nn import OuterConv
 from pyg_outerconv.nn.attention.graph_attention import gat_conv
-from pyg_outerconv.nn.attention.multi_head import multi_head_attention
 from pyg_outerconv.nn.attention_conv import AttentionConv
 from pyg_outerconv.testing import assert_near
 
@@ -107,14 +106,6 @@ def test_ranks_are_found_in_float32():
     conv = layer(combine="sum", value_channels=3, value_bias=True).float()
     x = x_of().float()
     assert_near(nn.factor_output(nn.fold_output(conv), 3)(x, EDGES), conv(x, EDGES), 5e-5)
-
-
-def test_multi_head_attention_folds_and_comes_back():
-    conv, x = multi_head_attention(8, 2).double(), torch.randn(3, 6, 8, dtype=torch.float64)
-    for parameter in conv.parameters():
-        torch.nn.init.normal_(parameter)
-    assert_near(nn.fold_output(conv, fold_bias=True)(x), conv(x))
-    assert_near(nn.factor_output(nn.fold_output(conv), 5)(x), conv(x))
 
 
 def test_folded_layers_share_nothing_with_what_they_came_from():

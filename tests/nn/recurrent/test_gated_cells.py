@@ -6,12 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from pyg_outerconv import nn
 from pyg_outerconv.attention import KeyQuery, Softmax
 from pyg_outerconv.families import (
     GCN,
     Attention,
-    Chebyshev,
     Grid,
     Identity,
     Kernel,
@@ -248,22 +246,6 @@ def test_the_basis_is_made_once_for_all_gates_and_steps(monkeypatch):
 
 
 # Any family, and the options of the layer ---------------------------------------------------------
-
-
-@of_each_kind
-@pytest.mark.parametrize("family", [Chebyshev(3), Relation(2), "stack(gcn, identity)"], ids=str)
-def test_over_any_family_gates_are_its_dense_convolutions(kind, family, monkeypatch):
-    def dense(conv, arguments, *parts):
-        phi = nn.quadri_tensor(conv, arguments["edge_index"])
-        return torch.einsum("mnpq,...mp->...nq", phi, torch.cat(parts, -1)) + conv.bias
-
-    cell = cell_of(kind, family)
-    types = torch.arange(EDGES.size(1)) % 2 if isinstance(family, Relation) else None
-    x, state = values(2, N, P), state_of(cell, 2)
-    ours = cell(x, EDGES, state, edge_type=types)
-    monkeypatch.setattr(cell, "_convolve", dense)
-    theirs = cell(x, EDGES, state, edge_type=types)
-    assert_same(ours, theirs, [x, *parts(state), *cell.parameters()])
 
 
 def test_a_learned_basis_is_one_for_all_gates_and_learns():
