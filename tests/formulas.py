@@ -306,6 +306,19 @@ def opt_basis_gnn(matrix, h, c):
     return torch.stack(columns, 1)
 
 
+# Of each family its polynomials, and numbers for their options.
+POLYNOMIALS = {
+    "Bernstein": (bernstein_of, {}),
+    "ChebyshevNodes": (chebyshev_nodes_of, {}),
+    "Monomial": (monomial_of, {}),
+    "ChebyshevFirst": (chebyshev_first_of, {}),
+    "ChebyshevSecond": (chebyshev_second_of, {}),
+    "Legendre": (legendre_of, {}),
+    "Gegenbauer": (gegenbauer_of, {"lam": (-0.3, 0.7, 2.0)}),
+    "Jacobi": (jacobi_of, {"a": (-0.5, 0.0, 1.5), "b": (-0.7, 0.0, 1.0)}),
+}
+
+
 def polynomials(graph, p, num_terms=3, of="adjacency", norm="sym", add_self_loops=False, **options):
     """p_0(S), p_1(S), … of S = Â, or of L − I = −Â; powers are those of L = I − Â."""
     s = _step(graph, norm, add_self_loops)

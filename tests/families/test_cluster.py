@@ -5,11 +5,9 @@ import torch
 from oracle import assert_same
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import (
-    avg_pool_x,
     global_add_pool,
     global_max_pool,
     global_mean_pool,
-    max_pool_x,
 )
 from torch_geometric.nn.pool.select import SelectOutput, SelectTopK
 
@@ -44,21 +42,6 @@ def test_global_pools(aggr, peer, order):
     assert_same(pool(aggr)(x, batch), peer(x, batch), [x])
     wide = pool(aggr)(x, batch, size=(NODES, 6))
     assert_near(wide, peer(x, batch, 6))
-
-
-def test_min_is_the_negated_max():
-    x = features()
-    assert_same(pool("min")(x, BATCH), -global_max_pool(-x, BATCH), [x])
-
-
-@pytest.mark.parametrize(("aggr", "peer"), [("mean", avg_pool_x), ("max", max_pool_x)])
-def test_cluster_pools(aggr, peer):
-    x, batch = features(), torch.zeros(NODES).long()
-    cluster = BATCH.clone()
-    expected, _ = peer(cluster, x, batch, batch_size=1, size=CLUSTERS)
-    assert_same(pool(aggr)(x, cluster), expected, [x])
-    dense = cluster.unique(return_inverse=True)[1]  # they leave out clusters without members
-    assert_near(pool(aggr)(x, dense), peer(cluster, x, batch)[0])
 
 
 def test_soft_assignments_are_dense_products():
@@ -170,13 +153,6 @@ def test_unpooling_is_the_transpose():
     assert_near(pool()(pooled, basis.transpose()), pooled[BATCH])
     theta = torch.randn(1, 1, C, 2).double()
     assert_near(contract(basis.T, pooled, theta), pooled[BATCH] @ theta[0, 0])
-
-
-def test_a_pool_with_parameters_comes_first_or_last():
-    x = features()
-    conv = OuterConv(C, 2, Cluster(), aggr="max").double()
-    expected = global_max_pool(x, BATCH) @ conv.theta.weight[0] + conv.bias
-    assert_near(conv(x, BATCH), expected)
 
 
 def test_a_batch_of_graphs_is_pooled_graph_by_graph():

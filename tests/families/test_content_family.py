@@ -67,14 +67,6 @@ def test_the_identity_aligns_nothing():
     assert_near(conv(x), attention(conv, x, x))
 
 
-def test_each_head_may_have_its_own_alignment():
-    conv, x = layer(align=Stack(Identity(), GCN())), features(N, P)
-    dense = GCN().basis(EDGES, size=(N, N), dtype=torch.float64).to_dense()[0].T
-    aligned = torch.stack([x, dense @ x], 1)
-    actual, expected = conv(x, EDGES), attention(conv, x, aligned)
-    assert_same(actual, expected, [x, *conv.parameters()])
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     "align",

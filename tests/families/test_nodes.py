@@ -9,13 +9,10 @@ from pyg_outerconv import OuterConv
 from pyg_outerconv.basis import Band, EdgeBasis, UnitMatrices
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import (
-    Cluster,
     Explicit,
     Full,
     Identity,
-    Mean,
     Part,
-    Relation,
     Stack,
     Walk,
 )
@@ -166,13 +163,6 @@ def test_explicit_edges_take_the_reductions_that_a_rule_refuses():
     assert_near(conv(x, graph), sum(rows))
 
 
-def test_a_kept_explicit_basis_is_made_once():
-    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    conv = OuterConv(2, 2, Explicit(Walk(3)), cached=True)
-    x = torch.randn(3, 2)
-    assert conv.basis(x, edge_index) is conv.basis(x, edge_index)
-
-
 def test_what_explicit_says_is_what_its_family_says():
     family = Explicit(Walk(2, add_self_loops=True))
     assert family.add_self_loops
@@ -239,21 +229,3 @@ def test_heads_may_have_parts_of_their_own():
 def test_a_graph_has_no_place_for_targets_that_are_some_of_its_nodes():
     data = Data(x=torch.ones(4, 1), edge_index=torch.tensor([[0, 3], [1, 2]]))
     assert Part(2).basis_of(data).size == (4, 2)
-
-
-def test_alignments_are_made_of_families_that_there_are():
-    """Cluster means, soft and weighted alignments, and all nodes: TᵀX, one sparse product each."""
-    x = torch.randn(4, 3, dtype=torch.float64)
-
-    def queries(basis):
-        return basis.to_dense(torch.float64)[0].t() @ x
-
-    cluster = torch.tensor([1, 0, 1, 1])
-    means = torch.stack([x[cluster == n].mean(0) for n in range(2)])
-    assert_near(queries(Mean(Cluster()).basis(cluster, dtype=torch.float64)), means)
-    soft = torch.rand(4, 2, dtype=torch.float64)
-    assert_near(queries(Cluster().basis(soft)), soft.t() @ x)
-    edges, weight = torch.tensor([[0, 3, 2], [1, 1, 0]]), torch.tensor([0.5, 2.0, -1.0]).double()
-    weighted = Relation(1, None).basis(edges, weight, size=(4, 2))
-    assert_near(queries(weighted), torch.stack([-x[2], 0.5 * x[0] + 2 * x[3]]))
-    assert_near(queries(Identity().basis(None, size=(4, 4))), x)

@@ -13,26 +13,18 @@ import pytest
 import torch
 from formulas import Graph
 
-from pyg_outerconv import OuterConv
+from pyg_outerconv import OuterConv, families
 from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.errors import RefusedType, RefusedValue
 from pyg_outerconv.families import (
     GCN,
-    Bernstein,
     Chebyshev,
-    ChebyshevFirst,
-    ChebyshevNodes,
-    ChebyshevSecond,
     Compose,
     Diffusion,
     Directed,
     Explicit,
-    Gegenbauer,
     Identity,
-    Jacobi,
-    Legendre,
     Mean,
-    Monomial,
     Relation,
     Stack,
     Walk,
@@ -42,18 +34,8 @@ from pyg_outerconv.testing import assert_near, assert_same_gradients
 from pyg_outerconv.theta import full
 
 NUM_KINDS = 3
-POLYNOMIALS = {
-    Bernstein: (formulas.bernstein_of, {}),
-    ChebyshevNodes: (formulas.chebyshev_nodes_of, {}),
-    Monomial: (formulas.monomial_of, {}),
-    ChebyshevFirst: (formulas.chebyshev_first_of, {}),
-    ChebyshevSecond: (formulas.chebyshev_second_of, {}),
-    Legendre: (formulas.legendre_of, {}),
-    Gegenbauer: (formulas.gegenbauer_of, {"lam": (-0.3, 0.7, 2.0)}),
-    Jacobi: (formulas.jacobi_of, {"a": (-0.5, 0.0, 1.5), "b": (-0.7, 0.0, 1.0)}),
-}
 READ_WEIGHTS = ["GCN", "Relation", "Walk", "Chebyshev", "Diffusion"]
-READ_WEIGHTS += [kind.__name__ for kind in POLYNOMIALS]
+READ_WEIGHTS += formulas.POLYNOMIALS
 LEAVES = ["identity", "gcn", "relation", "walk", "chebyshev", "diffusion", "polynomials"]
 
 
@@ -72,9 +54,7 @@ def draw_leaf(rng, is_pair):
         return False if is_pair else rng.random() < 0.5
 
     norm = rng.choice(["source", "target", "sym", "both", None])
-    kind = rng.choice(
-        ["identity", "gcn", "relation", "walk", "chebyshev", "diffusion", "polynomials"]
-    )
+    kind = rng.choice(LEAVES)
     if is_pair and kind in ("chebyshev", "diffusion", "polynomials"):
         kind = "gcn"
     if kind == "identity":
@@ -110,8 +90,8 @@ def draw_leaf(rng, is_pair):
         }
         return Drawn(Chebyshev(**options), lambda g: formulas.chebyshev(g, **options))
     if kind == "polynomials":
-        of_kind = rng.choice(list(POLYNOMIALS))
-        p, choices = POLYNOMIALS[of_kind]
+        of_kind = rng.choice(list(formulas.POLYNOMIALS))
+        p, choices = formulas.POLYNOMIALS[of_kind]
         options = {
             "num_terms": rng.randrange(1, 5),
             "of": rng.choice(["adjacency", "laplacian"]),
@@ -119,7 +99,9 @@ def draw_leaf(rng, is_pair):
             "add_self_loops": loops(),
             **{name: rng.choice(values) for name, values in choices.items()},
         }
-        return Drawn(of_kind(**options), lambda g: formulas.polynomials(g, p, **options))
+        return Drawn(
+            getattr(families, of_kind)(**options), lambda g: formulas.polynomials(g, p, **options)
+        )
     options = {
         "kind": rng.choice(["ppr", "heat"]),
         "alpha": rng.choice([0.1, 0.5]),

@@ -146,22 +146,6 @@ def test_transposed_submanifold_is_the_edges_turned_round():
     )
 
 
-@pytest.mark.parametrize(
-    "family", [Grid((3, 3), padding=1), Grid(2, 2, growth="full", dim=2), Pool((2, 2))]
-)
-def test_a_batch_is_the_block_diagonal_of_its_grids(family):
-    cells = awkward_cells()["unbounded batch"]
-    order = cells.batch.argsort(stable=True)
-    parts = [cells.index[cells.batch == g] for g in range(3)]
-    blocks = [family.basis(Cells(part)).to_dense() for part in parts]
-    expected = torch.stack(
-        [torch.block_diag(*(b[k] for b in blocks)) for k in range(family.num_bases)]
-    )
-    dense = family.basis(Cells(cells.index[order], batch=cells.batch[order])).to_dense()
-    assert_near(dense, expected)
-    assert family.outputs(cells).batch.unique().tolist() == [0, 2]
-
-
 def test_neighbours_far_apart_take_no_room():
     """Coordinates of billions: what is made is as large as the edges, not as the box."""
     far = torch.tensor([[0, 0, 0], [0, 0, 1], [10**6, -(10**6), 5], [10**6, 1 - 10**6, 5]])
