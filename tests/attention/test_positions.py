@@ -51,23 +51,6 @@ def test_axes_share_the_channels():
     assert_near(sinusoidal(position, 12, interleaved=False), torch.cat(halves, dim=1))
 
 
-@given(
-    st.floats(-100, 100),
-    st.floats(-50, 50),
-    st.sampled_from([(2, 1), (6, 1), (8, 2), (12, 3)]),
-    st.booleans(),
-    st.floats(1.5, 1e5),
-)
-def test_a_shift_turns_the_encoding_by_angles_of_its_own(start, shift, form, interleaved, base):
-    channels, axes = form
-    position = torch.full((1, axes), start, dtype=torch.float64) * torch.arange(1, axes + 1)
-    step = torch.full((1, axes), shift, dtype=torch.float64)
-    moved = sinusoidal(position + step, channels, base, interleaved)
-    # (sin, cos) of p + k is that of p, turned by −k: the sine is the first of the pair.
-    turn = Rotary(channels, base, axes, interleaved)
-    assert_near(turn(sinusoidal(position, channels, base, interleaved), -step), moved, 1e-9)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_type_follows_the_positions(dtype):
     position = torch.arange(0, 200, 25, dtype=dtype)  # which all of these types can say
@@ -167,15 +150,6 @@ def test_products_depend_on_the_relative_position_alone(seed, form, interleaved,
     scale = float(query.norm() * key.norm())
     assert_near(moved, product, at_least=scale)
     assert_near(difference, product, at_least=scale)
-
-
-@given(st.integers(0, 2**31), coordinate, coordinate)
-def test_turns_add_up_and_keep_lengths(seed, first, second):
-    draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, 8, dtype=torch.float64, generator=draw)
-    turn, one = Rotary(8), torch.ones(1, dtype=torch.float64)
-    assert_near(turn(turn(x, first * one), second * one), turn(x, (first + second) * one))
-    assert_near(turn(x, first * one).norm(), x.norm())
 
 
 def test_gradients_of_vectors_and_of_positions():

@@ -1,5 +1,7 @@
-"""Every score is its formula: values, all gradients, and their gradients."""
+"""Every score and normaliser is its formula, with its derivatives, at any size and in any type."""
 
+import copy
+import random
 from dataclasses import replace
 
 import pytest
@@ -17,9 +19,15 @@ from scores import (
     shown,
     try_score,
 )
+from seen import PLAIN, SEEN, P, edges_of, layer, legal_orders, truth
 
 from pyg_outerconv.attention import NORMALISERS, SCORES, make_normaliser, make_score
+from pyg_outerconv.attention.queries import Content
+from pyg_outerconv.basis.pattern import Pattern
+from pyg_outerconv.families import Attention
+from pyg_outerconv.families.support.sequences import Complete
 from pyg_outerconv.graph import SparseFeatures
+from pyg_outerconv.nn import AttentionConv
 from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 
@@ -64,14 +72,6 @@ def test_scores_have_second_derivatives(text):
     assert_same_gradients(*found, [t for t in tried.inputs if t is not tried.attr])
 
 
-@pytest.mark.parametrize("text", SCORES)
-def test_a_basis_has_as_many_labels_as_heads(text):
-    tried = try_score(text, CASES[0])
-    assert tried.basis.num_bases == tried.family.num_bases == HEADS
-    assert len(tried.family.labels) == HEADS
-    assert tried.basis.to_dense().shape == (HEADS, *CASES[0].size)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("text", TRIED)
 def test_the_type_of_features_stays(text, dtype):
@@ -83,18 +83,6 @@ def test_the_type_of_features_stays(text, dtype):
     expected = normalised("softmax", raw_scores(wide), tried.heads.pattern)
     tolerance = {torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1.5e-1}[dtype]
     assert_near(tried.heads.value.double(), expected, tolerance)
-
-
-@pytest.mark.parametrize("size", [1e2, 1e4])
-@pytest.mark.parametrize("text", TRIED)
-def test_large_features_give_finite_values_and_gradients(text, size):
-    tried = try_score(text, CASES[2], dtype=torch.float32, size=size)
-    assert tried.heads.value.isfinite().all()
-    tried.heads.value.square().sum().backward()
-    assert all(t.grad is None or t.grad.isfinite().all() for t in tried.inputs)
-    sums = torch.zeros(CASES[2].size[1], HEADS)
-    sums.index_add_(0, tried.heads.pattern.target, tried.heads.value.detach())
-    assert_near(sums, (sums > 0).float())
 
 
 @pytest.mark.parametrize("text", SCORES)
@@ -126,13 +114,244 @@ def test_sources_that_are_not_there_get_nothing(text):
     assert not tried.source.grad[:, 0].any()
 
 
-@pytest.mark.parametrize("name", NORMALISERS)
-def test_sources_may_be_the_same_for_a_whole_batch(name):
-    case = CASES[8]
-    present = torch.tensor([True, False, True, True, False])
-    one, all_alike = (try_score("key-query", case, make_normaliser(name)) for _ in range(2))
-    all_alike = replace(one, present=present.view(-1, 1).expand(-1, 3))
-    one = replace(one, present=present)
-    assert_near(one.heads.value, all_alike.heads.value)
-    absent = ~present[one.heads.pattern.source.long()]
-    assert not one.heads.value[absent].any()
+# Normalisers alone --------------------------------------------------------------------------------
+
+
+ENTRIES = torch.tensor([[0, 1, 2, 2, 0, 3, 1, 1], [0, 0, 0, 2, 2, 2, 2, 4]])
+PATTERN = Pattern.build(ENTRIES, size=(4, 6))  # targets 1, 3 and 5 have none
+NAMES = sorted(NORMALISERS)
+
+
+def by_rows(name, score):
+    """f row by row; an entry of -inf is not there, and a row of zeros stays one."""
+    rows = []
+    for target in PATTERN.target.unique():
+        row = score[PATTERN.target == target]
+        columns = []
+        for column in row.unbind(1):
+            there = column > -torch.inf
+            value = VALUES[name](column[there])
+            value = torch.where(value.isnan(), 0.0, value)
+            columns.append(torch.zeros_like(column).masked_scatter(there, value))
+        rows.append(torch.stack(columns, 1))
+    return torch.cat(rows)
+
+
+def drawn_scores(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_of_derivatives_are_right(name):
+    score = drawn_scores(PATTERN.num_edges, 2)
+    values = make_normaliser(name)
+    assert torch.autograd.gradgradcheck(lambda s: values(PATTERN.by_target, s), score)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_entries_of_minus_infinity_are_not_there(name):
+    score = drawn_scores(PATTERN.num_edges, 2)
+    absent = torch.zeros(PATTERN.num_edges, 2, dtype=torch.bool)
+    absent[0] = absent[3, 1] = True
+    absent[PATTERN.target == 4] = True  # all of a row
+    masked = score.masked_fill(absent, -torch.inf)
+    found = make_normaliser(name)(PATTERN.by_target, masked)
+    assert not found[absent].any()
+    assert_near(found, by_rows(name, masked.detach()))
+    found.square().sum().backward()
+    assert score.grad.isfinite().all()
+    assert not score.grad[absent].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_of_zeros_has_finite_gradients(name):
+    score = torch.zeros(PATTERN.num_edges, 2, dtype=torch.float64, requires_grad=True)
+    found = make_normaliser(name)(PATTERN.by_target, score)
+    assert found.isfinite().all()
+    found.sum().backward()
+    assert score.grad.isfinite().all()
+    if name == "l1":
+        assert not found.any()
+        assert not score.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [1.0, 1e4])
+@pytest.mark.parametrize("name", NAMES)
+def test_large_scores_are_right_in_any_type(name, size, dtype):
+    score = (torch.randn(PATTERN.num_edges, 3).clamp(-1, 1) * size).to(dtype).requires_grad_()
+    found = make_normaliser(name)(PATTERN.by_target, score)
+    assert found.dtype == dtype
+    expected = by_rows(name, score.detach().double())
+    assert_near(found, expected.to(dtype))
+    found.sum().backward()
+    assert score.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_normalisers_that_say_so_add_up_to_one(name):
+    normaliser = make_normaliser(name)
+    found = normaliser(PATTERN.by_target, drawn_scores(PATTERN.num_edges, 1))
+    total = torch.zeros(6, dtype=found.dtype).index_add_(0, PATTERN.target, found[:, 0])
+    reached = PATTERN.target.long().unique()
+    assert torch.allclose(total[reached], torch.ones(3).double()) == normaliser.is_stochastic
+    assert not total[[1, 3, 5]].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_drops_in_training_alone_and_keeps_the_mean(name):
+    normaliser = make_normaliser(name, dropout=0.5)
+    score = drawn_scores(PATTERN.num_edges, 500).detach()
+    kept = normaliser.values(PATTERN.by_target, score)
+    dropped = normaliser(PATTERN.by_target, score)
+    assert_near(dropped[dropped != 0], 2 * kept[dropped != 0])
+    assert 0.4 < float((dropped == 0).double().mean()) < 0.6
+    assert_near(normaliser.eval()(PATTERN.by_target, score), kept)
+
+
+# Numbers far apart, or nearly equal ---------------------------------------------------------------
+
+
+def scores(text, x, query, normalise="identity"):
+    """(M, N) values of one head on all pairs."""
+    family = Attention(make_score(text, 1), Complete(), make_normaliser(normalise))
+    nodes = family.read(None, size=(len(x), len(query)))
+    basis = family.basis_on(nodes, x.dtype, Content(x, query))
+    return basis.to_dense().detach()[0] if not x.requires_grad else basis.to_dense()[0]
+
+
+@pytest.mark.parametrize("normalise", NORMALISERS)
+@pytest.mark.parametrize("clusters", [1, 2])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_distances_are_exact_far_from_the_origin(offset, clusters, normalise):
+    """And where there are others as far from there; each is as near as the numbers allow."""
+    far = offset * (torch.arange(30) % clusters if clusters > 1 else torch.ones(30)).unsqueeze(1)
+    x, query = (torch.randn(30, 4).double() + far).float(), (torch.randn(30, 4) + far).float()
+    x[7] = query[7]
+    expected = scores("gaussian-distance", x.double(), query.double(), normalise)
+    difference = x.double().unsqueeze(1) - query.double()
+    distance = -difference.square().sum(-1) / 2
+    assert_near(scores("gaussian-distance", x.double(), query.double()), distance)
+    found = scores("gaussian-distance", x, query, normalise).double()
+    assert_near(found, expected, 2e-5)
+    near = distance > -30
+    assert_near(scores("gaussian-distance", x, query).double()[near], distance[near], 1e-5)
+
+
+@pytest.mark.parametrize("support", [None, "complete", "causal"])
+def test_no_distance_is_a_share_of_nothing(support):
+    """Of a node alone, and of nodes that are all alike, all scores are 0, and so are shares."""
+    for x in (100 * torch.randn(1, P), torch.full((4, P), 0.1)):
+        seen = torch.ones(len(x), len(x), dtype=torch.bool)
+        conv = layer("gaussian-distance", "l1", support, bias=False).float()
+        assert not conv(x, edges_of(seen) if support is None else None).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_distances_of_short_types_are_of_exact_products(dtype):
+    x, query = (torch.randn(20, 64) * 10).to(dtype), (torch.randn(5, 64) * 10).to(dtype)
+    found = scores("gaussian-distance(sigma=10.0)", x, query)
+    expected = -torch.cdist(x.double(), query.double()).square() / 200
+    assert found.dtype == dtype
+    error = (found.double() - expected).abs() / expected.abs()
+    assert float(error.max()) < torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+def test_cosines_are_of_any_size(dtype, size):
+    x = (torch.randn(20, 8) * size).clamp(-6e4, 6e4).to(dtype)
+    found = scores("cosine", x, x[:5])
+    expected = torch.cosine_similarity(x.double().unsqueeze(1), x[:5].double(), dim=-1, eps=1e-30)
+    assert float((found.double() - expected).abs().max()) < 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("support", ["complete", None])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_shares_that_no_factor_changes_have_no_gradient_in_it(dtype, support):
+    """Of cosines of nearly 0: sums over keys are far longer than the products with queries."""
+    edges = None if support else edges_of(torch.ones(6, 1, dtype=torch.bool))
+    for _ in range(20):
+        near = torch.randn(1, 3)
+        query = torch.linalg.cross(near, torch.randn(1, 3)).to(dtype)
+        x = (near * 4 * torch.rand(6, 1) + 1e-3 * torch.randn(6, 3)).to(dtype)
+        conv = AttentionConv(3, 2, support=support, score="cosine", normalise="l1").to(dtype)
+        conv((x, query), edges).double().sum().backward()
+        assert abs(conv.family.score.beta.grad.item()) < torch.finfo(dtype).eps
+
+
+def test_a_zero_vector_is_at_right_angles_to_all():
+    x = torch.randn(4, 3, dtype=torch.float64)
+    x[1] = 0.0
+    x.requires_grad_()
+    found = scores("cosine", x, x)
+    assert not found[1].any()
+    assert not found[:, 1].any()
+    (gradient,) = torch.autograd.grad(found.square().sum() + found.sum(), x, create_graph=True)
+    assert gradient.isfinite().all()
+    assert not gradient[1].any()
+    assert torch.autograd.grad(gradient.square().sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("text", ["dot-product", "gaussian-distance", "bilinear"])
+def test_scores_of_ten_thousands_do_not_overflow(text):
+    x = torch.tensor([[100.0], [-100.0], [0.0]], requires_grad=True)
+    found = scores(text, x, x, "softmax")
+    assert found.isfinite().all()
+    found.square().sum().backward()
+    assert x.grad.isfinite().all()
+
+
+SHORT = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("score", PLAIN)
+def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):
+    """Products of large features leave the range of float16, and orders all do alike."""
+    draw = random.Random(f"{score}{dtype}")
+    for _ in range(3):
+        normalise = draw.choice(["softmax", "softmax-plus-one", "sigmoid"])
+        support = draw.choice([None, "complete", "causal", "slidingwindow(window=2)"])
+        nodes, size = 9, draw.choice([1.0, 30.0, 30.0 if normalise == "sigmoid" else 400.0])
+        seen = SEEN[support or "complete"](nodes)
+        conv = layer(score, normalise, support).to(dtype)
+        x = (size * torch.randn(nodes, P)).to(dtype).requires_grad_()
+        edges = edges_of(seen) if support is None else None
+        with torch.no_grad():
+            wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), seen)
+        for order in legal_orders(conv, x, edges):
+            conv.order = order
+            found = conv(x, edges)
+            (gradient,) = torch.autograd.grad(found.float().sin().sum(), x)
+            assert found.dtype == gradient.dtype == dtype
+            assert found.isfinite().all()
+            assert gradient.isfinite().all()
+            if size == 1.0:
+                assert_near(found.double(), wanted, 10 * SHORT[dtype])
+
+
+@pytest.mark.parametrize("support", ["complete", "causal", None])
+@pytest.mark.parametrize("dtype", SHORT)
+def test_second_derivatives_of_short_types_are_finite(support, dtype):
+    conv = layer("dot-product(scale=None)", support=support).to(dtype)
+    x = (300 * torch.randn(7, P)).to(dtype).requires_grad_()
+    edges = edges_of(SEEN["causal"](7)) if support is None else None
+    for order in legal_orders(conv, x, edges):
+        conv.order = order
+        out = conv(x, edges).float().square().mean()
+        (first,) = torch.autograd.grad(out, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.float().square().mean(), x)
+        assert first.isfinite().all()
+        assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_orders_of_short_types_agree_where_scores_are_large(dtype):
+    """Scores of thousands, which differ by less than the short type tells apart."""
+    conv = layer("dot-product", support="complete").to(dtype)
+    x = (torch.randn(8, P) + 40).to(dtype)
+    wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), SEEN["complete"](8))
+    for order in legal_orders(conv, x):
+        conv.order = order
+        assert_near(conv(x).double(), wanted, 2 * SHORT[dtype])
