@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch_geometric.datasets import KarateClub
 
 from pyg_outerconv.basis import Basis
-from pyg_outerconv.families import Blocks, Grid, Pool, Walk
+from pyg_outerconv.families import GCN, Blocks, Diffusion, Full, Grid, Pool, Walk
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.show import KINDS
@@ -69,42 +69,53 @@ def test_the_shift_of_a_grid_is_drawn(drawn: Drawn, capsys: pytest.CaptureFixtur
     assert np.array_equal(image(figure, 0).filled(0), expected.numpy())
 
 
-def test_offsets_come_several_times(drawn: Drawn) -> None:
-    assert (
-        main(["show", "--shape", "4x5", "--offset", "2,4", "--offset=-1,0", "--out", "a.png"]) == 0
-    )
-    assert drawn[0][0].shifts == ((2, 4), (-1, 0))  # type: ignore[attr-defined]
+SHOWN = {
+    "--shape 4x5 --offset 2,4 --offset=-1,0": (Grid(offsets=((2, 4), (-1, 0))), "matrices", {}),
+    "--shape 6x7 --family 'grid((3, 3), padding=1)' --label 1": (
+        Grid((3, 3), padding=1),
+        "matrices",
+        {"labels": [1]},
+    ),
+    "--shape 6x7 --family 'grid(3, stride=2, dim=2)'": (Grid((3, 3), stride=2), "matrices", {}),
+    "--shape 6x7 --family 'grid(window=(3,3), dilation=2)'": (
+        Grid((3, 3), dilation=2),
+        "matrices",
+        {},
+    ),
+    "--shape 6x7 --family 'pool((2, 2))'": (Pool((2, 2)), "matrices", {}),
+    "--shape 8x9 --family 'grid((3,3), padding=1)' --kind receptive-field --cell 3,4 --reach 2": (
+        Grid((3, 3), padding=1),
+        "receptive-field",
+        {"cell": (3, 4), "reach": 2},
+    ),
+    "--shape 8x8 --family 'blocks(4)' --kind receptive-field --cell 3,3": (
+        Blocks(4),
+        "receptive-field",
+        {"cell": (3, 3)},
+    ),
+    "--shape 5 --family 'grid((2,))' --kind flattenings --channels 1x3 --seed 4": (
+        Grid((2,)),
+        "flattenings",
+        {"channels": (1, 3), "seed": 4},
+    ),
+    "--shape 2 --family 'full((2, 3))'": (Full((2, 3)), "matrices", {}),
+    "--family \"diffusion(kind='heat')\" --kind matrices": (Diffusion("heat"), "matrices", {}),
+    "--node 16": (GCN(), "graph", {"around": [16]}),
+}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_draws_a_picture_of_a_basis_with_its_options(drawn: Drawn, command: str) -> None:
+    """What a picture shows is in ``test_pictures.py``."""
+    family, kind, wanted = SHOWN[command]
+    assert main(["show", *shlex.split(command), "--out", "a.png"]) == 0
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("flags", "family"),
-    [
-        (["--family", "grid((3, 3), padding=1)"], Grid(window=(3, 3), padding=1)),
-        (["--family", "grid(3, stride=2, dim=2)"], Grid(window=(3, 3), stride=2)),
-        (["--family", "grid(window=(3,3), dilation=2)"], Grid((3, 3), dilation=2)),
-        (["--family", "pool((2, 2))"], Pool((2, 2))),
-    ],
-)
-def test_a_grid_by_text(drawn: Drawn, flags: list[str], family: Grid) -> None:
-    assert main(["show", "--shape", "6x7", *flags, "--label", "1", "--out", "a.svg"]) == 0
-    expected = family.basis((6, 7)).to_dense()[1]
-    assert np.array_equal(image(drawn[0][3], 0).filled(0), expected.numpy())
-
-
-def test_a_receptive_field_of_a_cell(drawn: Drawn) -> None:
-    flags = ["--family", "grid((3, 3), padding=1)", "--kind", "receptive-field"]
-    assert main(["show", "--shape", "8x10", *flags, "--cell", "3,4", "--reach", "2"]) == 0
-    assert Path("grid-receptive-field.svg").is_file()
-    field = Grid((3, 3), padding=1).basis((8, 10)).receptive_field(34, 2)
-    assert np.flatnonzero(image(drawn[0][3], 1)).tolist() == field.tolist()
-
-
-def test_a_support_has_receptive_fields_of_cells(drawn: Drawn) -> None:
-    flags = ["--family", "blocks(4)", "--shape", "8x8", "--kind", "receptive-field"]
-    assert main(["show", *flags, "--cell", "3,3"]) == 0
-    field = Blocks(4).basis((8, 8)).receptive_field(27, 1)
-    assert np.flatnonzero(image(drawn[0][3], 1)).tolist() == field.tolist()
+    ((basis, found, options, _),) = drawn
+    shape = re.search(r"--shape (\S+)", command)
+    given = tuple(map(int, shape[1].split("x"))) if shape else KarateClub()[0].edge_index
+    expected = family.basis(given if not isinstance(family, Full) else None)
+    assert torch.equal(basis.to_dense(), expected.to_dense())
+    assert (found, {name: options[name] for name in wanted}) == (kind, wanted)
 
 
 def test_a_graph_without_arguments(drawn: Drawn, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,11 +129,6 @@ def test_a_graph_without_arguments(drawn: Drawn, capsys: pytest.CaptureFixture[s
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         f"class {k}" for k in range(4)
     ]
-
-
-def test_a_graph_around_a_node(drawn: Drawn) -> None:
-    assert main(["show", "--node", "16", "--out", "a.svg"]) == 0
-    assert drawn[0][3].get_suptitle() == "node 16 and what is nearest: 34 of 34 nodes"
 
 
 def test_labels_of_a_family_are_titles(drawn: Drawn) -> None:
@@ -140,25 +146,6 @@ def test_relations_are_as_many_as_the_data_has(
     assert main(["show", "--family", "relation", "--out", "a.svg"]) == 0
     *panels, _ = drawn[0][3].axes
     assert [axes.get_title() for axes in panels] == [f"relation {r}" for r in range(3)]
-
-
-def test_flattenings_have_the_channels_that_are_asked_for(drawn: Drawn) -> None:
-    flags = ["--kind", "flattenings", "--channels", "1x3", "--seed", "4"]
-    assert main(["show", "--shape", "5", "--family", "grid((2,))", *flags]) == 0
-    assert image(drawn[0][3], 0).shape == (5 * 1, 4 * 3)
-    assert drawn[0][2]["seed"] == 4
-
-
-def test_an_option_of_a_family_may_have_the_name_of_a_flag(drawn: Drawn) -> None:
-    assert main(["show", "--family", "diffusion(kind='heat')", "--kind", "matrices"]) == 0
-    assert drawn[0][1] == "matrices"
-
-
-def test_unit_matrices_are_drawn_without_a_grid(drawn: Drawn) -> None:
-    assert main(["show", "--family", "full((2, 3))", "--shape", "2"]) == 0
-    units = torch.eye(6).view(6, 2, 3).numpy()
-    for place, unit in enumerate(units):
-        assert np.array_equal(image(drawn[0][3], place).filled(0), unit)
 
 
 def test_every_kind_is_named() -> None:

@@ -5,6 +5,7 @@ import torch
 from pyg.cases import CASES
 from torch_geometric import nn as theirs
 from torch_geometric.nn import conv as convolutions
+from write_layers import FILE, page
 
 from pyg_outerconv import OuterConv
 from pyg_outerconv import pyg as ours
@@ -75,3 +76,8 @@ def test_random_numbers_stay():
     before = torch.get_rng_state()
     explain(layer)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_page_of_layers_is_as_it_would_be_written():
+    again = "python tests/write_layers.py writes it anew"
+    assert FILE.read_text(encoding="utf-8") == page(), again

@@ -476,26 +476,6 @@ def test_switches_may_be_numbers_as_pygs_may(name, switch):
             assert_close(made[1], made[0], 1e-6, option)
 
 
-def changeable():
-    """Options that PyG reads at each call, whatever the parameters are."""
-    for name, case in CASES.items():
-        for option, values in case.options.items():
-            for value in values:
-                if isinstance(value, bool | str) or (value and option in ("K", "num_layers")):
-                    yield pytest.param(name, option, value, id=f"{name}-{option}={value}")
-
-
-@pytest.mark.parametrize(("name", "option", "value"), list(changeable()))
-def test_an_option_that_is_changed_after_a_call_is_obeyed(name, option, value):
-    its, mine = pair(name)
-    if not isinstance(getattr(its, option, None), bool | str | int):
-        pytest.skip("PyG's layer keeps no such option")
-    mine(*arguments(name))
-    for layer in (its, mine):
-        setattr(layer, option, value)
-    compare(its, mine, arguments(name), CASES[name].compared_in(torch.float64))
-
-
 def read_by_pyg(layer, given):
     """The names of the options that a call of PyG's layer reads."""
     kind, found = type(layer), set()

@@ -52,22 +52,6 @@ def test_bases_are_read_back_after_a_step_of_a_pipeline(step):
     assert_all_read_back(STEPS[step](add_all(graph(0))))
 
 
-def test_stored_edges_serve_while_the_graph_is_the_same(monkeypatch):
-    data = Batch.from_data_list([add_all(graph(seed)) for seed in range(3)])
-    made, basis_on = [], GCN.basis_on
-
-    def noted(self, structure, *dtype):
-        made.append(structure.is_bare)
-        return basis_on(self, structure, *dtype)
-
-    monkeypatch.setattr(GCN, "basis_on", noted)
-    basis_of(data, "near")
-    assert all(made), "the basis was made anew"
-    data.edge_weight = data.edge_weight + 1
-    basis_of(data, "near")
-    assert not all(made)
-
-
 def test_a_model_reads_a_basis_by_its_name():
     conv, data = OuterConv(3, 5, BASES["far"]), add_all(graph(0))
     expected = conv(data.x, data.edge_index, data.edge_weight)
