@@ -355,3 +355,19 @@ def test_orders_of_short_types_agree_where_scores_are_large(dtype):
     for order in legal_orders(conv, x):
         conv.order = order
         assert_near(conv(x).double(), wanted, 2 * SHORT[dtype])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"score": name} for name in SCORES] + [{"normalise": name} for name in NORMALISERS],
+    ids=str,
+)
+def test_autocast_computes_in_its_type_and_stays_near(options):
+    conv, x = AttentionConv(P, 6, 2, **options), torch.randn(5, P)
+    edges = edges_of(SEEN["slidingwindow(window=2)"](5))
+    expected = conv(x, edges)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = conv(x, edges)
+    assert_near(found.float(), expected, 0.1)
+    found.float().square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in conv.parameters())

@@ -137,7 +137,7 @@ def test_every_floating_point_type(name, dtype):
     assert_same(found, expected, at_least=1.0)
 
 
-@of_each_layer(scores=True)
+@of_each_layer()
 def test_autocast_is_near_float32(name):
     module, inputs = made(name)
     module, inputs = module.float(), to(inputs, torch.float32)
