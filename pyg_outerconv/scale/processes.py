@@ -1,8 +1,10 @@
-"""The processes of a run: one alone, or those that torchrun started."""
+"""The processes of a run: one alone, or those that torchrun started; and when one has to end."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -147,3 +149,15 @@ def _lost(error: RuntimeError) -> bool:
 def processes(device: str) -> Processes:
     """The processes that ``torchrun`` started, or this one alone."""
     return Torchrun(device) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ALONE
+
+
+def end_with_parent() -> None:
+    """End this process, which multiprocessing began, when its parent is gone, in whatever way."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

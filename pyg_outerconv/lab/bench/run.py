@@ -27,6 +27,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from ...scale.processes import end_with_parent
 from .case import CASES, OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
 from .cases import register_all
 from .roofline import Roofline
@@ -313,7 +314,7 @@ def in_a_process(function: Callable[..., T], *given: Any) -> T:
     """The result of a function in a new process of its own, which shows no warnings."""
     with (
         _environment({"PYTHONWARNINGS": "ignore"}),
-        ProcessPoolExecutor(1, get_context("spawn")) as alone,
+        ProcessPoolExecutor(1, get_context("spawn"), end_with_parent) as alone,
     ):
         return alone.submit(function, *given).result()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -25,6 +23,7 @@ from torch import Tensor
 from torch_geometric.utils import is_undirected
 
 from ...errors import RefusedValue
+from ...scale.processes import end_with_parent
 from ..data import Dataset
 from ..own_code import import_own
 from ..settings import Settings
@@ -240,15 +239,8 @@ def _begin_worker(graph: Unlabelled, imports: str, threads: int, stopped: Any) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the search itself takes, and tells
     torch.set_num_threads(threads)
     import_own([name for name in imports.split(",") if name])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     _bench = Bench(graph, stopped.is_set)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None  # in a worker
-    parent.join()
-    os._exit(1)
 
 
 def _train(task: Task) -> Outcome:

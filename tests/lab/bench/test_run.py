@@ -11,10 +11,13 @@ import json
 import math
 import os
 import platform
+import sys
+import time
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from lab.bench.fakes import CONTEXT, ROOFLINE, broken, contender, fake_case, record, timing
@@ -323,6 +326,41 @@ def test_a_process_that_breaks_off_says_why(monkeypatch):
     context = replace(CONTEXT, memory=True)
     (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
     assert found["errors"] == {f"memory of {OURS}": "KeyError: 'it'"}
+
+
+ENDLESS = """
+import time
+from pyg_outerconv.lab.bench.run import in_a_process
+
+if __name__ == "__main__":
+    in_a_process(time.sleep, 1000)
+"""
+
+
+def test_no_process_outlives_a_benchmark_that_is_killed(tmp_path):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    package = str(Path(pyg_outerconv.__file__).parents[1])
+    line, env = [sys.executable, "endless.py"], {**os.environ, "PYTHONPATH": package}
+    running = psutil.Popen(line, cwd=tmp_path, env=env)
+    try:
+        # One child keeps track of multiprocessing's resources, the other one works.
+        until = time.monotonic() + 120
+        while len(children := running.children()) < 2 or not any(
+            _has_read(one) for one in children
+        ):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        running.kill()
+        running.wait()
+    gone, alive = psutil.wait_procs(children, timeout=60)
+    assert gone
+    assert not alive
+
+
+def _has_read(process):
+    """Whether a process has imported torch, as one that works has."""
+    return any("libtorch" in one.path for one in process.memory_maps())
 
 
 # The command --------------------------------------------------------------------------------------
