@@ -6,9 +6,10 @@ python tests/mutants.py --list                 # only say which
 
 A fault is a comparison turned around, a sum made a difference, a condition negated, a number off
 by one. The quick tests of the fault's own room run first, then those of all of the mathematics,
-then the default tier of its room. A fault that makes tests hang is killed, too. Nothing on disk is
-changed: a process in which torch and PyG are imported is forked, and imports the file with the
-fault in it. First the same tests run without a fault, for what fails anyway kills nothing.
+then the default tier of its room and what is refused. A fault that makes tests hang is killed, too.
+Nothing on disk is changed: a process in which torch and PyG are imported is forked, and imports the
+file with the fault in it. First the same tests run without a fault, for what fails anyway kills
+nothing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ ROOMS = (
     "attention", "families", "nn", "pyg", "transforms", "testing",
 )  # fmt: skip
 QUICK = ("-m", "fast")
+REFUSALS = "tests/test_refusals.py"
 NONE_SELECTED = 5  # pytest's exit status where a folder has no quick test
 # Tests of a room that has no folder of its own.
 TESTS = {
@@ -165,18 +167,18 @@ def _head(node: ast.AST) -> ast.AST:
 
 
 def survives(fault: Mutant, seconds: float) -> bool:
-    """Whether the quick tests of its room, those of the mathematics and all of its room pass."""
+    """Whether quick tests of its room and of the mathematics pass, then all of its room."""
     own = _tests_of(fault.room)
     return (
         _passes(fault, [*own, *QUICK], seconds)
         and _passes(fault, ["tests", *QUICK], seconds)
-        and _passes(fault, own, 4 * seconds)
+        and _passes(fault, [*own, REFUSALS], 4 * seconds)
     )
 
 
 def check_tests(rooms: Iterable[str], seconds: float) -> None:
     """End the program where tests fail without a fault: they would kill everything."""
-    for tests in (["tests", *QUICK], *map(_tests_of, rooms)):
+    for tests in (["tests", *QUICK], [REFUSALS], *map(_tests_of, rooms)):
         if not _passes(None, tests, 4 * seconds):
             sys.exit(f"{' '.join(tests)}: fails without a fault, or takes too long")
 

@@ -76,6 +76,12 @@ def test_many_labels_take_a_form_that_lists_no_empty_pairs():
     )
 
 
+@pytest.mark.parametrize(("labels", "is_compact"), [(1, False), (2, True)])
+def test_empty_pairs_of_node_and_label_are_left_out_of_several_labels(labels, is_compact):
+    case = problem(random_edges(4000, 1000, labels), 32, 32)
+    assert choose_order(case).name.endswith("_compact") is is_compact
+
+
 def test_few_matrices_for_many_labels_are_mixed_first():
     basis = random_edges(2000, 20_000, 200)
     x, theta = torch.randn(2000, 32), parameter(200, 1, 32, 32, 2, torch.float32)
