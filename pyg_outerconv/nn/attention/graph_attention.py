@@ -71,10 +71,13 @@ class GraphAttention(AttentionConv):
             options["support"] = support.set_self_loops(True)
         super().__init__(in_channels, out_channels, heads, **options)
         self.fill_value = fill_value
-        if fill_value is not None:  # PyG reduces by the second end, whatever the flow
-            of_sources = self.flow == "target_to_source"
-            self.family.score.fill = LoopAttributes(fill_value, of_sources)
         self._draw_value_bias()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("fill_value", "flow") and getattr(self, "fill_value", None) is not None:
+            of_sources = self.flow == "target_to_source"  # PyG reduces by the second end
+            self.family.score.fill = LoopAttributes(self.fill_value, of_sources)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

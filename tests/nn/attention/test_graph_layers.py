@@ -116,8 +116,10 @@ def test_self_loops_can_be_switched_as_in_pyg(kind, edge_dim):
     ours, theirs = pair_of(*(make(P, Q, edge_dim=edge_dim) for make in KINDS[kind]))
     x = torch.randn(NODES, P)
     beside = {} if edge_dim is None else {"edge_attr": torch.randn(EDGES.size(1), D)}
-    for add in (True, False, True):
-        ours.add_self_loops = theirs.add_self_loops = add
+    flows = "source_to_target", "target_to_source"
+    for add, fill, flow in ((True, "mean", 0), (False, "max", 1), (True, "add", 1), (True, 2.0, 0)):
+        for layer in (ours, theirs):
+            layer.add_self_loops, layer.fill_value, layer.flow = add, fill, flows[flow]
         assert ours.add_self_loops == add
         assert_near(ours(x, EDGES, **beside), theirs(x, EDGES, **beside))
 
