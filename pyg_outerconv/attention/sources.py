@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -117,14 +118,16 @@ def _with_sources(over: Edges, count: int, listed: bool) -> Edges:
 
     A band stays one where it has all sources up to some place, unless its edges are ``listed``.
     """
-    if isinstance(over, Band) and not listed and over.sees_all_before:
-        sources, offset = over.num_sources + count, over.offset + count
-        return replace(over, num_sources=sources, offset=offset)
-    make = partial(_edges_with_sources, over, count)
+    make: partial[Edges] = partial(_edges_with_sources, over, count)
+    is_band = isinstance(over, Band) and not listed and over.sees_all_before
+    if isinstance(over, Band) and is_band:
+        ends = {"num_sources": over.num_sources + count, "offset": over.offset + count}
+        make = partial(replace, over, **ends)
     if torch.compiler.is_compiling():
         return make()
-    with lasting(over.edges().pattern.source):
-        return _extended.setdefault(over, Memo()).get(count, make)  # type: ignore[no-any-return]
+    kept = _extended.setdefault(over, Memo())  # a rule too: plans are of the rule itself
+    with nullcontext() if is_band else lasting(over.edges().pattern.source):
+        return kept.get((count, is_band), make)  # type: ignore[no-any-return]
 
 
 def _edges_with_sources(over: Edges, count: int) -> EdgeBasis:

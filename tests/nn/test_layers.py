@@ -33,6 +33,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.testing import assert_module
 
 from pyg_outerconv import AttentionConv, OuterConv, clear_caches
+from pyg_outerconv.contract.plan import PLANS
 
 SIZES = [(7, 20), (9, 31), (12, 17), (6, 40)]
 both_ways = pytest.mark.parametrize("fuse", [True, False])
@@ -121,6 +122,14 @@ def test_no_nodes_and_no_edges_give_no_nan(name):
             for key, part in given.items()
         }
         assert all(bool(one.isfinite().all()) for one in results(module, inputs))
+
+
+@of_each_layer()
+def test_a_call_that_is_as_one_before_has_its_plan(name):
+    module, inputs = made(name)[0], LAYERS[name].inputs(40, 400)
+    clear_caches()
+    counts = [(module(**inputs), len(PLANS))[1] for _ in range(3)]
+    assert counts[1] == counts[2]
 
 
 # Types -------------------------------------------------------------------------------------------
