@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -118,7 +119,7 @@ def _with_sources(over: Edges, count: int, listed: bool) -> Edges:
 
     A band stays one where it has all sources up to some place, unless its edges are ``listed``.
     """
-    make: partial[Edges] = partial(_edges_with_sources, over, count)
+    make: Callable[[], Edges] = partial(_edges_with_sources, over, count)
     is_band = isinstance(over, Band) and not listed and over.sees_all_before
     if isinstance(over, Band) and is_band:
         ends = {"num_sources": over.num_sources + count, "offset": over.offset + count}

@@ -50,7 +50,7 @@ def _check_relative(relative: Tensor, axes: int | None = None) -> None:
     if not isinstance(relative, Tensor) or not relative.is_floating_point():
         got = getattr(relative, "dtype", type(relative).__name__)
         raise RefusedType("relative positions are floating point", "torch.float32", got)
-    if relative.dim() != 2 or axes not in (None, relative.size(1)):
+    if relative.dim() != 2 or (axes is not None and relative.size(1) != axes):
         wanted = f"(E, {'D' if axes is None else axes})"
         raise RefusedValue(
             "edges have a relative position on each axis", wanted, tuple(relative.shape)

@@ -298,12 +298,14 @@ def _of_known_shapes(orders: list[Order], problem: Problem) -> list[Order]:
     basis, heads = problem.basis, problem.basis.has_heads
     if not heads and (problem.mixture is not None or not isinstance(basis, EdgeBasis | Polynomial)):
         return []
-    # Channels may be symbols, which cannot be compared with booleans.
-    first = bool(value_width(problem) <= problem.in_channels if heads else problem.narrows)
-    plain = [order for order in orders if order.knows_shapes]
-    return [one for one in plain if one.theta_first == first] + [
-        one for one in plain if one.theta_first != first
-    ]
+    ways: tuple[list[Order], list[Order]] = ([], [])
+    for order in orders:
+        if order.knows_shapes:
+            ways[order.theta_first].append(order)
+    # A branch: channels may be symbols, and what they are like is no boolean to compare or to keep.
+    if value_width(problem) <= problem.in_channels if heads else problem.narrows:
+        return ways[True] + ways[False]
+    return ways[False] + ways[True]
 
 
 def plan_key(problem: Problem) -> tuple[object, ...]:

@@ -52,7 +52,8 @@ def check_dense(
         got = getattr(x, "dtype", type(x).__name__)
         got = x.layout if isinstance(x, Tensor) and x.is_floating_point() else got
         raise RefusedType(what, "a dense tensor of floating point numbers", got)
-    if x.dim() < least or channels not in (None, x.size(-1)):
+    # Not `channels not in (None, …)`, which is never so of a size that a compiler has as a symbol.
+    if x.dim() < least or (channels is not None and x.size(-1) != channels):
         wanted = ", ".join(("*", *["n"] * (least - 1), f"{'P' if channels is None else channels}"))
         raise RefusedValue(what, f"({wanted})", tuple(x.shape))
     if beside is not None and x.device != beside.device:

@@ -48,7 +48,7 @@ def as_coordinates(position: Tensor, axes: int | None = None) -> Tensor:
         got = getattr(position, "dtype" if is_dense else "layout", type(position).__name__)
         raise RefusedType("positions are numbers", "integers or floating point", got)
     columns = position.unsqueeze(1) if position.dim() == 1 else position
-    if columns.dim() != 2 or axes not in (None, columns.size(1)) or columns.size(1) == 0:
+    if columns.dim() != 2 or columns.size(1) != (axes or columns.size(1)) or columns.size(1) == 0:
         wanted = "(n,) or (n, D)" if axes is None else f"(n, {axes})" if axes > 1 else "(n,)"
         raise RefusedValue("positions have a number on each axis", wanted, tuple(position.shape))
     return columns

@@ -135,7 +135,7 @@ class RecurrentCell(torch.nn.Module, Generic[State]):
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
             rule, expected = "a cell reads dense features of nodes", "a floating point (*, N, P)"
             raise RefusedType(rule, expected, getattr(x, "dtype", type(x).__name__))
-        if x.dim() < 2 or self.in_channels not in (-1, x.size(-1)):
+        if x.dim() < 2 or (self.in_channels >= 0 and x.size(-1) != self.in_channels):
             channels = "P" if self.in_channels < 0 else self.in_channels
             raise RefusedValue(
                 "a cell reads features of nodes", f"(*, N, {channels})", tuple(x.shape)
@@ -367,7 +367,7 @@ class ConvLSTMCell(RecurrentCell[tuple[Tensor, Tensor]]):
         self, x: Tensor, arguments: dict[str, Any], state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         h, c = (self._zeros(x), self._zeros(x)) if state is None else self._pair(x, state)
-        if self.num_nodes not in (None, x.size(-2)):
+        if self.num_nodes is not None and x.size(-2) != self.num_nodes:
             raise RefusedValue("peepholes of nodes are bound to these", self.num_nodes, x.size(-2))
         i, f, new, o = self._convolve(self.gates, arguments, x, h).chunk(4, dim=-1)
         if self.peephole is not None:

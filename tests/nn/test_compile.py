@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import named
-from nn.layers import compiled
+from nn.layers import compiled, made
 from oracle import assert_same
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim, export
@@ -114,6 +114,15 @@ def test_equal_calls_are_compiled_once(family, monkeypatch):
     for _ in range(3):
         call(x.float(), index).sum().backward()
     assert counter.frame_count == 1
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("name", ["gat, features", "gru"])
+def test_channels_may_be_symbols(name):
+    module, inputs = made(name)
+    torch._dynamo.reset()
+    call = torch.compile(module, backend="aot_eager", dynamic=True)
+    assert_near(call(**inputs), module(**inputs))
 
 
 # Sums over edges as one operator ---------------------------------------------------------------

@@ -75,9 +75,10 @@ class GraphAttention(AttentionConv):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in ("fill_value", "flow") and getattr(self, "fill_value", None) is not None:
-            of_sources = self.flow == "target_to_source"  # PyG reduces by the second end
-            self.family.score.fill = LoopAttributes(self.fill_value, of_sources)
+        fill = getattr(self, "fill_value", None) if name in ("fill_value", "flow") else None
+        if fill is not None:  # PyG reduces by the second end, whatever the flow
+            of_sources = self.flow == "target_to_source"
+            self.family.score.fill = LoopAttributes(fill, of_sources)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
