@@ -522,6 +522,10 @@ def _mapped(source: Source, log: Callable[[str], None] | None) -> Dataset:
     _in_range(y, -1, graph.num_classes, f"{place / 'y.npy'}: a node has a class, or −1")
     _in_range(split, 0, len(MAPPED_PARTS), f"{place / 'split.npy'}: a node is in a part, or 0")
     masks = {key: split == number for number, key in enumerate(MASKS, 1)}
+    for part, mask in zip(MAPPED_PARTS[1:], masks.values(), strict=True):  # before a basis is made
+        if not bool(mask.any()):
+            rule = f"{place / 'split.npy'}: every part of a split needs a node"
+            raise RefusedValue(rule, f"{part} nodes", "none")
     data = Data(x=graph.x, y=y, num_nodes=graph.num_nodes, **masks)
 
     def broken(part: str, number: int, *rule: Any) -> RefusedValue:

@@ -229,7 +229,10 @@ def _but(name, value, old=None):
 
 
 BAD = {
-    "no validation nodes": (_but("split", 0, old=2), "expected validation nodes"),
+    "no validation nodes": (
+        _but("split", 0, old=2),
+        "split.npy: every part of a split needs a node: expected validation nodes",
+    ),
     "a part without a class": (_but("y", -1, old=2), "part of the split has a label"),
     "a class too many": (_but("y", 3), "[-1, 3)"),
     "a part too many": (_but("split", 4), "[0, 4)"),
