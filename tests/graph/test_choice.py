@@ -90,6 +90,6 @@ def test_what_is_no_choice_is_refused_with_the_rule(bad, error):
 def test_a_label_that_comes_twice_is_two_and_no_label_is_none():
     basis = bases()[0]
     assert basis.select([1, 1]).num_bases == 2
-    assert basis.select([-1, 0]).labels == (2, 0)
+    assert basis.select([-1, 0]).matrix == (2, 0)
     for nothing in ([], (), slice(0, 0), torch.tensor([], dtype=torch.long), [False] * 3):
         assert basis.select(nothing).num_bases == 0
