@@ -35,9 +35,8 @@ KRONECKER = "dense Kronecker"
 TORCH = "torch.nn"
 DENSE_FORMS = (DENSE, KRONECKER, TORCH)
 
-# Results of two ways to do the same agree to this, relative to the largest entry. In float32 PyG's
-# gradients of GAT over a million edges are up to 2e-3 away from those in float64.
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 5e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
+# Results of two ways to do the same agree to this, relative to the largest entry.
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
 QUICK_SHARE = 0.2
 
 Point = float | int | str | None
@@ -125,6 +124,7 @@ class Setup:
     absent: dict[str, str] = field(default_factory=dict)  # why a peer is not run
     work: dict[str, Work] = field(default_factory=dict)
     inner: int | None = None  # steps in a sample; None lets `measure` choose
+    slack: float = 1.0  # how many times the tolerance a peer may differ that rounds more
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def run_point(case: Case, at: Point, context: Context, roofline: Roofline) -> Re
         record["errors"][OURS] = _tell(error)
         return record
     record["sizes"], record["absent"] = dict(setup.sizes), dict(setup.absent)
-    running = compare(setup.contenders, context.tolerance, record)
+    running = compare(setup.contenders, setup.slack * context.tolerance, record)
     _time(running, setup, context, record)
     for mode, work in setup.work.items():
         if mode in record["modes"]:

@@ -27,8 +27,9 @@ def broken(name, **options):
     return case.Contender(name, {case.FORWARD: step}, lambda: [step()], **options)
 
 
-def fake_case(*contenders, **options):
-    setup = case.Setup(contenders, {"nodes": 4}, work={case.FORWARD: case.Work(16.0, 4.0)})
+def fake_case(*contenders, slack=1.0, **options):
+    work = {case.FORWARD: case.Work(16.0, 4.0)}
+    setup = case.Setup(contenders, {"nodes": 4}, work=work, slack=slack)
     return case.Case("fake", "fakes", "numbers times two", lambda context, at: setup, **options)
 
 

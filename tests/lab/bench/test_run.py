@@ -289,6 +289,15 @@ def test_the_peak_of_a_step_is_what_it_holds():
     assert found["process"] > 256 * MIB
 
 
+@pytest.mark.parametrize(("slack", "is_timed"), [(1.0, False), (5.0, True)])
+def test_a_point_says_how_much_more_a_peer_may_round(slack, is_timed):
+    rounded = fake_case(contender(OURS), contender(PYG, factor=2.004), slack=slack)
+    (found,) = run.run_cases([rounded], CONTEXT, ROOFLINE)
+    assert (PYG in found["modes"][FORWARD]) is is_timed
+    assert (PYG in found["errors"]) is not is_timed
+    assert found["agreement"][PYG] == pytest.approx(0.002, rel=0.01)
+
+
 def test_where_no_peak_is_known_a_note_says_so(monkeypatch):
     monkeypatch.setattr(run, "is_known", lambda device: False)
     context = replace(CONTEXT, memory=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -263,7 +263,10 @@ def attention_layer(context: Context, layer: str) -> Setup:
     sides = on_random_graph(context)
     both(sides, LAYERS[layer])
     work = attention(sides.nodes, sides.edges, CHANNELS, context.item_size)
-    return sides.setup({"heads": HEADS, "channels of a head": CHANNELS // HEADS}, work)
+    setup = sides.setup({"heads": HEADS, "channels of a head": CHANNELS // HEADS}, work)
+    # Over a million edges PyG's gradient of x in float32 was 7e-4 away from that in float64, ours
+    # 4e-7; on this graph the two differ by 2e-3.
+    return replace(setup, slack=5.0) if layer == "gat" else setup
 
 
 for _name, _what in (("gat", "GAT"), ("gatv2", "GATv2"), ("transformer", "TransformerConv")):
