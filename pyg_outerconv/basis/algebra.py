@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import chain
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..errors import RefusedIndex, RefusedType, RefusedValue
-from ..graph.checks import Labels, chosen
+from ..errors import RefusedType, RefusedValue
+from ..graph.checks import Labels, chosen_labels
 from ..kernels.lasting import lasting
 from ..memo import cached_property, constant
 from ..signatures import typed
@@ -458,16 +458,7 @@ def scaled(base: Basis, factor: float | Tensor) -> Mixed:
 @makes("select")
 def selected(base: Basis, labels: Labels) -> Mixed:
     """What :meth:`.Basis.select` returns."""
-    count = base.num_bases
-    if isinstance(labels, slice):
-        labels = range(count)[labels]
-    elif isinstance(labels, Integral) and not isinstance(labels, bool):
-        labels = (int(labels),)
-    kept = chosen("selected labels", labels, count).tolist()
-    for label in kept:
-        if not -count <= label < count:
-            raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
-    return selection(base, [label % count for label in kept])
+    return selection(base, chosen_labels(labels, base.num_bases))
 
 
 def selection(base: Basis, labels: Sequence[int]) -> Mixed:

@@ -340,6 +340,19 @@ def chosen(name: str, given: Any, count: int) -> Tensor:
     return given.nonzero().view(-1)
 
 
+def chosen_labels(labels: Labels, count: int) -> list[int]:
+    """The numbers of selected labels, from 0 to ``count`` - 1; negative ones count from the end."""
+    if isinstance(labels, slice):
+        labels = range(count)[labels]
+    elif isinstance(labels, Integral) and not isinstance(labels, bool):
+        labels = (int(labels),)
+    kept = chosen("selected labels", labels, count).tolist()
+    for label in kept:
+        if not -count <= label < count:
+            raise RefusedIndex("a selected label must exist", f"[0, {count})", label)
+    return [label % count for label in kept]
+
+
 def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Tensor | None:
     """(n,) distinct node indices below ``count``, from indices or a mask; None for None."""
     if nodes is None:

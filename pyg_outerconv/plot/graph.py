@@ -16,6 +16,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue
+from ..graph.checks import Labels
 from .canvas import (
     LINE,
     MARK,
@@ -55,7 +56,7 @@ _REACH = 1.25  # a panel shows [-_REACH, _REACH] on both axes
 def graph(
     basis: Basis,
     *,
-    labels: Sequence[int] | None = None,
+    labels: Labels | None = None,
     titles: Sequence[str] | None = None,
     max_panels: int = MAX_PANELS,
     around: int | Sequence[int] = (),

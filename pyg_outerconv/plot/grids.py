@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ..errors import RefusedValue
+from ..graph.checks import Labels
 from .canvas import ABSENT, MARK, QUIET, REACHED, check_entries, image_shape, lines
 from .graph import reaching_nodes
 from .labels import MAX_PANELS, labels_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def shift(
     basis: Basis,
     *,
-    labels: Sequence[int] | None = None,
+    labels: Labels | None = None,
     titles: Sequence[str] | None = None,
     max_panels: int = MAX_PANELS,
     cell: int | Sequence[int] | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..basis.grid_shift import GridShift
 from ..errors import RefusedValue
+from ..graph.checks import Labels, chosen_labels
 
 if TYPE_CHECKING:
     from ..basis.base import Basis
@@ -16,7 +17,7 @@ PARTS = "labels= for fewer, or a part of the basis (restrict, or a smaller struc
 
 
 def labels_of(
-    basis: Basis, labels: Sequence[int] | None, titles: Sequence[str] | None, max_panels: int
+    basis: Basis, labels: Labels | None, titles: Sequence[str] | None, max_panels: int
 ) -> tuple[list[int], list[str], str]:
     """The labels to draw, their titles, and how many are left out in words; '' for none."""
     count = basis.num_bases
@@ -24,10 +25,9 @@ def labels_of(
         raise RefusedValue("a basis has a title for each label", count, len(titles))
     if max_panels < 1:
         raise RefusedValue("a picture needs a panel", "max_panels >= 1", max_panels)
-    if count == 0 or (labels is not None and not len(labels)):
+    chosen = chosen_labels(slice(max_panels) if labels is None else labels, count)
+    if not chosen:
         raise RefusedValue("a picture needs a label", "at least one", "none")
-    chosen = list(range(count))[:max_panels] if labels is None else list(labels)
-    basis.select(chosen)  # raises for labels out of range
     names = _names(basis) if titles is None else titles
     left_out = count - len(chosen) if labels is None else 0
     told = f"{len(chosen)} of {count} labels; {left_out} left out" if left_out else ""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import RefusedValue
+from ..graph.checks import Labels
 from .canvas import check_entries, lines, new_figure, panel_size, value_colours
 from .labels import MAX_PANELS, PARTS, labels_of
 from .shapes import grids_of
@@ -40,7 +41,7 @@ def panels(
 def matrices(
     basis: Basis,
     *,
-    labels: Sequence[int] | None = None,
+    labels: Labels | None = None,
     titles: Sequence[str] | None = None,
     max_panels: int = MAX_PANELS,
 ) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,9 +93,14 @@ def test_titles_say_what_labels_mean(kernel: Basis, labelled: Basis) -> None:
     assert [panel.get_title() for panel in panels(told)] == ["likes", "sees"]  # type: ignore[attr-defined]
 
 
-def test_chosen_labels_alone_are_drawn(labelled: Basis) -> None:
-    (shown,) = images(labelled.plot(labels=[2]))
+@pytest.mark.parametrize("labels", [[2], 2, -1, slice(2, None), [False, False, True]])
+def test_chosen_labels_alone_are_drawn_given_as_select_takes_them(
+    labelled: Basis, labels: Any
+) -> None:
+    (shown,) = images(labelled.plot(labels=labels))
     assert np.array_equal(shown.filled(0), labelled.to_dense()[2].numpy())
+    titles = [one.get_title() for one in labelled.plot("graph", labels=labels).axes]
+    assert list(filter(None, titles)) == ["k = 2"]
 
 
 def test_labels_that_are_left_out_are_counted(kernel: Basis) -> None:
