@@ -50,8 +50,11 @@ class Timed(NamedTuple):
         name, constants, itemsize, code = self.launch
         meta = code.metadata
         model = predicted(name, constants, itemsize, code.n_regs, meta.num_warps, meta.shared)
+        line = f"{name:<24} {code.n_regs:>3} registers, {model};"
+        if not self.seconds:  # profilers lose events while others use the GPU
+            return f"{line} not measured: the profiler saw no run of it"
         time = median(self.seconds)
-        line = f"{name:<24} {code.n_regs:>3} registers, {model}; measured"
+        line += " measured"
         entries = ROWS * DEGREE * itemsize / time / bandwidth
         if "BLOCK_C" in constants:
             line += f" {entries * CHANNELS * len(row_widths(name, constants)):.0%}"

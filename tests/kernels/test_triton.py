@@ -597,6 +597,7 @@ def test_a_model_tells_what_fits_on_a_processor():
     assert " 64 registers, 32 of 64 warps, 100% of the bandwidth" in lines[0]
     assert lines[0].endswith("; measured 107% in 2.000 ms")  # of 2^31 bytes that are read
     assert "255 registers, 8 of 64 warps, 50% of" in lines[1]
+    assert Timed(both[0], []).line(1e12).endswith("not measured: the profiler saw no run of it")
 
 
 LAYERS = {
