@@ -27,14 +27,17 @@ def score(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
     a, b, left, right, phi = given
     work = _Tiles(ptr, index, a, b)
-    out = work.a.new_empty((index.numel(), a.size(1)))
+    heads, channels = a.shape[1:]
+    out = work.a.new_empty((index.numel(), heads))
     row_factor, column_factor = work.factor(left), work.factor(right)
+    ones = work.a.new_ones(channels)
     for tile in work.tiles:
         z = work.sums(tile)
         phi.write(z, out=z)
         work.multiply(z, row_factor, work.rows[tile.entries])
         work.multiply(z, column_factor, index[tile.entries])
-        torch.sum(z.view(z.size(0), *a.shape[1:]), -1, out=out[tile.entries])
+        # torch.sum takes twice as long for heads of 16 channels.
+        torch.mv(z.view(len(z) * heads, channels), ones, out=out[tile.entries].view(-1))
     return out.to(a.dtype)
 
 
