@@ -73,7 +73,7 @@ class Plan:
     )
     seed: int = setting(0, "Seed of what is drawn", at_least=0)
     max_depth: int = setting(4, "Most convolutions that are drawn", at_least=1, at_most=32)
-    max_hidden: int = setting(128, "Most channels between them", at_least=1, at_most=4096)
+    max_hidden: int = setting(64, "Most channels between them", at_least=1, at_most=4096)
     terms: tuple[str, ...] = setting(
         (),
         "A family that may be in a basis beside what the search draws by itself, such as "

@@ -149,7 +149,7 @@ class Bounds:
     is_directed: bool = False
     num_relations: int = 1
     max_depth: int = 4
-    max_hidden: int = 128
+    max_hidden: int = 64
     terms: tuple[str, ...] = ()
 
     @property
