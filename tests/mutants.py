@@ -40,8 +40,9 @@ ROOMS = (
 QUICK = ("-m", "fast")
 REFUSALS = "tests/test_refusals.py"
 NONE_SELECTED = 5  # pytest's exit status where a folder has no quick test
-# Tests of a room that has no folder of its own.
+# Tests of a room that has no folder of its own, or more than it.
 TESTS = {
+    "attention": ["tests/attention", "tests/nn/attention"],
     "registry": ["tests/test_registry.py", "tests/families/test_families.py"],
     "memo": ["tests/test_memo.py"],
     "theta": ["tests/test_theta.py"],
