@@ -40,6 +40,8 @@ EDGES_PER_ROW = 4
 KEEP_UNSORTED = 2**15
 """Up to this number of edges a pattern keeps its unsorted edges, for products that sort nothing."""
 
+FEW_ROWS = 2**16
+"""Up to so many (target, label), each has a count however few edges there are."""
 
 INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
@@ -319,6 +321,9 @@ class Pattern:
         num_rows = self.size[1] * self.num_labels
         if as_given and self.listed is not None:
             row = self.listed_rows[1]
+            if num_rows > max(FEW_ROWS, 4 * self.num_edges):  # a count of each would be mostly 0
+                _, row, counts = row.unique(return_inverse=True, return_counts=True)
+                return counts.to(dtype).reciprocal_().index_select(0, row)
             count = row.new_zeros(num_rows, dtype=dtype)
             count.index_add_(0, row, torch.ones_like(row, dtype=dtype))
             return count.reciprocal_().index_select(0, row)

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from probes import Largest
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils._pytree import tree_leaves
 from versions import TORCH
@@ -55,6 +56,16 @@ def test_edges_are_listed_label_by_label():
     assert ptr.tolist() == [0, 4, 6]
     assert order.tolist() == [1, 2, 3, 5, 0, 4]
     assert ptr.dtype == order.dtype == SHORT
+
+
+@pytest.mark.parametrize("as_given", [True, False])
+def test_means_of_few_edges_count_no_row_without_any(as_given):
+    many = Pattern.build(EDGES, LABEL, size=(4, 3), num_labels=10**6)
+    share = torch.tensor([1.0, 1 / 3, 1.0, 1.0, 1 / 3, 1 / 3])  # in input order
+    with Largest() as largest:
+        found = many.mean_weights(torch.float32, as_given)
+    assert_near(found, share if as_given else share[many.order])
+    assert largest.nbytes < 2**10
 
 
 def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
