@@ -97,7 +97,8 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         to_edges: Pattern,
         to_nodes: Pattern,
     ) -> Tensor:
-        shape, (node, edge) = (-1, self.heads, self.out_channels), hyperedge_index
+        # torch's gradients of sums over indices of 32 bits that are expanded are wrong.
+        shape, (node, edge) = (-1, self.heads, self.out_channels), hyperedge_index.long()
         values, of_edges = self.lin(x).view(shape), self.lin(hyperedge_attr).view(shape)
         at_node, at_edge = self.att.split(self.out_channels, dim=-1)
         score = (values * at_node).sum(-1)[node] + (of_edges * at_edge).sum(-1)[edge]

@@ -341,6 +341,8 @@ class DropIn(MessagePassing):
             return False
         if edge_index.layout is not torch.strided or features.dim() < 2:
             return False
+        if edge_index.dtype is not torch.int64:  # which PyG's gathers and sums need
+            return False
         width, own = features.size(-1), self.__dict__
         if self.transforms_first:
             width = own["out_channels"] * own.get("heads", 1)

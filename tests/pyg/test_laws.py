@@ -141,6 +141,42 @@ def test_small_graphs_are_left_to_pyg(name):
     assert layer.why_not(*arguments(name)) == ([SMALL] if layer.least else [])
 
 
+def with_gradients(layer, given):
+    """What a layer returns, and gradients in features and parameters."""
+    learning = [one for one in (*given, *layer.parameters()) if getattr(one, "requires_grad", 0)]
+    out = layer(*given)
+    return out, torch.autograd.grad(out.sin().sum(), learning, allow_unused=True)
+
+
+def narrow(given):
+    """The arguments with edges of 32 bits."""
+    return [
+        one.int() if isinstance(one, torch.Tensor) and one.dtype == torch.int64 and one.dim() == 2
+        else one
+        for one in given
+    ]  # fmt: skip
+
+
+@each
+def test_edges_of_32_bits_are_as_good(name):
+    layer, given = pair(name)[1].eval(), arguments(name)
+    if reasons := layer.why_not(*narrow(given)):
+        assert SMALL not in reasons
+        pytest.skip(f"PyG's own code: {reasons[0]}")
+    found = with_gradients(layer, narrow(given))
+    layer.least = 0  # PyG's ClusterGCNConv counts in float32
+    assert_close(found, with_gradients(layer, given), 1e-10, "values, gradients")
+
+
+@pytest.mark.parametrize("mode", ["node", "edge"])
+def test_attention_of_hypergraphs_takes_indices_of_32_bits(mode):
+    layer = ours.HypergraphConv(5, 3, use_attention=True, attention_mode=mode, heads=2).double()
+    index = torch.stack([torch.randint(9, (40,)), torch.randint(6, (40,))])
+    x, attr = torch.randn(9, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
+    found, expected = (with_gradients(layer, (x, one, None, attr)) for one in (index.int(), index))
+    assert_close(found, expected, 1e-10, "values, gradients")
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name != "MFConv"])  # PyG's fails
 def test_autocast_is_as_close_to_the_truth_as_pygs(name):
     its, mine = (layer.eval() for layer in pair(name, torch.float32))
