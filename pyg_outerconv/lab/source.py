@@ -84,6 +84,12 @@ class Source:
         }
         return replace(self, **whole)
 
+    def instead_of(self, before: Source) -> Source:
+        """What is named here and, of a source of the same kind, all else as ``before`` has it."""
+        if (self.data is None) != (before.data is None):
+            return self
+        return replace(before, **{name: value for name, value in vars(self).items() if value})
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, which :func:`source_from` reads."""
         return asdict(self)
@@ -92,6 +98,18 @@ class Source:
 def source_of(own: dict[str, Any], both_ways: dict[str, Any]) -> Source | None:
     """The source that options of a command name; None if they name none."""
     return Source(**own, **both_ways) if own else None
+
+
+def moved(own: dict[str, Any], both_ways: dict[str, Any]) -> Source | None:
+    """Where options of a command say that the graph of a run is now; None if they do not.
+
+    Raises:
+        ValueError: all they say is whether edges go both ways.
+    """
+    if both_ways and not own:
+        rule = "a run knows whether its edges go both ways"
+        raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
+    return source_of(own, both_ways)
 
 
 def source_from(values: Any, origin: str) -> Source:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,7 @@ from ..bench.command import Options
 from ..fields import check_settings, flag_of, setting
 from ..search.plan import SHARED, Plan
 from ..settings import Settings
-from ..source import Source
+from ..source import Source, moved
 from .options import RUN, Imports, Place, Some, command
 
 if TYPE_CHECKING:
@@ -252,23 +252,22 @@ class Picture:
         "A PNG or SVG file, by its extension, default <family>-<kind>.svg; of a run a folder, "
         "default RUN/show",
     )
-    data: str | None = setting(
-        None, "Where the graph of RUN is now, if it is your own and was moved"
-    )
 
     def __post_init__(self) -> None:
         check_settings(self)
 
 
-@command(Picture, Imports)
-def show(asked: Picture) -> int:
+@command(*OWN_GRAPH, Picture, Imports)
+def show(own: dict[str, Any], both_ways: dict[str, Any], asked: Picture) -> int:
     """Draw a basis: matrices, shifts, a receptive field, a graph. Or show RUN, a run folder of
     outerconv train: contributions of labels, learned values, confusion matrix, learning curves and
-    basis, as pictures, numbers and a page.
+    basis, as pictures, numbers and a page. A graph of your own is read from where the run found it
+    or, if it was moved, from where the options say.
     """
     if asked.run is None:
-        if asked.data:
-            raise click.UsageError("--data is that of a RUN: expected RUN too, got none")
+        if graph := [*own, *both_ways]:
+            flag = "--" + graph[0].replace("_", "-")
+            raise click.UsageError(f"{flag} is that of a RUN: expected RUN too, got none")
         for node in asked.node:
             if not node.removeprefix("-").isdecimal():
                 rule = "nodes of the picture of a basis are numbers"
@@ -287,7 +286,7 @@ def show(asked: Picture) -> int:
     check_matplotlib()
     from ..report.show_run import show_run
 
-    return show_run(asked)
+    return show_run(asked, moved(own, both_ways))
 
 
 # Measuring, checking, generating ------------------------------------------------------------------

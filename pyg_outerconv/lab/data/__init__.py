@@ -6,7 +6,7 @@ folder, so that a read-only root serves too.
 """
 
 from ...files import CACHE_VARIABLE, ROOT_VARIABLE, cache_folder, data_root
-from ..source import Source, source_from, source_of
+from ..source import Source, moved, source_from, source_of
 from .dataset import DEFAULT, EMBEDDED, Dataset, load
 from .own import load_own
 from .raw import verify
@@ -27,6 +27,7 @@ __all__ = [
     "is_here",
     "load",
     "load_own",
+    "moved",
     "registry",
     "source_from",
     "source_of",

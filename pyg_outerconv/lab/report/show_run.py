@@ -45,17 +45,17 @@ class Look:
     pictures: dict[str, bytes] = field(default_factory=dict)
 
 
-def show_run(asked: Any) -> int:
+def show_run(asked: Any, source: Source | None) -> int:
     """Run ``outerconv show RUN``: write pictures, numbers and a page, and return the exit code.
 
     ``asked`` are its options, a ``Picture`` of ``cli/commands.py``; without a node a test node with
-    few neighbours is looked at.
+    few neighbours is looked at. ``source``: where a graph of one's own is now, if it was moved.
     """
     run = asked.run or ""
     folder = as_path(asked.out, "--out") if asked.out else as_path(run, "a run folder") / FOLDER
     if (folder / CONFIG).exists():  # its curves.png would be replaced
         raise RefusedValue("--out is a folder for pictures", "no run folder", folder)
-    trained = load_trained(run, asked.root, source=Source(data=asked.data) if asked.data else None)
+    trained = load_trained(run, asked.root, source=source)
     instead = "curves.png of the run, outerconv compare or predict"
     trained.dataset.require_memory("a page of a run", instead)
     look = look_at(trained, asked.node, asked.label, asked.layout or "spring", asked.seed or 0)

@@ -177,10 +177,7 @@ def _announce(experiment: Experiment) -> None:
 def predict(own: dict[str, Any], both_ways: dict[str, Any], asked: Prediction) -> int:
     """Run ``outerconv predict`` and return its exit code."""
     run_dir, out = asked.run_dir, asked.out
-    path, source = _where_to_write(run_dir, out), data.source_of(own, both_ways)
-    if both_ways and not own:
-        rule = "a run knows whether its edges go both ways"
-        raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")
+    path, source = _where_to_write(run_dir, out), data.moved(own, both_ways)
     trained = load_trained(run_dir, asked.root, asked.device, source)
     predictions = trained.predictions()
     summary = (

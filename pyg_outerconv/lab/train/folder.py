@@ -139,8 +139,9 @@ class Folder:
         if kept is not None and kept.is_function and source is None:
             rule = "a function is imported and called only where it is named"
             raise RefusedValue(rule, f"--data {kept.data}", "no --data")
-        chosen = source or kept
-        return None if chosen is None else load_own(chosen, log)
+        if kept is None:
+            return None
+        return load_own(kept if source is None else source.instead_of(kept), log)
 
     @cached_property
     def identity(self) -> str:

@@ -143,6 +143,20 @@ def test_a_class_that_nobody_trains_is_said_by_its_name(capsys):
     assert "seed 0: no training node has class yellow" in capsys.readouterr().out
 
 
+def test_files_that_were_moved_are_named_and_all_else_is_known():
+    assert main(["train", *OWN, *QUICK, "--undirected", "--out", "run"]) == 0
+    Path("moved").mkdir()
+    for name in OWN[1::2]:
+        shutil.move(name, "moved")
+    there = [word if word.startswith("-") else f"moved/{word}" for word in OWN]
+    assert main(["predict", "run", *there]) == 0
+    assert main(["show", "run", *there]) == 0
+    assert main(["train", "--resume", "--out", "run", *there]) == 0
+    for name in OWN[3::2]:
+        shutil.move(f"moved/{name}", name)
+    assert main(["predict", "run", *there[:2]]) == 0
+
+
 def test_code_runs_only_where_it_is_named(refused):
     Path("club_for_a_test.py").write_text(
         "from torch_geometric.datasets import KarateClub\n"
