@@ -88,7 +88,9 @@ class Prediction:
         "A file, or - for standard output",
         said="RUN_DIR/predictions.csv",
     )
-    root: str | None = setting(None, "Folder of the data", said="where the run found it")
+    root: str | None = setting(
+        None, "Folder of the data", said="where the run found it, else as outerconv train has it"
+    )
     device: str | None = setting(None, "Device", said="that of the run")
 
 

@@ -85,7 +85,7 @@ class Search:
         self.log, self.folder = log, SearchFolder(folder)
         resume = plan is None
         if plan is None:
-            plan, root = self.folder.plan, root or self.folder.data()["root"]
+            plan, root = self.folder.plan, self.folder.root(root)
             require_imported(plan.base.imports)
         self.plan, base = plan, plan.base
         self.dataset = dataset or load(base.dataset, root, base.split, log, base.undirected)

@@ -69,7 +69,7 @@ def train(
         home = RunFolder(folder)
         graph = home.own_graph(source, _say)
         chosen = _resumed(asked, dataset, training.directed, home, graph)
-        root = root or home.data()["root"]
+        root = home.root(root)
     else:
         graph = data.load_own(source, _say) if source else None
         entry = graph.entry if graph else data.entry(dataset or data.DEFAULT)

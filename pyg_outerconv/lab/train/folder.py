@@ -123,6 +123,13 @@ class Folder:
         found: dict[str, Any] = self.read_config()["data"]
         return found
 
+    def root(self, asked: str | Path | None = None) -> str | None:
+        """Where the data is: as asked, else where it was; None if it is no longer there."""
+        if asked:
+            return str(asked)
+        before: str | None = self.data()["root"]
+        return before if before and Path(before).exists() else None
+
     def source(self) -> Source | None:
         """Where a graph of one's own was found; None for a dataset by name."""
         values = self.data().get("source")
@@ -315,8 +322,7 @@ def dataset_of(
     check_protocol(own.entry if own else entry(settings.dataset), settings.split)
     if own is not None:
         return own
-    where = root or home.data()["root"]
-    return load(settings.dataset, where, settings.split, log, settings.undirected)
+    return load(settings.dataset, home.root(root), settings.split, log, settings.undirected)
 
 
 # What the configuration says beside settings -----------------------------------------------------

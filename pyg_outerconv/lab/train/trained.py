@@ -121,7 +121,7 @@ def load_trained(
 
     Args:
         folder: the run folder.
-        root: folder of the data; None for the folder that the run used.
+        root: folder of the data; None for that which the run used or, if it is gone, the default.
         device: that of the run if None.
         source: where a graph of one's own is; None for where the run found it.
 

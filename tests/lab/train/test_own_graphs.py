@@ -143,6 +143,18 @@ def test_a_class_that_nobody_trains_is_said_by_its_name(capsys):
     assert "seed 0: no training node has class yellow" in capsys.readouterr().out
 
 
+def test_data_whose_root_was_moved_is_below_the_default_one(tmp_path, monkeypatch):
+    write(data.entry("texas"), tmp_path / "root")
+    line = ["train", "texas", "--root", "root", "--out", "run", *QUICK, "--split", "geom-gcn"]
+    assert main(line) == 0
+    Path("root").rename("other")
+    monkeypatch.setenv(data.ROOT_VARIABLE, str(tmp_path / "other"))
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert main(["predict", "run"]) == 0
+    monkeypatch.delenv(data.ROOT_VARIABLE)
+    assert main(["predict", "run", "--root", "other"]) == 0
+
+
 def test_files_that_were_moved_are_named_and_all_else_is_known():
     assert main(["train", *OWN, *QUICK, "--undirected", "--out", "run"]) == 0
     Path("moved").mkdir()
