@@ -70,7 +70,7 @@ def test_targets_are_those_of_the_kept_runs():
         if name in measured
     }
     assert asked == {key: words for key, words in kept.items() if key[0] in CASES}
-    assert {name for name, case in CASES.items() if case.targets} - measured == {"walk-3-forward"}
+    assert {name for name, case in CASES.items() if case.targets} <= measured
 
 
 def test_orders_are_measured_on_a_third_of_the_problems_in_a_quick_run():
