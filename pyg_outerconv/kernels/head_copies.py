@@ -107,7 +107,8 @@ class HeadCopies:
         out = x.new_empty((self._shape[transposed], self.heads, width))
         for heads in self._groups:
             matrix = torch_csr(ptr, index, values[heads].view(-1), cols)
-            part = times(matrix, x[:, heads].transpose(0, 1).reshape(-1, width))
+            part = x[:, heads].transpose(0, 1).reshape(-1, width).contiguous()
+            part = times(matrix, part)
             out[:, heads] = part.view(self._together, -1, width).transpose(0, 1)
         return out
 
@@ -205,8 +206,8 @@ def copies_for(csr: CSR, heads: int, at_once: bool = False) -> HeadCopies:
 
 def _by_head(x: Tensor, heads: slice) -> Tensor:
     """The rows of some heads of x (rows, H, V), head by head: (rows · heads, V)."""
-    # MKL is three times slower on strided rows than on contiguous ones.
-    return x[:, heads].transpose(0, 1).reshape(-1, x.size(2))
+    # MKL is three times slower on strided rows, which a view of one head has, than on others.
+    return x[:, heads].transpose(0, 1).reshape(-1, x.size(2)).contiguous()
 
 
 def _diagonal(ptr: Tensor, index: Tensor, count: int, cols: int) -> tuple[Tensor, Tensor]:
