@@ -107,8 +107,9 @@ class HeadCopies:
         out = x.new_empty((self._shape[transposed], self.heads, width))
         for heads in self._groups:
             matrix = torch_csr(ptr, index, values[heads].view(-1), cols)
-            part = x[:, heads].transpose(0, 1).reshape(-1, width).contiguous()
-            part = times(matrix, part)
+            # As `_by_head`, whose call at every product would be one more on the way of a layer.
+            rows = x[:, heads].transpose(0, 1).reshape(-1, width).contiguous()
+            part = times(matrix, rows)
             out[:, heads] = part.view(self._together, -1, width).transpose(0, 1)
         return out
 
