@@ -225,13 +225,12 @@ def _forward_sorted(
 ) -> Tensor:
     """The result; ``kept`` gets scores and shares, (2, E·H)."""
     (product,) = operands
-    values = product[..., :-2].contiguous()
     at_source, at_target = product[..., -2:].permute(2, 0, 1).contiguous()
     score = entries.at(at_target, entries.row, None if kept is None else kept[0])
     score += entries.at(at_source, entries.col)
     into = score if kept is None else kept[1]
     share = entries.shares(torch.ops.aten.leaky_relu.out(score, slope, out=into))
-    return entries.times(share, values)
+    return entries.times(share, product[..., :-2])
 
 
 def _backward_sorted(
@@ -244,7 +243,7 @@ def _backward_sorted(
 ) -> tuple[Tensor]:
     """The gradient in the product, (N, H, V + 2)."""
     (product,), (score, share) = operands, kept
-    of_score = entries.sampled(grad, product[..., :-2].contiguous())
+    of_score = entries.sampled(grad, product[..., :-2])
     of_score -= entries.at((grad * out).sum(-1), entries.row)
     of_score *= share
     of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)

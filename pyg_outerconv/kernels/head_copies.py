@@ -44,7 +44,7 @@ _View = tuple[Tensor, Tensor, Tensor | None]
 class HeadCopies:
     """The matrices S_h (R × C) of H heads with entries at the same places.
 
-    Dense operands are (rows, H, V), or (rows, H), contiguous. One matrix (R·H × C·H) has the entry
+    Dense operands are (rows, H, V), or (rows, H). One matrix (R·H × C·H) has the entry
     of row r, column c and head h in row ``r H + h`` and column ``c H + h``; values are in the order
     of its rows. Where there is no such matrix yet, values are head by head, each head in row order,
     and operands are copied for a matrix whose diagonal has a block for each head.
@@ -99,7 +99,7 @@ class HeadCopies:
         cols, width = x.size(0) * self._together, x.size(2)
         if self._is_one:
             value = value if order is None else value.index_select(0, order)
-            out = times(torch_csr(ptr, index, value, cols), x.view(cols, width))
+            out = times(torch_csr(ptr, index, value, cols), x.reshape(cols, width))
             # No view, which could not be changed in place.
             return out.resize_(self._shape[transposed], self.heads, width)
         values = value.view(self.heads, -1)
