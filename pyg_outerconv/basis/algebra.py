@@ -137,13 +137,13 @@ class Stacked(Compound):
                 raise RefusedType(
                     "a stack takes bases", "a Basis; families go to Stack", repr(part)
                 )
-        sizes: set[Any] = {part.size for part in self.parts}
-        dtypes: set[Any] = {part.dtype for part in self.parts} - {None}
+        # A tracer's sizes have no hash.
+        sizes: list[Any] = [part.size for part in self.parts]
+        dtypes: list[Any] = [part.dtype for part in self.parts if part.dtype is not None]
         for name, found in (("size", sizes), ("dtype", dtypes)):
-            if len(found) > 1:
-                expected = getattr(self.parts[0], name)
-                got = sorted(found) if name == "size" else sorted(map(str, found))
-                raise RefusedValue(f"bases in a stack must have one {name}", expected, got)
+            if any(one != found[0] for one in found):
+                got = sorted({one if name == "size" else str(one) for one in found})
+                raise RefusedValue(f"bases in a stack must have one {name}", found[0], got)
         parts = [part.parts if isinstance(part, Stacked) else (part,) for part in self.parts]
         vars(self)["parts"] = tuple(chain.from_iterable(parts))
         super().__post_init__()

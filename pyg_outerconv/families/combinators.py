@@ -220,7 +220,16 @@ class Stack(OfFamilies):
             else:
                 parts.append(kept_basis(family, structure, dtype))
             start += family.num_bases
-        return Stacked(tuple(parts))
+        return Stacked(of_one_type(*parts))
+
+
+def of_one_type(*parts: Basis) -> tuple[Basis, ...]:
+    """Bases with values of one type: under autocast all have the short one that attention has."""
+    types = {part.dtype for part in parts} - {None, torch.float64}
+    device = parts[0].device.type
+    if len(types) < 2 or not torch.is_autocast_enabled(device):
+        return parts
+    return tuple(part.to(torch.get_autocast_dtype(device)) for part in parts)
 
 
 def _of_labels(content: Content, start: int, end: int) -> Content:
@@ -332,7 +341,8 @@ class Compose(OfTwo):
         first = self.first.basis_with(structure, dtype, content)
         made_alike = self.first == self.second and not any(p.learns for p in nested(self.first))
         same = between is structure and made_alike
-        return composed(first, first if same else self.second.basis_with(between, dtype, content))
+        second = first if same else self.second.basis_with(between, dtype, content)
+        return composed(*of_one_type(first, second))
 
 
 # Of one family ------------------------------------------------------------------------------------

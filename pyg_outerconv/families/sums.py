@@ -14,7 +14,7 @@ from ..basis.base import Basis
 from ..equations import row
 from ..errors import RefusedValue
 from ..memo import constant
-from .combinators import OfFamily, OfTwo
+from .combinators import OfFamily, OfTwo, of_one_type
 from .family import Family
 from .gcn import GCN
 from .nodes import Identity
@@ -100,7 +100,7 @@ class _Weighted(OfTwo):
     ) -> Basis:
         """Both bases as a stack, whose labels are mixed."""
         parts = [family.basis_with(structure, dtype, content) for family in self.families]
-        both = Stacked(tuple(parts))
+        both = Stacked(of_one_type(*parts))
         dtype = both.dtype or dtype or torch.get_default_dtype()
         one = torch.eye(self.num_bases, dtype=dtype, device=both.device)
         return both.mix(torch.cat([weight * one for weight in self.weights], dim=1))

@@ -349,3 +349,50 @@ def test_no_power_is_made_and_theta_multiplies_once():
     assert {call.request.num_entries for call in calls} == {basis.base.operator.num_edges}
     unit = Theta.identity(1, 4, x)
     assert "mixed" in contraction_path(basis, x, unit).chosen[0]
+
+
+# Attention beside other families ---------------------------------------------------------------
+
+
+def graph_of(nodes, edges):
+    generator = torch.Generator().manual_seed(nodes)
+    index = torch.randint(nodes, (2, edges), generator=generator)
+    return torch.randn(nodes, 4, generator=generator), index
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [
+        "stack(gat(heads=2), gcn)",
+        "stack(walk(2), stack(gatv2, jacobi(2)))",
+        "add(gat, gcn)",
+        "sub(gcn, gat)",
+        "compose(gat, gcn)",
+        "compose(gcn, gat(heads=2))",
+    ],
+)
+def test_attention_beside_other_values_is_near_float32_under_autocast(family, dtype):
+    torch.manual_seed(0)
+    conv, (x, index) = nn.OuterConv(4, 6, family), graph_of(30, 200)
+    inputs = [x.requires_grad_(), *conv.parameters()]
+
+    def results():
+        out = conv(x, index).float()
+        return out, *torch.autograd.grad(out.square().sum(), inputs)
+
+    expected = results()
+    with torch.autocast("cpu", dtype):
+        found = results()
+    for one, exact in zip(found, expected, strict=True):
+        assert (one - exact).norm() <= 0.05 * max(exact.norm(), 1.0)
+
+
+@pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("family", ["stack(gcn, identity)", "stack(gat, walk(2))"])
+def test_an_exported_stack_takes_graphs_of_any_size(family):
+    conv = nn.OuterConv(4, 3, family).eval()
+    sizes = {0: torch.export.Dim("N", min=2)}, {1: torch.export.Dim("E", min=2)}
+    traced = torch.export.export(conv, graph_of(30, 200), dynamic_shapes=sizes).module()
+    for size in [(40, 99), (5, 3)]:
+        assert torch.allclose(traced(*graph_of(*size)), conv(*graph_of(*size)), atol=1e-5)
