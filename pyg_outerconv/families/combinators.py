@@ -224,12 +224,13 @@ class Stack(OfFamilies):
 
 
 def of_one_type(*parts: Basis) -> tuple[Basis, ...]:
-    """Bases with values of one type: under autocast all have the short one that attention has."""
-    types = {part.dtype for part in parts} - {None, torch.float64}
-    device = parts[0].device.type
-    if len(types) < 2 or not torch.is_autocast_enabled(device):
-        return parts
-    return tuple(part.to(torch.get_autocast_dtype(device)) for part in parts)
+    """Bases in autocast's type, if attention, which uses it, stands beside values in float32."""
+    types, device = {part.dtype for part in parts} - {None}, parts[0].device.type
+    if len(types) == 2 and torch.is_autocast_enabled(device):
+        short = torch.get_autocast_dtype(device)
+        if types == {torch.float32, short}:
+            return tuple(part.to(short) for part in parts)
+    return parts
 
 
 def _of_labels(content: Content, start: int, end: int) -> Content:

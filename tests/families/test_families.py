@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import GDC
 
 from pyg_outerconv import nn, record
+from pyg_outerconv.basis.algebra import Stacked
 from pyg_outerconv.contract import contract, contraction_path
 from pyg_outerconv.families import (
     FAMILIES,
@@ -34,6 +35,7 @@ from pyg_outerconv.families import (
     parse_family,
 )
 from pyg_outerconv.families.chebyshev import largest_eigenvalues
+from pyg_outerconv.families.combinators import of_one_type
 from pyg_outerconv.families.registry import WELL_KNOWN
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.graph.spectrum import DENSE_LIMIT
@@ -396,3 +398,13 @@ def test_an_exported_stack_takes_graphs_of_any_size(family):
     traced = torch.export.export(conv, graph_of(30, 200), dynamic_shapes=sizes).module()
     for size in [(40, 99), (5, 3)]:
         assert torch.allclose(traced(*graph_of(*size)), conv(*graph_of(*size)), atol=1e-5)
+
+
+@pytest.mark.parametrize("other", [torch.float64, torch.float16], ids=str)
+def test_autocast_casts_no_other_types(other):
+    basis = GCN().basis(EDGES).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        parts = of_one_type(basis, basis.to(other))
+        assert [part.dtype for part in parts] == [torch.float32, other]
+        with pytest.raises(ValueError, match="must have one dtype"):
+            Stacked(parts)
