@@ -43,6 +43,18 @@ def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
     return torch.stack([keys // nodes, keys % nodes])
 
 
+def power_law_graph(nodes: int, edges: int, generator: torch.Generator) -> Tensor:
+    """(2, E) edges whose ends are drawn, each by itself, so that few nodes have most of them.
+
+    Node i of a random order is drawn in proportion to i^(-1/2): the number of nodes of degree d
+    falls as d^(-3), as in a graph of preferential attachment.
+    """
+    weight = torch.arange(1, nodes + 1, dtype=torch.float64).rsqrt()
+    order = torch.randperm(nodes, generator=generator)
+    ends = torch.multinomial(weight, 2 * edges, replacement=True, generator=generator)
+    return order[ends].view(2, edges)
+
+
 def zipf_counts(total: int, kinds: int) -> Tensor:
     """(K,) how often each of some kinds comes, the k-th about 1/k as often as the first."""
     share = 1.0 / torch.arange(1, kinds + 1, dtype=torch.float64)

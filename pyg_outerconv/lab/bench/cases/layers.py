@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from ..case import (
     Setup,
     case,
 )
-from ..graphs import fb15k_237, random_graph, uniform_types
+from ..graphs import fb15k_237, power_law_graph, random_graph, uniform_types
 from ..roofline import attention, relation_rows
 from ..sides import QUICK, Sides
 from ..targets import faster, smaller
@@ -94,10 +94,12 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
     return ours, theirs, structure
 
 
-def on_random_graph(context: Context) -> Sides:
+def on_random_graph(
+    context: Context, draw: Callable[[int, int, torch.Generator], Tensor] = random_graph
+) -> Sides:
     """The graph and the channels of most cases: twelve edges into each node on average."""
     generator, nodes = context.generator(), context.size(NODES, at_least=8)
-    edge_index = random_graph(nodes, 12 * nodes, generator)
+    edge_index = draw(nodes, 12 * nodes, generator)
     return Sides(context, (nodes, CHANNELS), edge_index, generator=generator)
 
 
@@ -258,10 +260,10 @@ def _products_alone(context: Context, rows: int, nodes: int, labels: int) -> Con
 # Attention ----------------------------------------------------------------------------------------
 
 
-def attention_layer(context: Context, layer: str) -> Setup:
+def attention_layer(context: Context, layer: str, power_law: bool = False) -> Setup:
     """A layer with all its projections."""
-    sides = on_random_graph(context)
-    both(sides, LAYERS[layer])
+    sides = on_random_graph(context, power_law_graph if power_law else random_graph)
+    both(sides, LAYERS[layer], compiles=not power_law)
     work = attention(sides.nodes, sides.edges, CHANNELS, context.item_size)
     setup = sides.setup({"heads": HEADS, "channels of a head": CHANNELS // HEADS}, work)
     # Over a million edges PyG's gradient of x in float32 was 7e-4 away from that in float64, ours
@@ -269,7 +271,11 @@ def attention_layer(context: Context, layer: str) -> Setup:
     return replace(setup, slack=5.0) if layer == "gat" else setup
 
 
-for _name, _what in (("gat", "GAT"), ("gatv2", "GATv2"), ("transformer", "TransformerConv")):
+for _name, _what, _asked in (
+    ("gat", "GAT", 3.5),
+    ("gatv2", "GATv2", 3.0),
+    ("transformer", "TransformerConv", 3.0),
+):
     case(
         f"{_name}-100k",
         "attention-layers",
@@ -277,6 +283,14 @@ for _name, _what in (("gat", "GAT"), ("gatv2", "GATv2"), ("transformer", "Transf
         targets=(faster(PYG, 5), smaller(PYG, 4)),
         memory=(OURS, PYG),
         layer=_name,
+    )(attention_layer)
+    case(
+        f"{_name}-power-law",
+        "power-law",
+        f"{_what} layer, 4 heads of 16 channels, on a graph with hubs",
+        targets=(faster(PYG, _asked),),
+        layer=_name,
+        power_law=True,
     )(attention_layer)
 
 
