@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _bases = Memo(each=8, tensors=4)
 _by_number: WeakValueDictionary[int, EdgeBasis] = WeakValueDictionary()
+_transposed: WeakKeyDictionary[EdgeBasis, EdgeBasis] = WeakKeyDictionary()
 _numbers = count()
 
 
@@ -196,8 +197,13 @@ def _product(
     if pattern.listed is not None and pattern.num_edges * x.size(1) <= most(x, mode()):
         ends = pattern.listed_rows if by_target else pattern.listed_columns
         return edge_sums(ends, basis.values_as_listed(x), x, num_rows, transposed)
-    csr = pattern.by_target_label if by_target else pattern.by_target
-    return multiply(csr.T if transposed else csr, basis, x)
+    if transposed:  # with values in its own order, which would be brought into it at every call
+        by_target = not by_target
+        if basis not in _transposed:
+            _transposed[basis] = basis.transposed_edges()
+        basis = _transposed[basis]
+    pattern = basis.pattern
+    return multiply(pattern.by_target_label if by_target else pattern.by_target, basis, x)
 
 
 def _sizes(x: Tensor, number: Tensor | None, *others: Any) -> tuple[Tensor, Tensor]:
