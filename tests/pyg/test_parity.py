@@ -33,6 +33,7 @@ def single_options():
             yield pytest.param(name, options, id=f"{name}-{label}")
 
 
+@pytest.mark.slow(cases=60)
 @pytest.mark.parametrize(("name", "options"), list(single_options()))
 def test_every_option_equals_pyg(name, options):
     case = CASES[name]

@@ -71,6 +71,7 @@ PUT_ON_PARTS = {
 }
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("what", PUT_ON_PARTS)
 def test_what_is_put_onto_a_part_after_a_call_is_obeyed(what, name):
@@ -376,6 +377,7 @@ def changed(arguments):
                     yield f"shape {one.shape} in {place}", (*before, one, *after)
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_what_pyg_computes_is_computed(name, dtype):
@@ -435,6 +437,7 @@ def in_type(given, dtype):
     return given.detach().to(dtype) if tensors(given) else given
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_types_meet_under_autocast_the_result_is_pygs(name):
     """Each call of the class in turn."""
@@ -514,6 +517,7 @@ def others(value, known):
     return [one for one in [*made, *known] if type(one) is not type(value) or one != value]
 
 
+@pytest.mark.slow(cases=12)
 @contracted
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_pyg_reads_at_a_call_may_be_changed_before_it(name):
@@ -583,6 +587,7 @@ def changed_in_place(layer, given):
     return torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("name", CASES)
 def test_results_may_be_changed_in_place_as_pygs_may(name):
     for options in CASES[name].one_by_one():

@@ -72,6 +72,7 @@ def adjacency():
     return a
 
 
+@pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("neighbours", [NONE, *NEIGHBOURS])
 def test_every_mix_is_a_family_that_training_takes(neighbours):
     for direction, high_pass, heads, identity, steps in product(
@@ -138,6 +139,7 @@ def test_relations_stand_where_edges_have_types():
 # The portfolio ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("name", portfolio())
 def test_every_kind_trains_from_its_published_settings(name, karate, tmp_path):
     kind, bounds, (bench, labels) = portfolio()[name], bounds_of(is_directed=True), karate

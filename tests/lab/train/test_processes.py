@@ -366,7 +366,7 @@ def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path):
         home.next_folder(tmp_path / "file", "a")
 
 
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_of_two_that_begin_together_one_is_refused(command, tmp_path, fresh):
     line, option, is_whole = COMMANDS[command]

@@ -159,6 +159,7 @@ def run(data, folder, settings, **given):
     return results(folder), files.load_tensors(folder / "checkpoint.pt")["parameters"]
 
 
+@pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("way", WAYS)
 def test_numbers_are_those_of_the_graph_in_memory(way, graph, tmp_path):
     settings = MAPPED.with_values(**WAYS[way])
