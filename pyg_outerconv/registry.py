@@ -51,8 +51,18 @@ class Registry(dict[str, Entry]):
         self.mark, self.objects = mark, objects
 
     def add(self, kind: type[Any]) -> None:
-        """Register a class by its name."""
-        self[self.name_of(kind)] = kind() if self.objects else kind  # type: ignore[assignment]
+        """Register a class by its name; the same class may be defined again, as notebooks do.
+
+        Raises:
+            ValueError: another class has the name.
+        """
+        name = self.name_of(kind)
+        if name in self:
+            taken: Any = type(self[name]) if self.objects else self[name]
+            if (taken.__module__, taken.__qualname__) != (kind.__module__, kind.__qualname__):
+                rule = f"a {self.what} has a name of its own"
+                raise RefusedValue(rule, "a name that is not taken", f"{name!r}, of {taken}")
+        self[name] = kind() if self.objects else kind  # type: ignore[assignment]
 
     def name_of(self, kind: Any) -> str:
         """The name of a class in text."""

@@ -21,12 +21,13 @@ SHAPES = {
 }
 
 
-def backends_on(device):
-    """Names of backends with attention that serve a device without being asked, as parameters."""
+def backends_on(device, every=False):
+    """Names of backends of a device: all, or those with attention that serve it unasked."""
     return [
         pytest.param(name, marks=pytest.mark.skipif(bool(why), reason="; ".join(why)))
         for name, backend in BACKENDS.items()
-        if device in backend.devices and backend.priority > 0 and "attend" in backend.primitives
+        if device in backend.devices
+        and (every or (backend.priority > 0 and "attend" in backend.primitives))
         for why in [backend.missing()]
     ]
 
@@ -44,7 +45,7 @@ PLACES = [
 
 HERE = [*backends_on("cpu"), "reference"]
 """The backends with attention that serve a CPU here."""
-EVERY = [*HERE, "small"]
+EVERY = backends_on("cpu", every=True)
 """All backends that serve a CPU here."""
 
 

@@ -337,6 +337,8 @@ def call_of(name: str) -> Call:
         and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
         and one.name not in own
     ]
+    if missing := [key for key in needed if key not in MADE and key not in PLAIN]:
+        raise LookupError(f"{name} needs {missing}: say what they are in OWN, MADE or PLAIN")
     given = {key: MADE[key]() if key in MADE else PLAIN[key] for key in needed}
     return Call(function, given | own, SEVERAL.get(name, ()))
 

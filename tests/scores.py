@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from pyg_outerconv.attention import SCORES, Softmax, make_score
+from pyg_outerconv.attention.products import DotProduct, Similarity
 from pyg_outerconv.attention.queries import Content
 from pyg_outerconv.basis.multi_head_edges import MultiHeadEdges
 from pyg_outerconv.families import Attention, Relation
@@ -179,8 +180,7 @@ TRIED = [
 
 def is_of_features(text):
     """Whether a score compares features as they are, which must then be of one width."""
-    name = text.split("(")[0]
-    return name in ("dot-product", "cosine", "gaussian-distance") and "projected" not in text
+    return issubclass(SCORES.kind_in(text), DotProduct | Similarity) and "projected" not in text
 
 
 def shares_projection(text):

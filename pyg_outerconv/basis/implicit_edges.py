@@ -76,11 +76,11 @@ class ImplicitEdges(Basis):
         return self._edges
 
     def propagate_rows(self, x: Tensor, aggr: str = "sum", few: int | None = None) -> Tensor:
-        """As its edges, see :meth:`EdgeBasis.propagate_rows`."""
+        """As its edges, see :meth:`EdgeBasis.propagate_rows`; a rule may know a faster product."""
         return self.edges().propagate_rows(x, aggr, few)
 
     def gather(self, z: Tensor, few: int | None = None) -> Tensor:
-        """As its edges, see :meth:`EdgeBasis.gather`."""
+        """As its edges, see :meth:`EdgeBasis.gather`; a rule may know a faster product."""
         return self.edges().gather(z, few)
 
     def plan_key(self) -> tuple[Hashable, ...]:

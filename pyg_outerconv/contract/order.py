@@ -85,7 +85,8 @@ class Order(Named, ABC, registry=ORDERS):
     def rank(self, problem: Problem) -> int:
         """How well the order suits a problem it can solve, from sizes alone; the least wins.
 
-        Costs are compared only among orders of equal least rank.
+        Costs are compared only among orders of equal least rank: 1 if nothing is known of it, 0 and
+        less where the rule is sure, 2 for one that is taken only if it is asked for.
         """
         return 1
 
@@ -133,7 +134,8 @@ class EdgeOrder(Order):
     """An order over explicit edges, or edges that are made on demand.
 
     Attributes:
-        reads: the cached properties of the pattern that it reads.
+        reads: the cached properties of the pattern that it reads. What needs numbers of the data is
+            one of them: ``run`` reads none, so that the order compiles and exports.
     """
 
     solves = EXPLICIT

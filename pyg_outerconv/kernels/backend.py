@@ -129,6 +129,8 @@ class Groups(NamedTuple):
 
 BACKENDS: Registry[Backend] = Registry("backend", objects=True)
 """The backends, by name."""
+CHOSEN: dict[tuple[object, ...], str] = {}
+"""The backend of a call, by all that the choice depends on; forgotten when one is registered."""
 
 
 class Backend(Named, registry=BACKENDS):
@@ -175,6 +177,7 @@ class Backend(Named, registry=BACKENDS):
         if "name" in vars(cls):
             _check_declared(cls)
         super().__init_subclass__(**kwargs)
+        CHOSEN.clear()
 
     def missing(self) -> list[str]:
         """Names of what has to be installed or built before this backend can run; else empty."""

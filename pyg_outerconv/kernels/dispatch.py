@@ -13,11 +13,8 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..signatures import typed
 from . import mode
-from .backend import BACKENDS, Backend, Request
+from .backend import BACKENDS, CHOSEN, Backend, Request
 from .csr import CSR
-
-# Cached names of backends, by the properties of a call on which the choice depends.
-CHOSEN: dict[tuple[object, ...], str] = {}
 
 # Shared by all threads, so that calls in the threads of autograd are recorded too.
 RECORDERS: list[list[Call]] = []
