@@ -115,11 +115,6 @@ class Memo:
 
         Under a compiler nothing is stored, nor in forward mode for tensors, nor while a CUDA graph
         is captured.
-
-        Args:
-            key: what the result depends on, besides tensors.
-            make: computes the result.
-            *tensors: the tensors that it depends on, or None in their places, but not all.
         """
         compiles, anchor, states = torch.compiler.is_compiling(), None, None
         if tensors:

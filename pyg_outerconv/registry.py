@@ -69,11 +69,7 @@ class Registry(dict[str, Entry]):
         return str(kind.name)
 
     def require(self, name: Any) -> Entry:
-        """What is registered by exactly this name.
-
-        Raises:
-            ValueError: nothing is; the message has the nearest name.
-        """
+        """What is registered by exactly this name."""
         if name not in [*self]:  # which a list that is no name may be compared with
             raise RefusedValue(self.unknown(name))
         return self[name]
@@ -96,18 +92,7 @@ class Registry(dict[str, Entry]):
     # The grammar ----------------------------------------------------------------------------------
 
     def make(self, spec: Any, *arguments: Any, **options: Any) -> Any:
-        """What a text describes; an object of the kind is returned as it is.
-
-        Args:
-            spec: the text, or an object.
-            *arguments: arguments of the class that a text does not give.
-            **options: further options; those in the text take precedence.
-
-        Raises:
-            TypeError: ``spec`` is neither text nor an object of the kind.
-            ValueError: it is no such text, its name is unknown, or an option is unknown or of
-                another type than the class takes.
-        """
+        """What a text describes; an object of the kind is returned as it is."""
         if isinstance(spec, self.base):
             return spec
         kind, values, written = self.read(spec)

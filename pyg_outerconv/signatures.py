@@ -28,16 +28,8 @@ LARGEST = 2**63
 def typed(function: _Function, *, but: tuple[str, ...] = ()) -> _Function:
     """Refuse arguments of other types than the annotations of a function, before it runs.
 
-    Not under compilers and tracers, which follow the function alone, and where sizes are tensors.
-
-    Args:
-        function: the function, or a class whose constructor is checked; annotations that name what
-            is imported for types alone are ignored, and so is a ``*`` argument.
-        but: arguments that it checks itself.
-
-    Raises:
-        TypeError: an argument does not have its type.
-        ValueError: an integer has more than 64 bits.
+    Not those in ``but``, nor under compilers and tracers, which follow the function alone and where
+    sizes are tensors.
     """
     if isinstance(function, type):
         function.__init__ = typed(function.__init__, but=but)  # type: ignore[misc]
@@ -71,12 +63,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_type(what: str, name: str, value: Any, hint: Any) -> None:
-    """Refuse a value that does not have the type of an argument.
-
-    Raises:
-        TypeError: it does not.
-        ValueError: it is an integer of more than 64 bits.
-    """
+    """Refuse a value that does not have the type of an argument."""
     if fits(value, hint):
         return
     if is_integer(value) and fits(0, hint):

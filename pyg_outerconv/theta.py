@@ -8,8 +8,6 @@ from typing import Any, Union
 import torch
 from torch import Tensor
 
-from .errors import RefusedValue
-
 _ARGUMENTS = "inner", "coefficient", "outer", "bias", "heads", "factor", "is_unit", "constant"
 
 
@@ -49,9 +47,6 @@ class Theta:
         is_unit: whether Θ_k = c_k I: V is ones (1, P, 1, 1), requires no gradient, and needs no
             product.
         constant: the value of every c_k, if it is known without reading the tensor; else None.
-
-    Raises:
-        ValueError: heads have blocks or a mixture, or are put together in another way.
     """
 
     coefficient: Tensor | None = None
@@ -91,12 +86,6 @@ class Theta:
             return
         self.outer, self.bias, self.heads, self.factor = outer, bias, heads or "sum", factor
         self.is_tensor = False
-        if coefficient is not None or self.shape[1:2] != (1,):
-            rule = "heads have full matrices, which are no mixtures"
-            raise RefusedValue(rule, "inner (H, 1, P, V), coefficient=None", tuple(inner.shape))
-        if self.heads not in ("sum", "concat") or (self.heads == "concat" and outer is not None):
-            rule = "results of heads are concatenated, or, after outer matrices too, added up"
-            raise RefusedValue(rule, "heads='sum', or 'concat' without outer", self.heads)
         count, _, rows, columns = self.shape
         if outer is not None:
             columns = outer.size(2)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..basis.multi_head_edges import MultiHeadEdges, by_label, listed_edges
 from ..basis.pattern import Pattern
 from ..errors import RefusedType, RefusedValue
@@ -68,7 +67,7 @@ class EdgeContext:
         fill: the attributes of self-loops that the support added; zeros if None.
     """
 
-    basis: EdgeBasis | ImplicitEdges
+    basis: Edges
     structure: Structure
     theta: Any = None
     values: Tensor | None = None
@@ -217,12 +216,7 @@ def of_given(pattern: Pattern, x: Tensor, fill: LoopAttributes | None = None) ->
 
 
 def check_attr(given: Tensor | None) -> Tensor:
-    """Attributes of edges as (E', D); (E',) becomes a column.
-
-    Raises:
-        ValueError: ``given`` is None, or has more than two dimensions.
-        TypeError: ``given`` is not floating point.
-    """
+    """Attributes of edges as (E', D); (E',) becomes a column."""
     if given is None:
         raise RefusedValue("the score reads edge features", "edge_attr (E, D)", "None")
     if not given.is_floating_point():

@@ -493,12 +493,10 @@ def _graphs(edges: Graph) -> Iterator[tuple[Tensor, Data]]:
     """The nodes of each graph of a batch, and the graph by itself."""
     nodes = torch.arange(edges.size[0], device=edges.device)
     batch = torch.zeros_like(nodes) if edges.batch is None else edges.batch
-    of_source, of_target = batch[edges.source], batch[edges.target]
-    if not torch.equal(of_source, of_target):
-        wrong = edges.edge_index[:, of_source != of_target][:, 0].tolist()
-        raise RefusedValue("edges are within a graph of the batch", "one graph", wrong)
+    edges.require_separate_graphs("an encoding of graphs")
     place, weight = places_within(batch), edges.weight(torch.get_default_dtype())
     members = batch.argsort(stable=True).split(batch.bincount().tolist())
+    of_source = batch[edges.source]
     order = of_source.argsort(stable=True)
     counts = of_source.bincount(minlength=len(members)).tolist()
     for own, chosen in zip(members, order.split(counts), strict=True):

@@ -358,13 +358,7 @@ def _check_channels(theta: Theta, x: Queries) -> None:
 
 
 class EdgeScores(torch.nn.Module):
-    """⟨a_h, E W_h⟩ = E (W_h a_h), a number for each edge and head.
-
-    Args:
-        edge_dim: D_e.
-        heads: H.
-        channels: D.
-    """
+    """⟨a_h, E W_h⟩ = E (W_h a_h), a number for each edge and head."""
 
     def __init__(self, edge_dim: int, heads: int, channels: int) -> None:
         super().__init__()

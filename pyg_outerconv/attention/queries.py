@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..basis.base import Basis
-from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..basis.subpattern import as_list
 from ..equations import row
 from ..errors import RefusedValue
@@ -159,7 +158,6 @@ def _num_graphs(graph: Tensor) -> int:
 Places = Union[range, Tensor]  # noqa: UP007
 """The source (N,) that each query is."""
 
-Edges = EdgeBasis | ImplicitEdges
 
 _narrowed: WeakKeyDictionary[Basis, Memo] = WeakKeyDictionary()
 
@@ -214,14 +212,7 @@ def placed(structure: Structure, place: Places) -> Placed:
 def with_positions(
     structure: Structure, sources: Structure, place: Places | None, align: object
 ) -> Structure:
-    """The structure, whose targets get the positions of the sources at ``place``.
-
-    Args:
-        structure: between sources and queries.
-        sources: the structure with the positions of sources.
-        place: (N,) the source of each query; None, where queries are not sources, is refused.
-        align: the alignment, for the error.
-    """
+    """The structure, whose targets get the positions of the sources at ``place`` (N,)."""
     if place is None:
         rule = f"the queries of {align} have no positions"
         expected = (

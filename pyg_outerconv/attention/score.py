@@ -14,9 +14,8 @@ from torch_geometric.nn.inits import reset
 
 from ..basis.attention_basis import AttentionBasis
 from ..basis.base import Basis
-from ..basis.edges import EdgeBasis
 from ..basis.feature_product import FeatureProduct, pairs_of
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..errors import RefusedType, RefusedValue
 from ..graph import Features
 from ..graph.checks import check_positive
@@ -27,7 +26,7 @@ from ..registry import Named, Registry
 from ..signatures import typed
 from .edge_context import EdgeContext, LoopAttributes
 from .normalise import L1, Normaliser, Unnormalised
-from .projection import Queries, over_batch
+from .projection import Queries, over_batch, same_batch
 
 SCORES: Registry[type[Score]] = Registry("score")
 """All scores by name."""
@@ -142,12 +141,7 @@ class Score(Named, torch.nn.Module, registry=SCORES):
 
 
 def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
-    """Refuse scores of another shape than those of the edges, or of the two ends, must have.
-
-    Raises:
-        TypeError: they are neither a tensor nor a :class:`Dot`.
-        ValueError: their shape is not (E, *batch, H/L), or (N, *batch, H, D) and (M, *batch, H, D).
-    """
+    """Refuse scores of another shape than those of the edges, or of the two ends, must have."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # sizes are not known there
         return
     name, heads = type(score).__name__, score.heads
@@ -158,6 +152,7 @@ def check_scores(score: Score, scores: Any, support: EdgeContext) -> None:
                 rule = f"the {end} of the Dot of {name} is a vector for each node and head"
                 expected = f"shape ({count}, *batch, {heads}, D)"
                 raise RefusedValue(rule, expected, tuple(x.shape))
+        same_batch(scores.key, scores.query)
         return
     rule = f"scores of {name} are a number for each edge and head"
     if not isinstance(scores, Tensor):
@@ -213,7 +208,7 @@ def make_score(
 
 
 def _as_factors(
-    over: EdgeBasis | ImplicitEdges,
+    over: Edges,
     scores: Dot,
     scale: float,
     normalise: Normaliser,

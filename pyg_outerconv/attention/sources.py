@@ -17,15 +17,13 @@ from ..basis.attention_basis import AttentionBasis
 from ..basis.band import Band
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..basis.pattern import Pattern
 from ..errors import RefusedType
 from ..graph import Features
 from ..kernels.lasting import lasting
 from ..memo import Memo
 from ..theta import Theta
-
-Edges = EdgeBasis | ImplicitEdges
 
 _extended: WeakKeyDictionary[Basis, Memo] = WeakKeyDictionary()
 

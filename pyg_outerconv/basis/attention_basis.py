@@ -10,7 +10,6 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue
 from ..kernels import CSR, attend, sddmm, spmm
 from ..kernels.absent_pairs import (
     are_finite,
@@ -26,7 +25,7 @@ from ..kernels.tiles import exact
 from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
-from .implicit_edges import ImplicitEdges
+from .implicit_edges import Edges
 from .multi_head_edges import (
     MultiHeadEdges,
     by_head,
@@ -83,7 +82,7 @@ class AttentionBasis(Basis):
     is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
 
-    over: EdgeBasis | ImplicitEdges
+    over: Edges
     query: Tensor
     key: Tensor
     normalise: Normalise
@@ -91,32 +90,6 @@ class AttentionBasis(Basis):
     bias: Tensor | None = None
     present: Tensor | None = None
     value_type: torch.dtype | None = None
-
-    def __post_init__(self) -> None:
-        sources, targets = self.over.size
-        fits = (
-            self.query.dim() == self.key.dim() >= 3
-            and self.query.shape[1:] == self.key.shape[1:]
-            and (self.key.size(0), self.query.size(0)) == (sources, targets)
-        )
-        if not fits:
-            raise RefusedValue(
-                "a score needs queries of targets and keys of sources",
-                f"({targets}, *batch, H, D) and ({sources}, *batch, H, D)",
-                f"{tuple(self.query.shape)} and {tuple(self.key.shape)}",
-            )
-        if self.over.dtype is not None:
-            raise RefusedValue(
-                "a support of attention has edges without values",
-                "edges without weights",
-                repr(self.over),
-            )
-        if self.num_bases % self.over.num_bases:
-            raise RefusedValue(
-                "heads share the labels of a support evenly",
-                f"heads that {self.over.num_bases} labels divide",
-                self.num_bases,
-            )
 
     @property
     def num_bases(self) -> int:
@@ -169,12 +142,7 @@ class AttentionBasis(Basis):
         return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
 
     def edge_bias(self, batch: tuple[int, ...] | None = None, masked: bool = True) -> Tensor | None:
-        """(E, B·H/L) the bias added to scores, or None.
-
-        Args:
-            batch: the batch shape of X, for a basis without one.
-            masked: whether it is -inf for sources that are not present.
-        """
+        """(E, B·H/L) the bias added to scores, or None."""
         bias, heads = self.bias, self.num_bases // self.num_labels
         if self.present is not None and masked:
             there = self.seen_sources().index_select(0, self.pattern.source).unsqueeze(-1)

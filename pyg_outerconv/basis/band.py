@@ -20,8 +20,8 @@ from .edges import EdgeBasis
 from .implicit_edges import (
     ADDS_NO_BIAS,
     DenseRule,
+    Edges,
     ExtraOperands,
-    ImplicitEdges,
     PairCounts,
     unlabelled_edges,
 )
@@ -145,7 +145,7 @@ class Band(DenseRule):
             offset=-self.offset,
         )
 
-    def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
+    def narrowed(self, place: range | Tensor) -> Edges:
         """The columns of some targets (N',), as a band if the targets are consecutive."""
         if isinstance(place, range):
             offset = self.offset + place.start
@@ -209,14 +209,7 @@ def sequence(structure: Structure, left: int | None, right: int | None, dilation
 def band_within(
     band: Band, source_graph: Tensor, target_graph: Tensor, target_place: Tensor | None = None
 ) -> EdgeBasis:
-    """The edges of a band within each graph, whose positions count from its first nodes.
-
-    Args:
-        band: the limits of the band, with M and N of all nodes.
-        source_graph: (M,) the graph of each source.
-        target_graph: (N,) the graph of each target.
-        target_place: (N,) the position of each target in its graph; None for the order of numbers.
-    """
+    """The edges of a band within each graph, whose positions count from its first nodes."""
     graph, order = source_graph.long().sort(stable=True)
     wanted = target_graph.long()
     begin = torch.searchsorted(graph, wanted)

@@ -313,8 +313,7 @@ class Basis(ABC):
             targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
                 of a cell), a mask (N,), or None for all.
             reach: the number of layers over this basis; more than one needs M = N, rows and columns
-                being the same nodes. The computation stops early once the set of sources repeats;
-                if it takes more than 100,000 layers to repeat, a greater reach is refused.
+                being the same nodes. The computation stops once the set of sources stays as it is.
 
         Raises:
             TypeError: ``targets`` is neither an index, indices nor a mask, or ``reach`` is not an

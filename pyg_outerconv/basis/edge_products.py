@@ -21,14 +21,6 @@ def compose_edges(first: EdgeBasis, second: EdgeBasis, aggr: str = "sum") -> Edg
     ``aggr``, so that each label has at most one edge from m to n. Differentiable in both values; of
     equal results 'max' and 'min' take the first, which gets the whole gradient.
     If all values of both are ones and ``aggr`` is 'sum', parallel edges of value 1 are kept.
-
-    Args:
-        first: A, of size (M, L), with K₁ labels.
-        second: B, of size (L, N), with K₂ labels.
-        aggr: 'sum' (the matrix product), 'mean', 'max' or 'min' over the pairs.
-
-    Raises:
-        ValueError: N of A is not M of B, or ``aggr`` is unknown.
     """
     check_product(first.size, second.size)
     a, b = first.pattern, second.pattern

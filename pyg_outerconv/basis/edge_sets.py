@@ -282,8 +282,6 @@ def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
 
 # Which sources reach a target ---------------------------------------------------------------------
 
-MOST_LAYERS = 100_000
-
 
 @singledispatch
 def reached(basis: Basis, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
@@ -326,27 +324,8 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int) -> Tensor:
         )
     seen = torch.zeros(basis.size[1], dtype=torch.bool, device=basis.device)
     seen[slice(None) if chosen is None else chosen] = True
-    return _layers_back(basis, seen, reach).nonzero().view(-1)
-
-
-def _layers_back(basis: Basis, seen: Tensor, reach: int) -> Tensor:
-    """The set ``seen`` (N,) followed back by ``reach`` layers, in few steps once sets repeat.
-
-    From the first repetition on the sets are periodic (period 1 if constant). Repetitions are found
-    by comparison with one earlier set (Brent, *An improved Monte Carlo factorization algorithm*,
-    1980).
-    """
-    step, mark, marked, repeats = 0, seen, 0, False
-    while step < reach:
-        if step == MOST_LAYERS and not repeats:
-            raise RefusedValue(
-                f"the sets of sources do not repeat within {MOST_LAYERS} layers",
-                f"reach <= {MOST_LAYERS}",
-                reach,
-            )
-        seen, step = reached(basis, seen, range(basis.num_bases)), step + 1
-        if not repeats and torch.equal(seen, mark):
-            repeats, reach = True, step + (reach - step) % (step - marked)
-        elif step >= 2 * marked:
-            mark, marked = seen, step
-    return seen
+    for _ in range(reach):
+        before, seen = seen, reached(basis, seen, range(basis.num_bases))
+        if torch.equal(seen, before):
+            break
+    return seen.nonzero().view(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from ..errors import RefusedValue
 from ..memo import cached_property
 from ..signatures import typed
 from .base import Basis
-from .edge_sets import averaged, reached, with_edges
+from .edge_sets import averaged, with_edges
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern
@@ -75,14 +75,6 @@ def _(basis: Eye, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = F
 @averaged.register
 def _(basis: Eye, dtype: torch.dtype | None = None) -> Eye:
     return basis  # every target has at most one edge
-
-
-@reached.register
-def _(basis: Eye, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-    out = seen.new_zeros(basis.size[transposed])
-    shared = min(basis.size) if labels else 0
-    out[:shared] = seen[:shared]
-    return out
 
 
 @typed

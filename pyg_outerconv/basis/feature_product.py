@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.positions import places
 from ..kernels import sddmm, spmm
 from ..kernels.linear_attention import Chunks, collect, of_all, on_edges, spread
@@ -19,11 +18,9 @@ from ..theta import Theta
 from .band import Band, band_within
 from .base import Basis, Leaf
 from .edges import EdgeBasis
-from .implicit_edges import ImplicitEdges
+from .implicit_edges import Edges
 from .multi_head_edges import MultiHeadEdges, by_label, item, of_item
 from .same_block import SameBlock
-
-ORDERS_OF_TIME = ("inclusive", "strict")
 
 _SMALLEST, _LARGEST = 32, 128  # bounds on the number of places of a chunk
 
@@ -69,20 +66,6 @@ class FeatureProduct(Basis):
     value_type: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        key, query = self.key, self.query
-        if not (key.is_floating_point() and query.dtype == key.dtype):
-            raise RefusedType(
-                "both factors have the same floating point dtype", key.dtype, query.dtype
-            )
-        if not (query.dim() == key.dim() >= 3 and query.shape[1:] == key.shape[1:]):
-            raise RefusedValue(
-                "a product needs both factors in the same dimensions",
-                "(M, *batch, H, D) and (N, *batch, H, D)",
-                f"{tuple(key.shape)} and {tuple(query.shape)}",
-            )
-        self._check_support()
-        if self.exponents and not (self.normalised and self.causal):
-            raise RefusedValue("exponents need normalised=True and causal", "both", self.causal)
         if self.causal == "strict":  # the first targets see nothing, whatever their query holds
             alone = self._are_first().view(-1, *(1,) * (self.query.dim() - 1))
             object.__setattr__(self, "query", self.query.masked_fill(alone, 0.0))
@@ -110,19 +93,6 @@ class FeatureProduct(Basis):
         query, key = of_all(query, key, blocks, made.num_blocks)
         return replace(made, key=key, query=query, target_place=None)
 
-    def _check_support(self) -> None:
-        """Check ``causal`` and the blocks; for the errors see the class."""
-        if self.causal not in (None, *ORDERS_OF_TIME):
-            raise RefusedValue(unknown("order of time", self.causal, ORDERS_OF_TIME))
-        blocks = (self.source_block, self.target_block)
-        given = blocks[0] is not None or blocks[1] is not None
-        for what, block, count in zip(("source", "target"), blocks, self.size, strict=True):
-            if given and (block is None or block.shape != (count,)):
-                got = None if block is None else tuple(block.shape)
-                raise RefusedValue(f"blocks number every {what}", (count,), got)
-            if block is not None and (block.is_floating_point() or block.dtype == torch.bool):
-                raise RefusedType("blocks are numbered", "integers", block.dtype)
-
     @property
     def num_bases(self) -> int:
         return self.key.size(-2)
@@ -148,7 +118,7 @@ class FeatureProduct(Basis):
 
     # Support --------------------------------------------------------------------------------
 
-    def over(self) -> EdgeBasis | ImplicitEdges:
+    def over(self) -> Edges:
         """The pairs of the support, as edges of value 1; a rule if possible."""
         right = {None: None, "inclusive": 0, "strict": -1}[self.causal]
         band, place = Band(*self.size, None, right, on=self.device), self.target_place
@@ -254,7 +224,7 @@ def _(basis: FeatureProduct, *index: int) -> FeatureProduct:
 
 
 def pairs_of(
-    over: EdgeBasis | ImplicitEdges,
+    over: Edges,
 ) -> tuple[str | None, Tensor | None, Tensor | None] | None:
     """``causal`` and both blocks of a :class:`FeatureProduct` over a support, or None."""
     if isinstance(over, SameBlock):

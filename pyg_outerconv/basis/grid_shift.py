@@ -12,11 +12,10 @@ from math import gcd, prod
 import torch
 from torch import Tensor
 
-from ..errors import RefusedValue, unknown
 from ..kernels.lasting import lasting
 from ..memo import cached_property
 from .base import picked
-from .edge_sets import averaged, reached
+from .edge_sets import averaged
 from .edges import EdgeBasis
 from .implicit_edges import ImplicitEdges
 from .pattern import Pattern, index_type
@@ -46,20 +45,6 @@ class Axis:
     shifts: tuple[int, ...]
     stride: int = 1
     padding_mode: str = "zeros"
-
-    def __post_init__(self) -> None:
-        if self.padding_mode not in PADDING_MODES:
-            raise RefusedValue(unknown("padding_mode", self.padding_mode, PADDING_MODES))
-        for name, value, least in (
-            ("num_inputs", self.num_inputs, 0),
-            ("num_outputs", self.num_outputs, 0),
-            ("stride", self.stride, 1),
-            ("number of taps", len(self.shifts), 1),
-        ):
-            if value < least:
-                raise RefusedValue(f"an axis needs its {name}", f">= {least}", value)
-        if len(set(self.shifts)) < len(self.shifts):
-            raise RefusedValue("shifts of an axis must differ", "distinct", self.shifts)
 
     def sources(self, outputs: Tensor, tap: int) -> Tensor:
         """The input that each of ``outputs`` (integers) sees through a tap; −1 for none."""
@@ -124,18 +109,6 @@ class GridShift(ImplicitEdges):
 
     axes: tuple[Axis, ...]
     taps: tuple[tuple[int, ...], ...]
-
-    def __post_init__(self) -> None:
-        if not self.axes:
-            raise RefusedValue("a grid has axes", "at least one", "none")
-        if not self.taps:
-            raise RefusedValue("shifts of a grid need a label", "at least one", "none")
-        sizes = [len(axis.shifts) for axis in self.axes]
-        for tap in self.taps:
-            if len(tap) != len(sizes) or not all(
-                0 <= t < n for t, n in zip(tap, sizes, strict=True)
-            ):
-                raise RefusedValue("a label has a tap on each axis", f"below {tuple(sizes)}", tap)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -235,30 +208,6 @@ def _(basis: GridShift, labels: Sequence[int]) -> GridShift:
 def _(basis: GridShift, dtype: torch.dtype | None = None) -> GridShift | EdgeBasis:
     """The basis itself if every output sees at most one input per label, else by edges."""
     return basis.edges().mean(dtype) if basis.is_transposed else basis
-
-
-@reached.register
-def _(basis: GridShift, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
-    """Axis by axis, for the outputs that are seen, or for all outputs."""
-    from_outputs = transposed == basis.is_transposed
-    shape = torch.Size(axis.num_outputs for axis in basis.axes)
-    outputs = seen if from_outputs else seen.new_ones(shape.numel())
-    cells = outputs.view(shape).nonzero().unbind(1)
-    number = outputs.nonzero().view(-1)
-    tables = [axis.table(seen.device) for axis in basis.axes]
-    out = seen.new_zeros(basis.size[transposed])
-    for label in labels:
-        inputs, inside = torch.zeros_like(number), torch.ones_like(number, dtype=torch.bool)
-        for axis, table, tap, cell in zip(
-            basis.axes, tables, basis.taps[label], cells, strict=True
-        ):
-            found = table[cell, tap]
-            inputs, inside = inputs * axis.num_inputs + found, inside & (found >= 0)
-        if from_outputs:
-            out[inputs[inside]] = True
-        else:
-            out[number[inside]] |= seen[inputs[inside]]
-    return out
 
 
 # Windows of torch's convolutions ------------------------------------------------------------------

@@ -89,7 +89,7 @@ class ImplicitEdges(Basis):
     def transpose(self) -> Self:
         return replace(self, is_transposed=not self.is_transposed)
 
-    def narrowed(self, place: range | Tensor) -> EdgeBasis | ImplicitEdges:
+    def narrowed(self, place: range | Tensor) -> Edges:
         """The columns of some targets (N',), in the given order; targets may be repeated."""
         return self.edges().narrowed(place)
 
@@ -104,7 +104,11 @@ def _(basis: ImplicitEdges, labels: Sequence[int]) -> Basis | None:
     return None if basis.num_bases == 1 else basis.edges().select(labels)
 
 
-def counted(basis: Basis) -> EdgeBasis | ImplicitEdges:
+Edges = EdgeBasis | ImplicitEdges
+"""Edges that can be counted: a list of them, or a rule."""
+
+
+def counted(basis: Basis) -> Edges:
     """The edges of a basis, or the rule itself if it can count its edges."""
     return basis if isinstance(basis, ImplicitEdges) else basis.edges()
 
@@ -185,13 +189,4 @@ class DenseRule(ImplicitEdges):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, **options: Any
     ) -> Tensor:
-        """Softmax attention over the rule: (N, H, C).
-
-        Args:
-            query: (N, H, D).
-            key: (M, H, D).
-            value: (M, H, C).
-            bias: (E, H) added to the scores of edges, or None.
-            **options: ``source_mask`` (M, H), the sources that may be attended to, or None for all;
-                ``scale`` and ``dropout_p``, as the kernels take them.
-        """
+        """Softmax attention over the rule: (N, H, C)."""

@@ -208,15 +208,7 @@ def sparse_product(
     wanted: bool,
     entries: float | None = None,
 ) -> Cost:
-    """A sparse product of ``width`` channels.
-
-    Args:
-        problem: the problem, whose edges are the entries of the matrix.
-        width: number of channels.
-        rows: number of rows of the operand, and of the result.
-        wanted: whether the operand requires gradients.
-        entries: number of entries, if it is not the number of edges.
-    """
+    """A sparse product of ``width`` channels."""
     count = float(problem.num_edges) if entries is None else entries
     line = float(width * problem.num_columns * problem.itemsize)
     # MKL takes longer for rows that end within a cache line.

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..basis.base import Basis
 from ..basis.edge_sets import hidden_part
 from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges, counted
+from ..basis.implicit_edges import Edges, counted
 from ..errors import RefusedType, RefusedValue, unknown
 from ..graph.sparse_features import as_matrix
 from ..graph.sparse_matrix import Features, SparseMatrix
@@ -88,9 +88,9 @@ class Problem:
         return None if self.parameter.coefficient is None else self.parameter
 
     @property
-    def counted(self) -> EdgeBasis | ImplicitEdges:
+    def counted(self) -> Edges:
         """The basis as one whose edges can be counted without making them."""
-        assert isinstance(self.basis, EdgeBasis | ImplicitEdges)
+        assert isinstance(self.basis, Edges)
         return self.basis
 
     @property

@@ -22,13 +22,7 @@ WIDE = 128  # the least number of channels for a dense matrix without backward p
 
 
 def rank_of_form(problem: Problem, *, theta_first: bool, compact: bool) -> int:
-    """0 for the form that the rule chooses, 1 for the others.
-
-    Args:
-        problem: a problem of explicit edges.
-        theta_first: whether Θ comes first in the form.
-        compact: whether the form lists only (node, label) pairs with edges.
-    """
+    """0 for the form that the rule chooses, 1 for the others."""
     # bool(), because sizes are symbolic under a tracer.
     wanted = bool(transforms(problem)), bool(_is_compact(problem))
     return int(wanted != (theta_first, compact))

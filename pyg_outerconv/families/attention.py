@@ -26,7 +26,7 @@ from ..attention.score import (
 from ..attention.sums import Additive
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..basis.multi_head_edges import is_listed
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
@@ -328,9 +328,7 @@ class Attention(Heads):
         over = self._edges_of(structure, content.source, seen)
         return self._of_content(over, structure, content, asked)
 
-    def _edges_of(
-        self, structure: Structure, x: Features, content: Content | None
-    ) -> EdgeBasis | ImplicitEdges:
+    def _edges_of(self, structure: Structure, x: Features, content: Content | None) -> Edges:
         """The support; made anew where that is faster: of few edges, which stay unsorted."""
         if isinstance(structure, Graph) and isinstance(x, Tensor):
             few = are_few(structure.edge_index.size(1), x)
@@ -338,9 +336,7 @@ class Attention(Heads):
                 return self.support.basis_with(structure, None, content).edges()
         return cached_support(self.support, structure, self.held, content)
 
-    def basis_over(
-        self, over: EdgeBasis | ImplicitEdges, structure: Any, content: Content
-    ) -> Basis:
+    def basis_over(self, over: Edges, structure: Any, content: Content) -> Basis:
         """The matrices A_h on the edges ``over``, in place of those of the support.
 
         Raises:
@@ -364,7 +360,7 @@ class Attention(Heads):
 
     def _of_content(
         self,
-        over: EdgeBasis | ImplicitEdges,
+        over: Edges,
         structure: Any,
         content: Content,
         asked: Queries,

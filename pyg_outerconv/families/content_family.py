@@ -20,9 +20,8 @@ from ..attention.queries import (
 )
 from ..basis.band import Band
 from ..basis.base import Basis
-from ..basis.edges import EdgeBasis
 from ..basis.eye import Eye
-from ..basis.implicit_edges import ImplicitEdges
+from ..basis.implicit_edges import Edges
 from ..contract import contract
 from ..errors import RefusedType, RefusedValue
 from ..graph import SparseFeatures, SparseMatrix
@@ -70,15 +69,7 @@ def structure_of_queries(
     ordered: bool,
     positions: bool = False,
 ) -> Structure:
-    """The structure between sources and queries, where an alignment changes their number or order.
-
-    Args:
-        structure: the structure of the sources.
-        support, align, content: the support, T, and the features of nodes.
-        asked: the queries.
-        ordered: whether the support depends on the order of nodes.
-        positions: whether scores read positions.
-    """
+    """The structure between sources and queries; an alignment may change number and order."""
     if align is None:
         return structure
     positions = positions and stand_alone(structure)
@@ -119,7 +110,7 @@ def _taken(basis: Basis) -> range | Tensor | None:
         return range(count)
     if isinstance(basis, Band) and basis.left == basis.right == 0:
         return range(basis.offset, basis.offset + count)
-    if basis.num_bases > 1 or not isinstance(basis, EdgeBasis | ImplicitEdges):
+    if basis.num_bases > 1 or not isinstance(basis, Edges):
         return None
     if basis.num_edges != count:
         return None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attention.feature_maps import FeatureMapped
+from ..attention.projection import same_batch
 from ..attention.queries import Content, Placed
 from ..attention.score import present_keys
 from ..basis.base import Basis
@@ -131,6 +132,7 @@ class LinearAttention(Heads):
                 structure.size,
                 (key.size(0), query.size(0)),
             )
+        same_batch(key, query)
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs, place = self._graphs_and_places(structure)
         beside: Any = {"target_place": place, "value_type": dtype}

@@ -25,11 +25,7 @@ MOST_POWERS = 10_000  # each costs a sparse product at every call
 
 
 def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
-    """Refuse options that a family does not have.
-
-    Raises:
-        TypeError: there is such an option.
-    """
+    """Refuse options that a family does not have."""
     known = getattr(family, "__dataclass_fields__", {})
     for name in [name for name in names if known and name not in known]:
         if name in inspect.signature(family).parameters:  # of a constructor of its own

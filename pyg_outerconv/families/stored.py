@@ -43,12 +43,7 @@ NOT_TO_BE_READ = -1  # outline of a basis in which more than its edges depends o
 
 
 def check_storable(family: Family) -> None:
-    """Refuse a family whose basis cannot be stored on a graph.
-
-    Raises:
-        ValueError: targets are not the nodes of the graph, or values depend on parameters or
-            features.
-    """
+    """Refuse a family whose basis cannot be stored on a graph."""
     if any(part.learns for part in nested(family)):
         raise RefusedValue(
             "a transform stores constant values",

@@ -81,10 +81,6 @@ class Window:
     def framed(self, lowest: int, highest: int, is_transposed: bool = False) -> tuple[Axis, int]:
         """The axis of a box around cells of an unbounded axis and all cells that they reach.
 
-        Args:
-            lowest, highest: the first and the last of the cells.
-            is_transposed: whether these cells are outputs of the axis.
-
         Returns:
             The axis, and the output b that is output 0 in the box; input s·b is input 0 there.
         """

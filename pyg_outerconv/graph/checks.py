@@ -38,15 +38,7 @@ def check_positive(what: str, **counts: int) -> None:
 def check_dense(
     what: str, x: Any, channels: int | None = None, least: int = 1, beside: Tensor | None = None
 ) -> None:
-    """Refuse what is no dense tensor (*, channels) of floating point numbers.
-
-    Args:
-        what: what it is, in words.
-        x: it.
-        channels: P; any number if None.
-        least: the number of axes that it has at least.
-        beside: a tensor that is in the same place, if any.
-    """
+    """Refuse what is no dense float tensor (*, channels), of ``least`` axes at least."""
     plain = isinstance(x, Tensor) and x.is_floating_point() and x.layout is torch.strided
     if not plain:
         got = getattr(x, "dtype", type(x).__name__)

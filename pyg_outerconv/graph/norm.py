@@ -138,9 +138,6 @@ def with_self_loops(edges: Graph, dtype: torch.dtype | None, fill: float = 1.0) 
     """Add a self-loop of weight ``fill`` at every node without one; existing loops are kept.
 
     So does PyG where edges come as an index; its three paths differ.
-
-    Raises:
-        ValueError: the edges are bipartite.
     """
     if edges.bipartite:
         edges.require_one_set("adding self-loops", "add_self_loops=False")
@@ -222,10 +219,6 @@ def transition(
         as_pyg: whether PyG's ``gcn_norm`` is followed in what it does with several self-loops at a
             node (the last is kept), with ``improved`` (it needs weights) and with negative weights,
             where a root of a negative degree is NaN.
-
-    Raises:
-        ValueError: the norm is unknown, or negative weights make degrees that are not positive, and
-            PyG is not followed.
     """
     if norm not in NORMS:
         check_norm(norm)

@@ -29,20 +29,13 @@ _RESTARTS = 300
 
 
 def largest_eigenvalues(matrix: Graph, batch: Tensor | None = None) -> Tensor:
-    """The largest eigenvalue by modulus of a square matrix, for each graph of a batch.
+    """(G,) the largest eigenvalue by modulus of a square matrix, for each graph of a batch.
 
     Symmetric matrices: Lanczos (scipy's ``eigsh``) from 128 rows on, a dense solver below. Other
     matrices may have complex eigenvalues, and the largest modulus is returned: Arnoldi (``eigs``)
     or a dense solver on each strongly connected component. The components have the eigenvalues of
     the whole matrix, which may be too far from normal for an iteration (a long directed path).
     A matrix without rows has the eigenvalue 0.
-
-    Args:
-        matrix: a square matrix whose entries are the edge weights.
-        batch: (N,) the graph of each row, one diagonal block per graph; None for one graph.
-
-    Returns:
-        One value for each graph, float64.
     """
     value = matrix.weight(torch.float64).detach().double()
     num_graphs = 1

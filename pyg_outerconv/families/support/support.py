@@ -12,7 +12,7 @@ from torch import Tensor
 from ...attention.queries import Content, Placed, narrowed
 from ...basis.base import Basis
 from ...basis.edges import EdgeBasis
-from ...basis.implicit_edges import ImplicitEdges, counted
+from ...basis.implicit_edges import Edges, counted
 from ...graph.cells import Cells
 from ...graph.structure import Structure
 from ...kernels.capture import is_capturing, stream_on
@@ -60,8 +60,6 @@ class SupportOfAxes(Support):
         """Cells, where options are for several axes, else any structure."""
         return Cells if (self.num_axes or 1) > 1 else Structure
 
-
-Edges = EdgeBasis | ImplicitEdges
 
 _of_tensors = Memo()
 _kept = Memo()
