@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.utils.checkpoint import checkpoint
-from torch_geometric.nn.inits import glorot, reset
+from torch_geometric.nn.inits import glorot
 
 from ..graph import Features
 from ..kernels import CSR, additive
@@ -67,11 +67,9 @@ class Additive(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        reset(self.ends)
+        super().reset_parameters()
         glorot(self.att_source)
         glorot(self.att_target)
-        if self.edge is not None:
-            self.edge.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
         """The values X_m Θ_h, (M, *batch, H, V); None where X Θ_h a_h is cheaper directly."""
@@ -123,6 +121,7 @@ class SuperGAT(Score):
     page = ("leaky_relu(⟨X_m Θ, Q_n Θ⟩ / √D)", "Kim & Oh, *SuperGAT* (ICLR 2021), equation 4")
     uses_theta = True
     takes_any_order = True
+    is_mixed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -136,18 +135,32 @@ class SuperGAT(Score):
         self.negative_slope = float(negative_slope)
         shared = not isinstance(in_channels, tuple) if shared is None else shared
         self.ends = Ends(heads, channels, in_channels, shared=shared)
-        self.scale = 1.0 / math.sqrt(channels)
+        self.scale = 1.0 if self.is_mixed else 1.0 / math.sqrt(channels)
+        if self.is_mixed:
+            self.att_source = Parameter(torch.empty(heads, channels))
+            self.att_target = Parameter(torch.empty(heads, channels))
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.is_mixed:
+            glorot(self.att_source)
+            glorot(self.att_target)
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
         return self.ends.values(source, theta)
 
     def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
         at_source, at_target = self.ends(source, query, support)
-        if self.negative_slope == 1.0:
+        if self.negative_slope == 1.0 and not self.is_mixed:
             return Dot(at_target, at_source, self.scale)
         same_batch(at_source[..., 0], at_target[..., 0])
         at_source, at_target = exact(at_source), exact(at_target)
         found = support.dot(at_target * self.scale, at_source)
+        if self.is_mixed:
+            of_source = (at_source * self.att_source.to(at_source.dtype)).sum(-1)
+            of_target = (at_target * self.att_target.to(at_target.dtype)).sum(-1)
+            found = support.add(of_target, of_source) * found.sigmoid()
         return torch.nn.functional.leaky_relu(found, self.negative_slope)
 
 
@@ -169,33 +182,7 @@ class SuperGATMixed(SuperGAT):
         "Kim & Oh, *SuperGAT* (ICLR 2021), section 4.1",
     )
 
-    def __init__(
-        self,
-        heads: int,
-        channels: int,
-        in_channels: int | tuple[int, int] = -1,
-        shared: bool | None = None,
-        negative_slope: float = 0.2,
-    ) -> None:
-        super().__init__(heads, channels, in_channels, shared, negative_slope)
-        self.att_source = Parameter(torch.empty(heads, channels))
-        self.att_target = Parameter(torch.empty(heads, channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        reset(self.ends)
-        glorot(self.att_source)
-        glorot(self.att_target)
-
-    def forward(self, source: Features, query: Queries, support: EdgeContext) -> Dot | Tensor:
-        at_source, at_target = self.ends(source, query, support)
-        same_batch(at_source[..., 0], at_target[..., 0])
-        at_source, at_target = exact(at_source), exact(at_target)
-        of_source = (at_source * self.att_source.to(at_source.dtype)).sum(-1)
-        of_target = (at_target * self.att_target.to(at_target.dtype)).sum(-1)
-        gate = support.dot(at_target, at_source).sigmoid()
-        found = support.add(of_target, of_source) * gate
-        return torch.nn.functional.leaky_relu(found, self.negative_slope)
+    is_mixed = True
 
 
 # A layer of neurons on both ends ------------------------------------------------------------------
@@ -235,10 +222,8 @@ class Neurons(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        reset(self.ends)
+        super().reset_parameters()
         glorot(self.att)
-        if self.edge is not None:
-            self.edge.reset_parameters()
 
     def values(self, source: Features, theta: Any) -> Tensor | None:
         return self.ends.values(source, theta)
