@@ -1,5 +1,6 @@
 """ALiBi, relative biases and biases of edges: the equations, gradients, and refusals."""
 
+import copy
 import math
 
 import pytest
@@ -11,7 +12,6 @@ from oracle import assert_same
 from pyg_outerconv.attention import (
     ALiBi,
     EdgeBias,
-    IndexTerm,
     LearnedPositions,
     RelativeBias,
     Rotary,
@@ -50,45 +50,12 @@ def test_distances_add_up_over_axes():
     assert_near(term(relative), sum(term(part) for part in relative.split(1, dim=1)))
 
 
-def test_gradients_of_positions_and_of_learned_slopes():
-    term = ALiBi(heads=3, learned=True).double()
-    relative = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
-
-    def run(relative, slope):
-        return torch.func.functional_call(term, {"slopes": slope}, relative)
-
-    assert torch.autograd.gradcheck(run, (relative, term.slopes))
-    assert torch.autograd.gradgradcheck(run, (relative, term.slopes))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_the_type_follows_the_positions(dtype):
-    relative = torch.tensor([[3.0], [-100.0]], dtype=dtype)
-    expected = ALiBi(heads=6)(relative.double()).to(dtype)
-    assert_near(ALiBi(heads=6)(relative), expected)
-
-
 def test_a_reset_brings_the_slopes_back():
     term = ALiBi(heads=6, learned=True)
     with torch.no_grad():
         term.slopes.zero_()
     term.reset_parameters()
     assert_near(term.slopes, slopes(6))
-
-
-NOTHING = [
-    (ALiBi(2), torch.empty(0, 3), (0, 2)),
-    (ALiBi(3, learned=True), torch.empty(0, 3), (0, 3)),
-    (RelativeBias(2, reach=3), torch.empty(0, 1), (0, 2)),
-]
-
-
-@pytest.mark.parametrize(("term", "relative", "shape"), NOTHING, ids=str)
-def test_a_term_takes_no_edges_and_learns_what_it_says(term, relative, shape):
-    assert isinstance(term, IndexTerm)
-    assert term(relative).shape == shape
-    names = {"weight"} if isinstance(term, RelativeBias) else {"slopes"} if shape[1] == 3 else set()
-    assert set(term.state_dict()) == {name for name, _ in term.named_parameters()} == names
 
 
 def column(*values):
@@ -180,12 +147,6 @@ def test_gradients_add_up_in_shared_entries(options):
     assert_near(term.weight.grad, expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_the_type_is_that_of_the_table(dtype):
-    term = RelativeBias(heads=2, reach=3).to(dtype)
-    assert term(torch.zeros(4, 1)).dtype == dtype
-
-
 def test_a_table_moves_with_its_thresholds_and_saves_only_numbers_that_learn():
     term = RelativeBias(heads=2, reach=30, buckets=8)
     assert list(term.state_dict()) == ["weight"]
@@ -220,21 +181,52 @@ X = torch.randn(5, 8)
 RELATIVE = torch.arange(-3.0, 4.0).unsqueeze(1)
 
 
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize(
+each_module = pytest.mark.parametrize(
     ("module", "given"),
     [
         (SinusoidalPositions(8), (X,)),
+        (SinusoidalPositions(8, axes=2), (X, torch.randn(5, 2))),
         (LearnedPositions(5, 8), (X,)),
         (LearnedPositions((5, 2), 8, separable=True), (X, torch.ones(5, 2))),
         (RelativeBias(3, reach=2), (RELATIVE,)),
         (RelativeBias(3, reach=16, buckets=8), (RELATIVE,)),
         (ALiBi(3), (RELATIVE,)),
-        (ALiBi(3, learned=True), (RELATIVE,)),
-        (Rotary(8), (X, torch.arange(5))),
+        (ALiBi(3, learned=True), (torch.randn(4, 2),)),
+        (Rotary(8), (X, torch.arange(5.0))),
+        (Rotary(8, axes=2), (X, torch.randn(5, 2))),
     ],
     ids=lambda given: type(given).__name__,
 )
+
+
+@pytest.mark.slow(cases=2)
+@each_module
 def test_a_compiler_sees_one_graph(module, given):
     compiled = torch.compile(module, backend="eager", fullgraph=True)
     assert torch.equal(compiled(*given), module(*given))
+
+
+@each_module
+def test_gradients_of_what_is_given_and_of_what_learns(module, given):
+    module = copy.deepcopy(module).double()
+    whole = isinstance(module, RelativeBias | LearnedPositions)  # positions are counted
+    given = [part.double().requires_grad_(not whole) for part in given]
+    learns = dict(module.named_parameters())
+
+    def run(*parts):
+        values = dict(zip(learns, parts[len(given) :], strict=True))
+        return torch.func.functional_call(module, values, parts[: len(given)])
+
+    assert torch.autograd.gradcheck(run, (*given, *learns.values()))
+    assert torch.autograd.gradgradcheck(run, (*given, *learns.values()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@each_module
+def test_the_type_is_that_of_what_is_given_and_no_node_is_no_error(module, given, dtype):
+    module, given = copy.deepcopy(module).to(dtype), [part.to(dtype) for part in given]
+    found, empty = module(*given), module(*[part[:0] for part in given])
+    exact = copy.deepcopy(module).double()(*[part.double() for part in given])
+    assert_near(found, exact.to(dtype), 1e-5 if dtype == torch.float32 else 2e-2)
+    assert empty.shape == (0, *found.shape[1:])
+    assert set(module.state_dict()) == {name for name, _ in module.named_parameters()}

@@ -65,12 +65,6 @@ def test_integers_give_the_default_type():
     assert torch.equal(actual, sinusoidal(torch.arange(5.0), 4))
 
 
-def test_positions_have_gradients():
-    position = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda p: sinusoidal(p, 8), position)
-    assert torch.autograd.gradgradcheck(lambda p: sinusoidal(p, 8), position)
-
-
 def test_the_module_adds_to_every_item_of_a_batch():
     x = torch.randn(2, 3, 5, 4, dtype=torch.float64)
     code = sinusoidal_by_loop(range(5), 4, 10000.0)
@@ -152,14 +146,6 @@ def test_products_depend_on_the_relative_position_alone(seed, form, interleaved,
     assert_near(difference, product, at_least=scale)
 
 
-def test_gradients_of_vectors_and_of_positions():
-    x = torch.randn(3, 2, 8, dtype=torch.float64, requires_grad=True)
-    position = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
-    turn = Rotary(8, axes=2)
-    assert torch.autograd.gradcheck(turn, (x, position))
-    assert torch.autograd.gradgradcheck(turn, (x, position))
-
-
 def test_transformed_functions():
     x, position = torch.randn(6, 3, 4, dtype=torch.float64), torch.arange(3)
     turn = Rotary(4)
@@ -216,30 +202,9 @@ def test_gradients_reach_the_rows_that_were_read():
     assert positions.weight.grad.tolist() == [[0, 0], [2, 2], [0, 0], [0, 0], [1, 1]]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_the_type_follows_x(dtype):
-    assert LearnedPositions(5, 2)(torch.zeros(3, 2, dtype=dtype)).dtype == dtype
-
-
 def test_a_reset_draws_anew():
     positions = LearnedPositions(50, 40)
     before = positions.weight.detach().clone()
     positions.reset_parameters()
     assert not torch.equal(before, positions.weight)
     assert positions.weight.std().item() == pytest.approx(0.02, rel=0.1)
-
-
-# Of nothing ---------------------------------------------------------------------------------------
-
-NOTHING = [
-    (SinusoidalPositions(4), (torch.empty(2, 0, 4),), False),
-    (LearnedPositions(5, 2), (torch.empty(3, 0, 2),), True),
-    (Rotary(4), (torch.empty(0, 2, 4), torch.empty(0)), False),
-]
-
-
-@pytest.mark.parametrize(("module", "given", "learns"), NOTHING, ids=str)
-def test_no_node_is_no_error(module, given, learns):
-    assert module(*given).shape == given[0].shape
-    assert bool(module.state_dict()) == learns
-    assert sinusoidal(torch.empty(0, 2), 8).shape == (0, 8)

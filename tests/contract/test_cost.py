@@ -12,7 +12,6 @@ from contractions import (
     home_of,
     normal,
     parameter,
-    random_edges,
     tensors_of,
     values_of,
     with_values,
@@ -20,11 +19,10 @@ from contractions import (
 from torch.utils.flop_counter import FlopCounterMode
 
 from pyg_outerconv import record
-from pyg_outerconv.contract import ORDERS, Cost, Order, Problem, contract
+from pyg_outerconv.contract import ORDERS, Cost, Order, Problem
 from pyg_outerconv.contract.cost import (
     Constants,
     Operations,
-    Steps,
     moving,
     picking_in_turn,
 )
@@ -164,27 +162,6 @@ def test_a_backward_pass_does_what_was_predicted(order, gradients, widths):
     assert counted(lambda: torch.autograd.grad(out.sum(), wanted)) == predicted
 
 
-def test_features_without_gradient_make_propagating_first_free_of_sparse_products_backwards():
-    basis, theta = random_edges(5, 9, 3, values=False), parameter(3, 1, 4, 2, dtype=torch.float32)
-    for order, free in (
-        ("propagate_first", True),
-        ("propagate_first_compact", True),
-        ("transform_first", False),
-        ("transform_first_compact", False),
-    ):
-        case = Problem(basis, torch.randn(5, 4), theta)
-        out = contract(basis, case.x, theta, order)
-        with record() as calls:
-            out.sum().backward()
-        assert (not any(call.primitive == "spmm" for call in calls)) is free
-        assert (ORDERS[order].cost(case).backward.gathered == 0.0) is free
-        learned = Problem(basis, normal(5, 4, dtype=torch.float32), theta)
-        assert ORDERS[order].cost(learned).backward.gathered > 0.0
-        with torch.no_grad():
-            case = Problem(basis, torch.randn(5, 4), theta)
-            assert ORDERS[order].cost(case).backward.seconds(SPEEDS) == 0.0
-
-
 @pytest.mark.parametrize("kind", ["none", "indices", "sparse"])
 @pytest.mark.parametrize("order", COUNTED)
 def test_other_features_do_what_was_predicted(order, kind):
@@ -205,18 +182,6 @@ def test_a_cost_is_that_of_the_steps(order):
         steps = ORDERS[order].steps(case)
         assert steps.cost == ORDERS[order].cost(case)
     assert all(words for words, _ in steps.parts)
-
-
-def test_what_comes_to_a_step_decides_its_backward_pass():
-    basis, _ = home_of("propagate_first", torch.float32)
-    theta = parameter(basis.num_bases, 1, 4, 2, None, torch.float32)
-    for of_x in (True, False):
-        steps = Steps(Problem(basis, normal(5, 4, dtype=torch.float32, grad=of_x), theta))
-        assert steps.learns is of_x
-        assert steps.transform(5.0).learns, "Θ learns, so that what it makes does"
-        backward = steps.sparse(2, (5.0, 5.0)).parts[-1][1].backward
-        assert backward.gathered > 0
-        assert steps.cost.forward.calls == 2
 
 
 def test_an_order_says_its_steps():

@@ -93,14 +93,6 @@ def test_a_selection_and_a_scale_leave_a_mixture_one():
     assert_same(actual, expected, tensors_of(theta))
 
 
-def test_a_mixture_of_no_matrices_is_zero():
-    basis, x = random_edges(5, 9, 3), torch.randn(5, 4)
-    theta = Theta(torch.zeros(0, 1, 4, 2), torch.zeros(3, 0))
-    assert not contract(basis, x, theta).any()
-    with pytest.raises(ValueError, match="a mixture of at least one matrix"):
-        contract(basis, x, theta, "label_mixing")
-
-
 def test_a_problem_tells_a_mixture_from_a_tensor():
     basis, x, mixture = random_edges(5, 9, 3), torch.randn(5, 4), parameter(3, 1, 4, 2, 2)
     case = Problem(basis, x, mixture)
@@ -166,24 +158,13 @@ def test_a_power_alone_costs_one_dense_product():
     assert_near(contract(last, x, theta), dense_contraction(last, x, theta))
 
 
-@pytest.mark.parametrize("order", MIXED)
+@pytest.mark.parametrize("order", ["label_mixing", *MIXED])
 def test_a_tensor_and_an_empty_mixture_are_refused(order):
-    basis, x = polynomial(), normal(NODES, 4)
+    basis = polynomial() if order in MIXED else random_edges(NODES, 40, TERMS).to(torch.float64)
+    x = normal(NODES, 4)
     with pytest.raises(ValueError, match="needs Θ as a mixture"):
         contract(basis, x, parameter(TERMS, 1, 4, 2), order)
     empty = Theta(torch.zeros(0, 1, 4, 2).double(), torch.zeros(TERMS, 0).double())
     with pytest.raises(ValueError, match="a mixture of at least one matrix"):
         contract(basis, x, empty, order)
     assert not contract(basis, x, empty).any()
-
-
-def test_only_the_transform_first_takes_sparse_features_or_none():
-    basis = polynomial()
-    theta = parameter(TERMS, 1, NODES, 2, 2)
-    assert_near(
-        contract(basis, None, theta, "recurrence_clenshaw_mixed"),
-        dense_contraction(basis, None, theta),
-    )
-    with pytest.raises(ValueError, match="needs dense node features to propagate"):
-        contract(basis, None, theta, "recurrence_forward_mixed")
-    assert all(tensor.requires_grad for tensor in tensors_of(theta))

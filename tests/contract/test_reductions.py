@@ -113,14 +113,6 @@ def test_features_of_every_kind_where_theta_may_come_first(kind, aggr, label_agg
     assert_contraction(nothing, x, theta, (), 1, aggr, label_aggr)
 
 
-@both
-def test_the_reference_serves_them_too(aggr, label_aggr):
-    edges, x = edges_of("multi-edge"), normal(5, 4)
-    with use_backend("reference"):
-        for theta in (parameter(3, 1, 4, 2), identity(3, 4)):
-            assert_contraction(edges, x, theta, [edges.value], 2, aggr, label_aggr)
-
-
 # What is compared ---------------------------------------------------------------------------------
 
 

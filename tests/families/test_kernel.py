@@ -18,12 +18,8 @@ from pyg_outerconv.graph import Graph
 from pyg_outerconv.memo import Memo
 from pyg_outerconv.nn.edge_functions import BSpline, EdgeNetwork, GaussianMixture
 from pyg_outerconv.testing import (
-    assert_adjoint,
     assert_contraction,
-    assert_lazy_equals_explicit,
     assert_near,
-    assert_stack,
-    assert_transpose,
 )
 
 EDGE_INDEX = torch.tensor([[0, 1, 2, 0, 0], [1, 2, 0, 1, 2]])
@@ -43,12 +39,9 @@ def attributes(edges, dim=2):
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_the_laws_hold_on_every_graph(name):
+def test_matrices_are_sums_over_the_edges_of_every_graph(name):
     edges = attributes(STRUCTURES[name])
     basis = Kernel(powers, 3).basis(edges)
-    for law in (assert_lazy_equals_explicit, assert_transpose, assert_adjoint):
-        law(basis)
-    assert_stack(basis, basis.scale(2.0))
     dense = torch.zeros(3, *edges.size).double()
     for edge, (source, target) in enumerate(edges.edge_index.t().tolist()):
         weight = 1 if edges.edge_weight is None else edges.edge_weight[edge]
@@ -90,17 +83,6 @@ def test_the_pattern_is_kept_and_values_are_made_anew():
     assert not torch.equal(second.value, first.value)
     other = replace(family, cached=False).basis(EDGE_INDEX, edge_attr=torch.rand(5, 1))
     assert other.pattern is not first.pattern
-
-
-def test_changed_edges_have_another_pattern():
-    edge_index = EDGE_INDEX.clone()
-    family, u = Kernel(powers, 3), torch.rand(5, 1)
-    before = family.basis(edge_index, edge_attr=u)
-    edge_index[1, 0] = 2
-    after = family.basis(edge_index, edge_attr=u)
-    assert after.pattern is not before.pattern
-    fresh = family.basis(edge_index.clone(), edge_attr=u)
-    assert_near(after.to_dense(), fresh.to_dense())
 
 
 @pytest.mark.parametrize("wrap", [lambda kernel: kernel, lambda kernel: Stack(kernel, Identity())])

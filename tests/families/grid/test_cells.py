@@ -138,14 +138,6 @@ def test_full_growth_is_the_dense_form_without_what_sees_nothing(mode, transpose
     assert torch.equal(outputs.index, Cells.of_shape(outputs.shape).listed().index[reached])
 
 
-def test_transposed_submanifold_is_the_edges_turned_round():
-    cells = awkward_cells()["unbounded batch"]
-    transposed = Grid((3, 2), padding=(1, 0), transposed=True).basis(cells)
-    assert_near(
-        transposed.to_dense(), Grid((3, 2), padding=(1, 0)).basis(cells).transpose().to_dense()
-    )
-
-
 def test_neighbours_far_apart_take_no_room():
     """Coordinates of billions: what is made is as large as the edges, not as the box."""
     far = torch.tensor([[0, 0, 0], [0, 0, 1], [10**6, -(10**6), 5], [10**6, 1 - 10**6, 5]])

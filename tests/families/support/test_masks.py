@@ -16,6 +16,7 @@ from pyg_outerconv.families import (
     GlobalTokens,
     Grid,
     Identity,
+    Nearest,
     RandomLinks,
     Relation,
     SlidingWindow,
@@ -225,8 +226,9 @@ def test_a_union_keeps_each_pair_once_and_no_values():
 
 
 def test_sets_without_edges_are_stored_and_batched():
-    sets = [Data(x=torch.randn(count, 2)) for count in (3, 1, 4)]
-    for family in (Complete(), Causal(), Union(SlidingWindow(1), GlobalTokens(1))):
+    sets = [Data(x=torch.randn(n, 2), pos=torch.randn(n, 3)) for n in (3, 1, 4)]
+    windows, near = Union(SlidingWindow(1), GlobalTokens(1)), Nearest(2, add_self_loops=True)
+    for family in (Complete(), Causal(), windows, Nearest(2), Union(Nearest(1), near)):
         blocks = [family.basis_of(one).to_dense()[0] for one in sets]
         for batch in (sets, [family(one.clone()) for one in sets]):
             found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]

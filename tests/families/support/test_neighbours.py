@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from pyg_outerconv import OuterConv
-from pyg_outerconv.families import Hops, Nearest, Union
+from pyg_outerconv.families import Hops, Nearest
 from pyg_outerconv.families.support import neighbours
 from pyg_outerconv.graph import Cells
 from pyg_outerconv.testing import assert_near, awkward_structures
@@ -138,12 +137,3 @@ def test_cells_are_where_they_are():
         zeros = [0] * len(place)
         expected = truth(2, False, place, place, zeros, zeros)
         assert torch.equal(Nearest(2).basis(cells).support()[0], expected)
-
-
-def test_clouds_without_edges_are_stored_and_batched():
-    clouds = [Data(x=torch.randn(n, 2), pos=torch.randn(n, 3)) for n in (4, 1, 6)]
-    for family in (Nearest(2), Union(Nearest(1), Nearest(2, add_self_loops=True))):
-        blocks = [family.basis_of(one).to_dense()[0] for one in clouds]
-        for batch in (clouds, [family(one.clone()) for one in clouds]):
-            found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
-            assert_near(found, torch.block_diag(*blocks))
