@@ -11,7 +11,6 @@ from pyg_outerconv.attention import (
     NORMALISERS,
     SCORES,
     Additive,
-    GATv2,
     KeyQuery,
     Score,
     Softmax,
@@ -209,10 +208,3 @@ def test_scores_of_the_right_shape_are_taken():
     assert run(lambda support: torch.ones(support.num_edges, 2)).shape == (5, 6)
     x = torch.randn(3, 5, 4)
     assert run(lambda support: torch.ones(support.num_edges, 3, 2), x).shape == (3, 5, 6)
-
-
-@pytest.mark.parametrize("score", [Additive(2, 3, own=True), GATv2(2, 3, own=True)])
-def test_own_projections_go_into_a_stack(score):
-    conv = OuterConv(4, 6, Stack(GCN(), Attention(score, Hops(), Softmax())))
-    assert conv(X, EDGES).shape == (5, 6)
-    assert conv.family.num_bases == 3

@@ -16,7 +16,6 @@ from contractions import (
     OF_EDGES,
     OF_MIXTURES,
     features,
-    home_of,
     normal,
     parameter,
     random_edges,
@@ -26,7 +25,7 @@ from torch.autograd import forward_ad
 
 from pyg_outerconv import OuterConv, clear_caches, record, use_backend
 from pyg_outerconv.basis import MONOMIAL, Polynomial
-from pyg_outerconv.contract import ORDERS, Order, Problem, contract, contraction_path, plan
+from pyg_outerconv.contract import ORDERS, Problem, contract, contraction_path, plan
 from pyg_outerconv.contract.order import orders_of
 from pyg_outerconv.contract.plan import PLANS, candidates, choose_order
 from pyg_outerconv.families import Chebyshev, Grid, Identity, Relation, Stack, Walk
@@ -417,16 +416,6 @@ def test_choices_are_bounded_and_keep_no_graph_alive():
     del rule
     gc.collect()
     assert gone() is None
-
-
-def test_an_order_is_found_by_its_name_alone():
-    assert all(isinstance(order, Order) for order in ORDERS.values())
-    assert [order.name for order in ORDERS.values()] == list(ORDERS)
-    for name in GENERAL:
-        basis, matrices = home_of(name)
-        theta = parameter(basis.num_bases, 1, 4, 2, matrices)
-        with use_backend("reference"):
-            assert choose_order(Problem(basis, normal(5, 4), theta), name).name == name
 
 
 X, LINKS = torch.randn(340, 16), torch.randint(340, (2, 1560))  # not a tiny graph, without a plan

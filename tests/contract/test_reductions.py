@@ -291,12 +291,6 @@ def test_orders_for_sums_are_refused_by_name(order):
             contract(edges, x, theta, "compare_labels")
 
 
-@pytest.mark.parametrize("name", ORDERS)
-def test_every_order_declares_reductions_that_exist(name):
-    assert ORDERS[name].label_reductions <= {"sum", "max", "min"}
-    assert ORDERS[name].reductions <= set(REDUCTIONS)
-
-
 @both
 def test_all_edges_take_one_reduction_or_one_edge_a_target_and_label(aggr, label_aggr):
     x = normal(5, 4)
