@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
 from math import inf, prod
-from numbers import Real
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 from torch_geometric.utils import is_undirected
 
 from ..equations import row
-from ..errors import RefusedIndex, RefusedType, RefusedValue, unknown
+from ..errors import RefusedIndex, RefusedValue, unknown
 from ..graph.checks import check_dense, check_positive, holds
 from ..graph.edge_index import require_data
 from ..graph.graph import Graph
@@ -184,8 +183,6 @@ def _check_frequencies(channels: int, base: float, axes: int) -> None:
     if channels % (2 * axes):
         rule = "each axis takes pairs of channels, a sine and a cosine of each frequency"
         raise RefusedValue(rule, f"channels a multiple of {2 * axes}", channels)
-    if not isinstance(base, Real) or isinstance(base, bool):
-        raise RefusedType("the base of frequencies is a number", "> 0", repr(base))
     if not 0 < base < inf:
         raise RefusedValue("the base of frequencies is positive", "finite, > 0", base)
 

@@ -126,12 +126,6 @@ class LinearAttention(Heads):
         structure = structure_of_queries(structure, self.support, *options)
         key, query, exponents = self.score.features(content.source, asked, bool(self.normalised))
         key = present_keys(key, content.present, exponents)
-        if (key.size(0), query.size(0)) != structure.size:
-            raise RefusedValue(
-                "features have a row for each node of the structure",
-                structure.size,
-                (key.size(0), query.size(0)),
-            )
         same_batch(key, query)
         causal = ("strict" if self.strict else "inclusive") if self.causal else None
         graphs, place = self._graphs_and_places(structure)
