@@ -106,12 +106,8 @@ def over_all_pairs_below(
     """:func:`over_all_pairs` within ``torch.func`` and forward mode.
 
     The numbers below the wrappers are looked at, of all items of a batch at once. Edges serve one
-    item after another; so does forward mode, where no number is looked at.
-
-    Args:
-        product, operands, bias: as in :func:`over_all_pairs`.
-        by_edges: a function of the operands and of the mask, if there is one.
-        mask: booleans that ``by_edges`` reads, too.
+    item after another; so does forward mode, where no number is looked at. ``by_edges`` also takes
+    the mask, of booleans, if there is one.
     """
     operands = operands if bias is None else (*operands, bias)
     masks = () if mask is None else (mask,)
@@ -185,10 +181,8 @@ Run = Callable[..., Any]
 def each_item(run: Run, *operands: Tensor | None) -> Any:
     """``run(*operands)``, with derivatives of every order, item by item of a hidden batch.
 
-    Args:
-        run: a function of the operands with one result, or a tuple of them, which is
-            differentiable any number of times in reverse mode.
-        operands: tensors; wrapped ones that ``run`` reads otherwise stay wrapped.
+    ``run`` is differentiable any number of times in reverse mode, and has one result or a tuple of
+    them. Wrapped tensors that it reads beside its operands stay wrapped.
     """
     return _EachItem.apply(run, *operands)
 
@@ -246,16 +240,9 @@ def _gradients(
     pairs = [pair for pair in zip(outs, above, strict=True) if pair[0].requires_grad]
     if not pairs:
         return tuple([torch.zeros_like(x) for x in inputs])
-    found = torch.autograd.grad(
-        [out for out, _ in pairs],
-        inputs,
-        [grad for _, grad in pairs],
-        create_graph=differentiates,
-        allow_unused=True,
-    )
-    return tuple(
-        torch.zeros_like(x) if part is None else part for x, part in zip(inputs, found, strict=True)
-    )
+    outs, above = zip(*pairs, strict=True)
+    how = {"create_graph": differentiates, "materialize_grads": True}
+    return torch.autograd.grad(outs, inputs, above, **how)
 
 
 def _several(found: Any) -> tuple[Tensor, ...]:

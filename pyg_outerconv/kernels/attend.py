@@ -6,8 +6,8 @@ where its operands are finite; :func:`over_pairs` looks, and goes by edges if it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Union
 
@@ -186,21 +186,13 @@ def drawn_seed() -> Tensor:
         return torch.randint(2**62, ())
 
 
-def seeded(seed: Tensor | None) -> AbstractContextManager[Any]:
+@contextmanager
+def seeded(seed: Tensor | None) -> Iterator[None]:
     """Draw the same shares in both passes, and leave torch's own generators as they are."""
-    return nullcontext() if seed is None else _Seeded(seed)
-
-
-class _Seeded:
-    def __init__(self, seed: Tensor) -> None:
-        self._seed, self._forked = seed, torch.random.fork_rng()
-
-    def __enter__(self) -> None:
-        self._forked.__enter__()
-        torch.manual_seed(int(self._seed))
-
-    def __exit__(self, *error: Any) -> None:
-        self._forked.__exit__(*error)
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(int(seed))
+        yield
 
 
 # Where a compiler or a tracer sees a product over all pairs, one node looks at its numbers --------

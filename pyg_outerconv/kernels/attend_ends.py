@@ -254,11 +254,6 @@ def _backward_sorted(
     return (found,)
 
 
-def _shape_of_sums(product: Tensor) -> tuple[int, int, int]:
-    nodes, heads, width = product.shape
-    return nodes, heads, width - 2
-
-
 def _by_primitives(csr: CSR, operands: Sequence[Tensor], slope: float) -> Tensor:
     (product,) = operands
     return sums_of_ends(csr, product[..., -1], product[..., -2], product[..., :-2], slope)
@@ -270,7 +265,7 @@ SUMS_OF_ENDS = Passes(
     2,
     _forward_sorted,
     _backward_sorted,
-    _shape_of_sums,
+    lambda product: (*product.shape[:2], product.size(2) - 2),
     _by_primitives,
 )
 

@@ -64,16 +64,10 @@ def fused(csr: CSR, given: Attention) -> Tensor:
 def sums_of_ends(
     csr: CSR, at_target: Tensor, at_source: Tensor, value: Tensor, slope: float
 ) -> Tensor:
-    """The sums of values by the shares of two ends (GAT), (R, H, V); zeros for empty rows.
+    """The sums of values (C, H, V) by the shares of two ends (GAT), (R, H, V); 0 for empty rows.
 
-    ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[column of e, h])``.
-
-    Args:
-        csr: the places of the E entries.
-        at_target: (R, H), the term of rows in the scores.
-        at_source: (C, H), that of columns.
-        value: (C, H, V).
-        slope: that of the leaky ReLU below zero.
+    ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[column of e, h])``, of terms
+    (R, H) and (C, H).
     """
     given = csr, slope, True, pick("attend", csr, value)
     out: Tensor = _Attend.apply(at_target, at_source, value, None, *given)[0]
@@ -247,10 +241,6 @@ def _backward(
     return entries.times(of_score, key), of_key, of_value
 
 
-def _shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, int, int]:
-    return query.size(0), *value.shape[1:]
-
-
 def _by_primitives(csr: CSR, operands: Sequence[Tensor], scale: float) -> Tensor:
     query, key, value = operands
     backend = pick("attend", csr, query)
@@ -259,7 +249,13 @@ def _by_primitives(csr: CSR, operands: Sequence[Tensor], scale: float) -> Tensor
 
 
 PRODUCTS = Passes(
-    "sums_of_products", ("query", "key", "value"), 1, _forward, _backward, _shape, _by_primitives
+    "sums_of_products",
+    ("query", "key", "value"),
+    1,
+    _forward,
+    _backward,
+    lambda query, key, value: (query.size(0), *value.shape[1:]),
+    _by_primitives,
 )
 
 
@@ -274,12 +270,8 @@ def kept_product(
 ) -> Tensor:
     """S x, (R, H, channels), where entries with a bias of -inf are none, whatever they hold.
 
-    Args:
-        csr: the places of the entries of S.
-        value: (E, H), in the order of the rows of S, also where ``csr`` is its transpose.
-        x: (C, H or 1, channels), of the same dtype.
-        bias: (E, H), in the order of ``value``; it gets no gradient.
-        backend: the name of the backend, or None to pick one.
+    Values and bias, which gets no gradient, are (E, H) in the order of the rows of S, also where
+    ``csr`` is its transpose; x is (C, H or 1, channels).
     """
     how = csr, backend or pick("spmm", csr, x)
     return _KeptProduct.apply(value, x, bias.detach(), *how)  # type: ignore[no-any-return]
@@ -288,12 +280,7 @@ def kept_product(
 def kept_sample(csr: CSR, a: Tensor, b: Tensor, bias: Tensor, backend: str | None = None) -> Tensor:
     """⟨a[row of e, h], b[col of e, h]⟩, (E, H), and 0 at entries with a bias of -inf.
 
-    Args:
-        csr: the places of the entries, row by row.
-        a: (R, H or 1, channels).
-        b: (C, H or 1, channels), of the same dtype.
-        bias: (E, H); it gets no gradient.
-        backend: the name of the backend, or None to pick one.
+    a is (R, H or 1, channels), b (C, H or 1, channels), and the bias (E, H) gets no gradient.
     """
     how = csr, backend or pick("sddmm", csr, a)
     return _KeptSample.apply(a, b, bias.detach(), *how)  # type: ignore[no-any-return]

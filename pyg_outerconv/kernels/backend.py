@@ -428,11 +428,7 @@ _INCLUDED = {
 
 
 def _check_declared(kind: type[Backend]) -> None:
-    """Refuse a backend that leaves an ability unsaid, or whose gradients would be empty tensors.
-
-    Raises:
-        TypeError: it does.
-    """
+    """Refuse a backend that leaves an ability unsaid, or whose gradients would be empty tensors."""
     if unsaid := [name for name in _DECLARED if not hasattr(kind, name)]:
         rule = f"the backend {kind.name!r} states its abilities"
         raise RefusedType(rule, ", ".join(_DECLARED), f"no {', '.join(unsaid)}")

@@ -38,11 +38,7 @@ def unsafe_to_capture() -> dict[str, Any]:
 
 
 def refuse_captured(tensor: Tensor, what: str) -> None:
-    """Refuse to count ``what`` while a CUDA graph is captured, which waiting would break.
-
-    Raises:
-        ValueError: work on this tensor is captured.
-    """
+    """Refuse to count ``what`` while a CUDA graph is captured, which waiting would break."""
     if tensor.is_cuda and is_capturing():
         raise RefusedValue(
             f"{what} are not counted while a CUDA graph is captured",

@@ -90,12 +90,7 @@ def by_priority() -> list[Backend]:
 
 
 def choose(request: Request) -> Backend:
-    """The backend for ``request``: the one asked for by name, else the first by priority that can.
-
-    Raises:
-        ValueError: the backend asked for cannot serve the request, or no backend can; the message
-            lists the reasons of each.
-    """
+    """The backend for a request: the one asked for by name, else the first by priority that can."""
     if name := forced():
         backend = get_backend(name)
         if reasons := backend.why_not(request):

@@ -18,15 +18,10 @@ from .tiles import repeated
 
 
 def counting_sort(key: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Sort integers stably, and find where the entries of each number begin.
+    """Sort integers (E,) below R stably, and find where the entries of each number begin.
 
-    Args:
-        key: (E,) int32 or int64 in [0, ``count``).
-        count: R.
-
-    Returns:
-        ``ptr`` (R + 1,) and ``order`` (E,), of the dtype of ``key``: the positions of number r are
-        ``order[ptr[r]:ptr[r + 1]]``.
+    The positions of number r are ``order[ptr[r]:ptr[r + 1]]``, of ``ptr`` (R + 1,) and ``order``
+    (E,), which are returned in the dtype of ``key``.
     """
     ptr, _, order = by_rows(key, key, count)
     return ptr, order
@@ -296,18 +291,10 @@ def _taken(numbers: Any, index: Any) -> Any:
 
 
 def first_of_best(x: Tensor, index: Tensor, rows: int, aggr: str) -> Tensor:
-    """The place of the first of the largest, or least, numbers of each row; E for an empty row.
+    """The place (R, *) of the first of the largest, or least, numbers (E, *) of each row.
 
-    NaN wins over every number.
-
-    Args:
-        x: (E, *).
-        index: (E,) int64, the row of each number, in [0, ``rows``).
-        rows: R.
-        aggr: 'max' or 'min'.
-
-    Returns:
-        (R, *) int64.
+    E for an empty row; NaN wins over every number. ``index``: (E,) int64, the row of each number;
+    ``aggr``: 'max' or 'min'.
     """
     with torch.no_grad():
         ones = (1,) * (x.dim() - 1)
@@ -324,12 +311,9 @@ _FLOATS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def with_missing_loops(edge_index: Tensor, count: int, missing: int | None = None) -> Tensor:
-    """Append a self-loop at each node that has none, in ascending order: (2, E + L).
+    """Append a self-loop at each of N nodes that has none, in ascending order: (2, E + L).
 
-    Args:
-        edge_index: (2, E) integers in [0, N).
-        count: N.
-        missing: L, if it is known.
+    ``missing``: L, if it is known.
     """
     if not can_read(edge_index):
         nodes = _nodes_without_loops(edge_index, count, missing)

@@ -81,12 +81,7 @@ def known_groups(
     scatter: Tensor | None = None,
     num_rows: int | None = None,
 ) -> Tensor:
-    """:func:`grouped_matmul` for indices that are known to be valid, which are not checked.
-
-    Raises:
-        ValueError: the shapes do not fit, or no backend can serve the call.
-        TypeError: ``x`` and ``theta`` have different dtypes.
-    """
+    """:func:`grouped_matmul` for indices that are known to be valid, which are not checked."""
     return _multiply(x, theta, _groups(x, ptr, theta, gather, scatter, num_rows))
 
 
@@ -133,10 +128,6 @@ def grouped_outer(
 
     The arguments are those of :func:`grouped_matmul`, and ``y`` (num_rows, Q) the gradient of its
     result; differentiable in ``x`` and ``y``.
-
-    Raises:
-        ValueError: no backend can serve the call.
-        TypeError: ``x`` and ``y`` have different dtypes.
     """
     x, y = agreeing("grouped_outer", ptr, x, y)  # type: ignore[assignment]
     groups = Groups(ptr, gather, scatter, y.size(0))

@@ -82,11 +82,7 @@ def can_read(index: Tensor) -> bool:
 
 
 def check_pointers(name: str, ptr: Tensor, count: int) -> None:
-    """Check that pointers (R + 1,) ascend from 0 to ``count``; reads the numbers.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Check that pointers (R + 1,) ascend from 0 to ``count``; reads the numbers."""
     ends = (int(ptr[0]), int(ptr[-1]))
     if ends != (0, count) or bool((ptr[1:] < ptr[:-1]).any()):
         raise RefusedValue(
@@ -97,11 +93,7 @@ def check_pointers(name: str, ptr: Tensor, count: int) -> None:
 
 
 def check_indices(name: str, index: Tensor, count: int) -> None:
-    """Check that all indices lie in [0, ``count``); reads the numbers.
-
-    Raises:
-        ValueError: an index does not.
-    """
+    """Check that all indices lie in [0, ``count``); reads the numbers."""
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise RefusedValue(
             f"every entry of {name} lies in range",
@@ -111,12 +103,7 @@ def check_indices(name: str, index: Tensor, count: int) -> None:
 
 
 def check_integers(name: str, index: Any) -> None:
-    """Check that ``index`` is a vector of int32 or int64.
-
-    Raises:
-        TypeError: it is no tensor, or of another dtype.
-        ValueError: it does not have one dimension.
-    """
+    """Check that ``index`` is a vector of int32 or int64."""
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
         got = getattr(index, "dtype", type(index).__name__)
         raise RefusedType(f"{name} holds integers", "torch.int32 or torch.int64", got)

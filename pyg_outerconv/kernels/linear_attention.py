@@ -56,15 +56,8 @@ class Chunks:
 def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
     """Propagate values to the D latent nodes of each of G blocks: ``Σ_m key[m, r, d] value[m, r]``.
 
-    The derivatives are those of torch's products.
-
-    Args:
-        key: (M, R, D).
-        value: (M, R, V).
-        chunks: the blocks; None for a single block, which takes one product.
-
-    Returns:
-        (G, R, D, V).
+    Keys are (M, R, D), values (M, R, V), the result (G, R, D, V). A single block, without chunks,
+    takes one product. The derivatives are those of torch's products.
     """
     if chunks is None:
         return torch.einsum("mrd,mrv->rdv", key, value).unsqueeze(0)
@@ -78,13 +71,7 @@ def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
 def spread(query: Tensor, latent: Tensor, chunks: Chunks | None = None) -> Tensor:
     """Propagate latent nodes to the targets of their block: ``Σ_d query[n, r, d] latent[g, r, d]``.
 
-    Args:
-        query: (N, R, D).
-        latent: (G, R, D, V).
-        chunks: the blocks; None for a single block.
-
-    Returns:
-        (N, R, V).
+    Queries are (N, R, D), latent nodes (G, R, D, V), the result (N, R, V).
     """
     if chunks is None:
         return torch.einsum("nrd,rdv->nrv", query, latent[0])
@@ -101,12 +88,8 @@ def states(key: Tensor, value: Tensor) -> Tensor:
 def on_edges(csr: CSR, query: Tensor, key: Tensor) -> Tensor:
     """``Σ_d exp(query[row, h, d] + key[column, h, d] - c[row, h])`` for each entry, (E, H).
 
-    c[row, h] is the largest exponent of the row.
-
-    Args:
-        csr: the places of the entries, R × C.
-        query: (R, H, D).
-        key: (C, H, D), -inf for absent sources.
+    c[row, h] is the largest exponent of the row. Queries are (R, H, D), keys (C, H, D), -inf for
+    absent sources.
     """
     with torch.no_grad():
         peak = spmm(csr, None, key, aggr="max")
@@ -239,14 +222,8 @@ def scan_exponentials(
     at a larger key. Within a chunk, the second half of the places attends to the first half by
     factors of the largest key of the first half; likewise within each half, and so on. No factor
     depends on later places. Work and memory are log C times those of :func:`scan`, apart from
-    states; all operations are torch's, which gives derivatives of any order.
-
-    Args:
-        query: (N, R, D).
-        key: (M, R, D), -inf for absent sources.
-        value: (M, R, V).
-        chunks: as in :func:`scan`; C is a power of two.
-        strict: as in :func:`scan`.
+    states; all operations are torch's, which gives derivatives of any order. Arguments are those of
+    :func:`scan`; keys of absent sources are -inf, and C is a power of two.
     """
     key = chunks.split(key, chunks.source, -torch.inf)
     value = chunks.split(value, chunks.source)

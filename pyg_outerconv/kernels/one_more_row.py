@@ -32,15 +32,12 @@ def _size_of_more(x: Tensor, fill: float) -> Tensor:
 
 class _More(Primitive):
     operands = 1
+    saves = False
     of_primitives = True
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         return _one_more(x, 1.0)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def keep(ctx: Any, operands: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor]:
@@ -53,15 +50,12 @@ class _More(Primitive):
 
 class _Less(LinearInEach, Primitive):
     operands = 1
+    saves = False
     of_primitives = True
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         return x.narrow(-2, 0, x.size(-2) - 1).clone()
-
-    @staticmethod
-    def keep(ctx: Any, operands: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor]:

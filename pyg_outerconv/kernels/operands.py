@@ -14,14 +14,7 @@ from .csr import CSR
 def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[Tensor | None]:
     """The operands, checked to be dense, of one dtype, on one device; autocast converts dtypes.
 
-    Args:
-        what: the name of the primitive.
-        index: indices that must be on the device of the operands, or None.
-        *tensors: the operands, at least one of them not None.
-
-    Raises:
-        TypeError: the dtypes differ, or a tensor is sparse.
-        ValueError: the devices differ.
+    ``index``: indices, on whose device the operands must be, or None.
     """
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
@@ -43,22 +36,14 @@ def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[T
 
 
 def check_order(what: str, csr: CSR) -> None:
-    """Refuse a transpose, the values of whose entries are in another order.
-
-    Raises:
-        ValueError: ``csr`` is the transpose of a matrix that was made.
-    """
+    """Refuse a transpose, the values of whose entries are in another order."""
     if csr.order is not None:
         rule = f"{what} returns a value for each entry, by row, and takes no transpose"
         raise RefusedValue(rule, "CSR(ptr, index, num_columns)", "its T")
 
 
 def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
-    """``value`` (E,) or (E, H), as (E, H).
-
-    Raises:
-        ValueError: ``value`` has another shape.
-    """
+    """``value`` (E,) or (E, H), as (E, H)."""
     if value.dim() not in (1, 2) or value.size(0) != num_entries:
         raise RefusedValue(
             f"{what} needs a value for each entry, or for each entry and head",
@@ -71,12 +56,7 @@ def one_value_an_entry(what: str, value: Tensor, num_entries: int) -> Tensor:
 def attention_operands(
     what: str, query: Tensor, key: Tensor, value: Tensor, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Queries, keys and values of one dtype, and the mask of sources as (M, H) or (M, 1), or None.
-
-    Raises:
-        ValueError: the shapes do not fit.
-        TypeError: the operands have different dtypes, or the mask is not boolean.
-    """
+    """Queries, keys and values of one dtype, and the mask of sources, (M, H) or (M, 1), or None."""
     query, key, value = agreeing(what, source_mask, query, key, value)  # type: ignore[assignment]
     if not query.is_floating_point():
         rule = f"{what} computes with floating point numbers"
@@ -107,11 +87,7 @@ def attention_operands(
 
 
 def probability(dropout_p: float) -> float:
-    """``dropout_p`` as a float.
-
-    Raises:
-        ValueError: it is not from 0 to 1.
-    """
+    """``dropout_p`` as a float."""
     if not 0.0 <= dropout_p <= 1.0:
         raise RefusedValue("dropout_p is a probability", "0 to 1", dropout_p)
     return float(dropout_p)

@@ -54,6 +54,7 @@ class Primitive:
         batch_axis: the dimension of operands into which vmap folds a batch, the heads by default;
             None to call the function once for each item of the batch.
         result_axis: that dimension of the results.
+        saves: whether :meth:`keep` saves anything for ``gradients``.
         of_primitives: whether all passes are operations that vmap knows, such as other primitives:
             torch then derives the rule of vmap from them.
     """
@@ -61,6 +62,7 @@ class Primitive:
     operands: ClassVar[int]
     batch_axis: ClassVar[int | None] = 1
     result_axis: ClassVar[int] = 1
+    saves: ClassVar[bool] = True
     of_primitives: ClassVar[bool] = False
     forward: ClassVar[Callable[..., Any]]
     gradients: ClassVar[Callable[..., Any]]
@@ -77,7 +79,8 @@ class Primitive:
 
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             ctx.rest = inputs[count:]
-            rule.keep(ctx, inputs[:count], output)
+            if rule.saves:
+                rule.keep(ctx, inputs[:count], output)
 
         def backward(ctx: Any, *grads: Any) -> Any:
             return *rule.gradients(ctx, *grads), *(None,) * len(ctx.rest)
@@ -111,11 +114,7 @@ class Primitive:
 
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
-        """The result for these arguments.
-
-        Raises:
-            NotImplementedError: torch.compile traces forward-mode differentiation.
-        """
+        """The result for these arguments."""
         if not torch.compiler.is_compiling():
             if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
                 # Indices that were made within an inner level are no tensors of an outer one.

@@ -26,14 +26,7 @@ _sddmm = operator(
 
 
 def product(csr: CSR, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
-    """out = S x, (R, H, channels), for a matrix S (R × C).
-
-    Args:
-        csr: the places of the entries of S.
-        value: (E, H), or None for ones.
-        x: (C, H or 1, channels).
-        backend: the name of the backend.
-    """
+    """S x, (R, H, channels), for values (E, H), or None for ones, and x (C, H or 1, channels)."""
     if value is not None and value.size(1) == 1 != x.size(1):
         # One matrix for all heads of x: the heads become channels.
         out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), csr, backend)

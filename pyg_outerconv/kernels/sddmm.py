@@ -75,16 +75,13 @@ class _Add(Primitive):
     """out[e, h] = a[row of e, h] + b[col of e, h]; torch gathers, whatever the backend."""
 
     operands = 2
+    saves = False
 
     @staticmethod
     def forward(a: Tensor, b: Tensor, csr: CSR, backend: str) -> Tensor:
         ptr, index = csr.ptr, csr.index
         rows = spread(a, ptr, index.numel())
         return rows + b.index_select(0, index)
-
-    @staticmethod
-    def keep(ctx: Any, operands: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -98,14 +98,11 @@ class _Sum(LinearInEach, Primitive):
 
 class _Spread(LinearInEach, Primitive):
     operands = 1
+    saves = False
 
     @staticmethod
     def forward(x: Tensor, ptr: Tensor, num_entries: int, backend: str) -> Tensor:
         return spread(x, ptr, num_entries)
-
-    @staticmethod
-    def keep(ctx: Any, operands: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor]:

@@ -189,7 +189,9 @@ class _Chosen(LinearInEach, Primitive):
 
     @staticmethod
     def forward(value: Tensor | None, x: Tensor, csr: CSR, arg: Tensor, backend: str) -> Tensor:
-        index = csr.index if csr.order is None else _columns_in_order(csr)
+        index = csr.index
+        if csr.order is not None:  # the column of each entry, in the order of the values
+            index = torch.empty_like(index).index_copy_(0, csr.order.long(), index)
         return _chosen(index, arg, value, x, backend)
 
     @staticmethod
@@ -243,12 +245,6 @@ class _ChosenSample(LinearInEach, Primitive):
         if ctx.needs_input_grad[1]:
             of_x = of_shared(_ChosenSum.apply(grad, a, *rest), x.size(1))
         return of_a, of_x
-
-
-def _columns_in_order(csr: CSR) -> Tensor:
-    """The column of each entry of a transpose, in the order of the values."""
-    assert csr.order is not None
-    return torch.empty_like(csr.index).index_copy_(0, csr.order.long(), csr.index)
 
 
 # Propagate and transform in one step -----------------------------------------------------------

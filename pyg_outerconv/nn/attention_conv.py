@@ -244,8 +244,11 @@ class AttentionConv(OuterConv):
         """
         arguments = edge_index, edge_weight, edge_type, size, batch, edge_attr, pos
         call = Call(x, *arguments, flow=self.flow)
-        if source_mask is not None or keys is not None:
-            call, source_mask, keys = _checked_sources(call, source_mask, keys)
+        if source_mask is not None:
+            source_mask = checked_mask(source_mask, call)
+            call = without_absent(call, source_mask)
+        if keys is not None:
+            keys = checked_keys(keys, call, source_mask)
         if return_attention_weights is not False:
             return_attention_weights = _asked(return_attention_weights)
         is_bare = source_mask is None and alignment is None and keys is None
@@ -449,16 +452,6 @@ def sources_of(learned: int, empty: bool, score: Score, theta: ThetaModule) -> A
     if theta.name not in WITH_VALUES:
         raise RefusedValue(rule, f"theta in {WITH_VALUES}", theta.name)
     return AddedSources(learned, empty, score.heads, score.channels, value_channels_of(theta))
-
-
-def _checked_sources(
-    call: Call, source_mask: Any, keys: Any
-) -> tuple[Call, Tensor | None, Tensor | None]:
-    """The call without what absent sources hold, their checked mask, and checked keys."""
-    if source_mask is not None:
-        source_mask = checked_mask(source_mask, call)
-        call = without_absent(call, source_mask)
-    return call, source_mask, None if keys is None else checked_keys(keys, call, source_mask)
 
 
 # Shares of the edges of edge_index, and the values of edge features -------------------------------

@@ -52,9 +52,6 @@ def basis_of(
 
     ``family``: a part of the layer's that does not learn, in its place. ``keeps``: whether to look
     at a cache, where the layer may.
-
-    Raises:
-        TypeError, ValueError: the basis does not fit the layer or x; or as :meth:`Family.basis`.
     """
     edge_index, source = call.edge_index, call.source
     if not isinstance(edge_index, Tensor) and isinstance(edge_index, Basis):
@@ -271,12 +268,7 @@ def _check_root(call: Call, basis: Basis, bipartite: bool = False) -> None:
 
 
 def check_beside_basis(call: Call, content: Content) -> None:
-    """Check the arguments beside a basis.
-
-    Raises:
-        ValueError: the size differs from that of the basis, weights or types of edges are passed,
-            or a mask or an alignment is passed beside a basis with values.
-    """
+    """Check the arguments beside a basis."""
     own, size = call.edge_index.size, call.size
     ends = zip(size or (), own, strict=False)
     if any(count is not None and count != end for count, end in ends):
@@ -292,13 +284,10 @@ def check_beside_basis(call: Call, content: Content) -> None:
 
 
 def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
-    """The attention matrices on the edges of a support.
+    """The attention matrices on the edges of a support, a basis without values.
 
-    Args:
-        family: the attention family.
-        call: the support, a basis without values; edge_attr (E, D_e) of the edges that it was
-            made from, and positions and graphs of the nodes, which do not change its edges.
-        content: the features of the nodes.
+    ``call`` also has attributes (E, D_e) of the edges that it was made from, and positions and
+    graphs of the nodes, which do not change its edges.
     """
     support = call.edge_index
     edge_attr, pos, batch = (call.beside.get(name) for name in ("edge_attr", "pos", "batch"))

@@ -257,10 +257,6 @@ def check_devices(layer: Module, call: Call) -> None:
     """Check the devices of a call before it runs.
 
     Kernels would not notice a mix of CPU and ``meta``, and would return uninitialised memory.
-
-    Raises:
-        ValueError: two of its tensors, parameters and buffers are on different devices, or all are
-            on ``meta``.
     """
     if call.mode.compiles:
         return  # tracers check devices themselves

@@ -15,12 +15,7 @@ COMPARISONS = ("max", "min")
 
 
 def check_channels(name: str, value: Any, least: int) -> None:
-    """Check that channels are an integer >= ``least``; ``in_channels`` may be a pair of these.
-
-    Raises:
-        TypeError: they are not integers.
-        ValueError: a number is too small, or ``in_channels`` is not a pair.
-    """
+    """Check that channels are an integer >= ``least``; ``in_channels`` may be a pair of these."""
     if isinstance(value, tuple) and name == "in_channels":
         if len(value) != 2:
             raise RefusedValue(

@@ -297,10 +297,6 @@ def require_plain(module: nn.Module) -> None:
     A conversion copies options and weights. It would silently lose parametrizations
     (``weight_norm``, ``spectral_norm``, …), pruning, hooks and methods set on an object.
     Activations are passed on, and may be any module.
-
-    Raises:
-        TypeError: a submodule with weights is of a class outside torch and this package.
-        ValueError: a part is parametrised, hooked, or has methods set on the object.
     """
     for name, part in module.named_modules():
         if "activation" in name.split("."):

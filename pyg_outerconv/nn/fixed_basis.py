@@ -113,11 +113,7 @@ _PARTS = (*_ENDS, "value")
 
 
 def check_savable(basis: Basis) -> None:
-    """Refuse a basis that holds more than sets of edges and floating-point numbers.
-
-    Raises:
-        ValueError: it does.
-    """
+    """Refuse a basis that holds more than sets of edges and floating-point numbers."""
     for leaf in _leaves(basis)[0]:
         if isinstance(leaf, Tensor) and not leaf.is_floating_point():
             raise RefusedValue(

@@ -150,9 +150,6 @@ def convolve_by_messages(conv: OuterConv, basis: Basis, x: Features, theta: Thet
     message is x_m times the value, Θ_k is applied after the reduction, and the first of equal
     messages takes the gradient. A polynomial sends messages along the edges of its operator, once
     for each power ≥ 1. The identity sends none, unless the layer's class overrides a step.
-
-    Raises:
-        ValueError: inputs or labels are compared and the basis hides its edges.
     """
     whole = Problem(basis, nodes_first(x), theta, conv.reduce, conv.label_reduce)
     check_shapes(whole)
@@ -300,9 +297,6 @@ class FirstOfEqual(Aggregation):
 
     Of equal messages the first takes the whole gradient; PyG's aggregations share it among them.
     NaN wins over every number.
-
-    Args:
-        aggr: 'max' or 'min'.
     """
 
     def __init__(self, aggr: str) -> None:

@@ -356,12 +356,7 @@ class OuterConv(MessageHooks):
         return out if out is None or root is None else add_root(out, call, root, own=True)
 
     def _masked(self, call: Call, source_mask: Tensor) -> tuple[Call, Content]:
-        """The call without NaN and inf of absent sources, and the content, which says who is.
-
-        Raises:
-            ValueError: nothing reads the mask, or inputs are not summed.
-            TypeError: the mask is not of booleans.
-        """
+        """The call without NaN and inf of absent sources, and the content, which says who is."""
         source_mask = checked_mask(source_mask, call)
         if not self._reads_content or isinstance(call.edge_index, Basis):
             rule = "source_mask says which sources heads of attention may attend to"
@@ -541,10 +536,6 @@ def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
         call: the features; without any, target n adds row n of W, and indices pick rows.
         root: W (P_t, Q).
         own: whether ``out`` may be changed in place.
-
-    Raises:
-        TypeError: the dtypes of target features and weight differ.
-        ValueError: the weight does not fit the targets.
     """
     target = call.target
     if target is None and not call.targets_featureless:

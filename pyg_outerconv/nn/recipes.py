@@ -155,9 +155,6 @@ def layer_of(
 
     >>> type(layer_of(16, 64, "gat(heads=8)")).__name__
     'AttentionConv'
-
-    Args:
-        in_channels, out_channels, family, **options: see :class:`OuterConv`.
     """
     recipe = parse_family(family)
     theta = options.get("theta", "full")

@@ -57,8 +57,7 @@ HEADS: dict[str, type[ThetaModule]] = {"concat": ColumnsTheta, "mean": AveragedH
 class FilterTheta(ChannelwiseTheta, by_name=False):
     """W, and a number for each term and output channel, whose label makes that channel alone.
 
-    Args:
-        num_labels: K·Q, of K terms of Q channels.
+    It has K·Q labels, of K terms of Q channels.
     """
 
     name = "filters"
@@ -71,11 +70,7 @@ class FilterTheta(ChannelwiseTheta, by_name=False):
 
 
 class PartsTheta(ThetaModule, by_name=False):
-    """Θ in parts, one form for each run of labels.
-
-    Args:
-        parts: forms of equal P and Q.
-    """
+    """Θ in parts, one form for each run of labels, of equal P and Q."""
 
     name = "parts"
     option = 1
@@ -120,10 +115,7 @@ def theta_of(
 ) -> ThetaModule:
     """Θ of a layer over a family: in one form, or in parts where heads are put together.
 
-    Args:
-        family: the family, whose :meth:`~.Family.combinations` say how heads are put together.
-        form: the form of Θ of all other labels.
-        in_channels, out_channels, max_parameters: of the layer.
+    :meth:`~.Family.combinations` says how; ``form`` is that of all other labels.
     """
     runs = family.combinations()
     start = family.initial_coefficients

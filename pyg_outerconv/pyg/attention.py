@@ -114,13 +114,12 @@ class TracedAttention(EdgeAttention):
         if torch.is_autocast_enabled("cpu") or edge_index.layout is not torch.strided:
             return False
         is_plain = self.lin_edge is None and not (self.training and self.dropout > 0)
-        if not is_plain or self.explain or not self._are_few(edge_index):
+        if not is_plain or self.explain:
+            return False
+        width = self.heads * self.out_channels
+        if not surely(edge_index.size(-1) * width < self.least * self.times_least):
             return False
         return self._is_bare() and not any(vars(self)[name] for name in HOOKS)
-
-    def _are_few(self, edge_index: Tensor) -> bool:
-        width = self.heads * self.out_channels
-        return surely(edge_index.size(-1) * width < self.least * self.times_least)
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _is_bare(self) -> bool:

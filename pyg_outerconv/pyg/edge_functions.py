@@ -197,9 +197,7 @@ class LocalSplines(Kernel):
 
     .. math:: A_k[m, n] = N_k(u_{mn}) / d_n
 
-    Args:
-        fn (BSpline): the functions.
-        mean (bool): whether d is the in-degree, all edges counted; else it is 1.
+    with d the in-degree, all edges counted; without ``mean`` it is 1.
     """
 
     mean: bool = True

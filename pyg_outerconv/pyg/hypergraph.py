@@ -111,7 +111,7 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
         share = F.dropout(share, p=self.dropout, training=self.training)
         for pattern, index, weight in (
             (to_edges, edge, None),
-            (to_nodes, node, _of_incidences(hyperedge_weight, edge)),
+            (to_nodes, node, None if hyperedge_weight is None else hyperedge_weight[edge]),
         ):
             divided = share * _inverse_degrees(index, pattern.size[1], weight, x.dtype)[:, None]
             values = MultiHeadEdges(pattern, divided[pattern.order]).times(values)
@@ -154,10 +154,6 @@ def _composed(
         return made
     value = _inverse_degrees(index[0], to_nodes.size[1], weight[index[1]], dtype)
     return first().compose(to_nodes.with_values(to_nodes.sort_values(value)))
-
-
-def _of_incidences(weight: OptTensor, edge: Tensor) -> OptTensor:
-    return None if weight is None else weight[edge]
 
 
 def _inverse_degrees(index: Tensor, count: int, weight: OptTensor, dtype: torch.dtype) -> Tensor:

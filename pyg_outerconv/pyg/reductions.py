@@ -114,13 +114,7 @@ def _needed(layer: MessagePassing) -> list[str]:
 
 
 class Propagation(OuterConv):
-    r"""Y = Σ_k A_kᵀ X, with Θ_k = I: no parameters, and as many channels as X has at each call.
-
-    Args:
-        family: the recipe for the basis.
-        aggr: ``'sum'``, ``'mean'``, ``'max'`` or ``'min'``.
-        flow: PyG's direction of messages.
-    """
+    """Y = Σ_k A_kᵀ X, with Θ_k = I: no parameters, and as many channels as X has at each call."""
 
     def __init__(self, family: Family, aggr: str = "sum", flow: str = "source_to_target") -> None:
         super().__init__(-1, -1, family, bias=False, theta="identity", aggr=aggr, flow=flow)

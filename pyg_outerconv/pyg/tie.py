@@ -101,12 +101,7 @@ OF_CALLS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backwar
 
 
 class Watch:
-    """The modules of a layer when its contraction was made, and what sees calls that it skips.
-
-    Args:
-        layer: a layer of PyG.
-        skipped: the modules that PyG's ``forward`` calls and the contraction does not.
-    """
+    """The modules of a layer when its contraction was made, and what sees calls that it skips."""
 
     def __init__(self, layer: Module, skipped: Iterable[Module]) -> None:
         parts = list(dict.fromkeys(skipped))
@@ -179,13 +174,8 @@ def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
     """Replace all parameters and buffers of ``module`` by functions of ``layer``.
 
     Afterwards ``module`` holds none: each is computed where it is read, so that both modules use
-    the same weights, on whatever device they are. Its ``training`` and ``parameters()`` are those
-    of ``layer``.
-
-    Args:
-        module: a module whose parameters may be on ``meta``.
-        layer: the layer that owns the weights.
-        sources: the function for each name of a parameter or buffer of ``module``.
+    the same weights, on whatever device they are; before, its own may be on ``meta``. Its
+    ``training`` and ``parameters()`` are those of ``layer``.
     """
     named = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     if named != set(sources):

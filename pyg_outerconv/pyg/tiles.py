@@ -128,23 +128,12 @@ def _all_at_once(
     channels: int,
 ) -> Tensor:
     """The sums by operations of torch, which hold all messages."""
-    every = slice(0, edge_index.size(1))
-    sent = message(*_rows(edge_index, every, counts, tensors))
-    return sent.new_zeros((num_targets, channels)).index_add(0, edge_index[1], sent)
-
-
-def _rows(
-    edge_index: Tensor, tile: slice, counts: Sequence[int], tensors: Sequence[Tensor]
-) -> list[Tensor]:
-    """The rows of operands that the edges of a tile read, and the shared tensors."""
-    return [
-        tensor.index_select(0, edge_index[place, tile])
-        if place < 2
-        else tensor[tile]
-        if place == 2
-        else tensor
+    rows = [
+        tensor.index_select(0, edge_index[place]) if place < 2 else tensor
         for place, tensor in zip(_places(counts), tensors, strict=True)
     ]
+    sent = message(*rows)
+    return sent.new_zeros((num_targets, channels)).index_add(0, edge_index[1], sent)
 
 
 class _Buffers:
@@ -163,7 +152,7 @@ class _Buffers:
     def rows(
         self, edge_index: Tensor, tile: slice, counts: Sequence[int], tensors: Sequence[Tensor]
     ) -> list[Tensor]:
-        """:func:`_rows`, without derivatives."""
+        """The rows of operands that the edges of a tile read, and the shared tensors."""
         found = []
         for number, (place, tensor) in enumerate(zip(_places(counts), tensors, strict=True)):
             if place < 2:

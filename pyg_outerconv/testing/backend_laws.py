@@ -160,12 +160,7 @@ def derivatives_by(
     """What a function computes by a backend: 'value', and by input 'first in x' and 'second in x'.
 
     These are the gradients of a sum of the value in fixed directions, and those of such a sum of
-    the gradients; equal functions have equal ones.
-
-    Args:
-        backend: its name; None for the choice of the library.
-        function: of the tensors in ``inputs``.
-        inputs: its operands, by name.
+    the gradients; equal functions have equal ones. A backend of None is the library's choice.
     """
     generator = torch.Generator().manual_seed(0)  # equal directions for all backends
     leaves = [tensor.detach().requires_grad_() for tensor in inputs.values()]

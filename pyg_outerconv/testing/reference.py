@@ -66,11 +66,8 @@ def assert_same_gradients(
 def _gradients(out: Tensor, inputs: Sequence[Tensor], direction: Tensor) -> list[Tensor]:
     if not out.requires_grad:
         return [torch.zeros_like(tensor) for tensor in inputs]
-    found = torch.autograd.grad(out, inputs, direction, allow_unused=True, retain_graph=True)
-    return [
-        torch.zeros_like(tensor) if gradient is None else gradient
-        for gradient, tensor in zip(found, inputs, strict=True)
-    ]
+    how = {"retain_graph": True, "materialize_grads": True}
+    return list(torch.autograd.grad(out, inputs, direction, **how))
 
 
 @typed
@@ -133,15 +130,9 @@ def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tenso
     for step in range(depth):
         generator = torch.Generator().manual_seed(step)
         total = torch.stack([along(tensor, generator) for tensor in last]).sum()
-        gradients: tuple[Tensor | None, ...] = (None,) * len(inputs)
+        last = [torch.zeros_like(tensor) for tensor in inputs]
         if total.requires_grad:
-            gradients = torch.autograd.grad(
-                total, inputs, allow_unused=True, create_graph=True, materialize_grads=False
-            )
-        last = [
-            torch.zeros_like(tensor) if gradient is None else gradient
-            for gradient, tensor in zip(gradients, inputs, strict=True)
-        ]
+            last = [*torch.autograd.grad(total, inputs, create_graph=True, materialize_grads=True)]
         found += last
     return found
 

@@ -66,15 +66,7 @@ class Small(Backend):
 def listed_product(
     ends: Tensor, value: Tensor | None, x: Tensor, num_rows: int, transposed: bool = False
 ) -> Tensor:
-    """``out[n] = sum_{e: target[e] = n} value[e] x[source[e]]``, without derivatives.
-
-    Args:
-        ends: (2, E) integers, sources and targets, in any order.
-        value: (E,) of the dtype of ``x``, or None for ones.
-        x: (rows, channels).
-        num_rows: N.
-        transposed: whether sources and targets are exchanged.
-    """
+    """:func:`~pyg_outerconv.kernels.edge_sums.edge_sums`, without derivatives."""
     source, target = ends.numpy()
     if transposed:
         source, target = target, source

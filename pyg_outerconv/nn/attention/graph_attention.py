@@ -22,23 +22,20 @@ from ..theta_parts import draw_heads, glorot_of_heads, linear_bias
 
 def as_linear(module: Any) -> None:
     """A weight and its bias, as PyG's TransformerConv draws them."""
-    _linear(module.weight)
-    linear_bias(getattr(module, "bias", None), module.weight.size(1))
+    for parameter in (module.weight, getattr(module, "bias", None)):
+        linear_bias(parameter, module.weight.size(1))
 
 
 def as_values(theta: Any, maps: int = 1) -> None:
     """Values and the output projection of torch's MultiheadAttention."""
     glorot_of_heads(theta.value, maps)
-    _linear(theta.output.flatten(0, 1).unsqueeze(0))
+    output = theta.output.flatten(0, 1)
+    linear_bias(output, output.size(0))
 
 
 # torch draws the weights of queries, keys and values as one where they have the same channels.
 as_packed = partial(draw_heads, maps=3)
 as_packed_values = partial(as_values, maps=3)
-
-
-def _linear(weight: Tensor) -> None:
-    linear_bias(weight, weight.size(1))
 
 
 # Layers -------------------------------------------------------------------------------------------
