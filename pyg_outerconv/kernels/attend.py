@@ -153,14 +153,8 @@ def over_pairs(
 ) -> Tensor:
     """Attention (N, H, V) by ``product`` where its operands are finite, or by edges.
 
-    Args:
-        product: attention, for queries, keys, values, and the bias if there is one.
-        pairs: those that may have an edge.
-        query: (N, H, D).
-        key: (M, H, D).
-        value: (M, H, V).
-        bias: (N, M, H), or (E, H) of a list, or None; -inf says that a pair has no edge.
-        softmax: the mask of sources, the scale and dropout.
+    ``product`` takes queries (N, H, D), keys (M, H, D), values (M, H, V), and the bias if there is
+    one: (N, M, H), or (E, H) of a list, where -inf says that a pair has no edge.
     """
     operands = query, key, value
     if is_transformed(*operands, bias):

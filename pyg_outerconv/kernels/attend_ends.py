@@ -83,17 +83,9 @@ def attend_ends(
     values and the terms of the scores; one sparse product sums. Differentiable any number of times;
     second derivatives go through :func:`attend_by_primitives`.
 
-    Args:
-        x: (N, P).
-        value: (H, P, V).
-        of_source: (H, V).
-        of_target: (H, V).
-        entries: of a matrix N × N; with :class:`HeadCopies` no tensor of entries × channels is
-            held, with :class:`Listed` it is. A compiler passes a :class:`~.csr.CSR`.
-        slope: the slope of the leaky ReLU below zero.
-
-    Returns:
-        (N, H, V); zeros for rows without entries.
+    x is (N, P), ``value`` (H, P, V), both vectors are (H, V), and the result is (N, H, V), zeros
+    for rows without entries. With :class:`HeadCopies` no tensor of entries × channels is held, with
+    :class:`Listed` it is. A compiler passes a :class:`~.csr.CSR`.
     """
     tensors = x, value, of_source, of_target
     if isinstance(entries, CSR):

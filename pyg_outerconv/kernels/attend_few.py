@@ -16,19 +16,11 @@ def attend_few(
     of_loops: Tensor | None = None,
     sent: Tensor | None = None,
 ) -> Tensor:
-    """Sums of values by the softmax of scores, (N, H, V).
+    """Sums of values (M, H, V) by the softmax of scores (E, H), (N, H, V); zeros without edges.
 
-    Args:
-        entries: the E edges of N targets.
-        score: (E, H).
-        value: (M, H, V).
-        of_loops: (N, H), the scores of a self-loop at each node, in the place of those among the
-            edges; None to add none. Then M = N.
-        sent: (E, H, V), the value of the source of each edge, if scores are made of it: its
-            gradients are then added up before they are scattered.
-
-    Returns:
-        Zeros for targets without edges.
+    ``of_loops``: (N, H), the scores of a self-loop at each node, in the place of those among the
+    edges; None to add none. ``sent``: (E, H, V), the value of the source of each edge, if scores
+    are made of it: its gradients are then added up before they are scattered.
     """
     loops = None if of_loops is None else of_loops.detach()
     highest = _highest(score.detach(), entries.row, entries.shape[0], loops)

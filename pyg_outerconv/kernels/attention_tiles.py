@@ -90,18 +90,10 @@ def attend_tiles(
 ) -> Tensor:
     """The attention of the targets of all tiles, tile by tile: (B_1 T_1 + B_2 T_2 + …, H, V).
 
-    Args:
-        tiles: at least one.
-        query: (N, H, D).
-        key: (M, H, D).
-        value: (M, H, V).
-        options: see :class:`Options`.
-        absent: (M, H) or (M, 1) booleans, true for sources that no target attends to; or None.
-        bias: (1, H or 1, T, S), added to the scores of a single tile, -inf for pairs without an
-            edge; or None. It may require gradients.
-
-    Returns:
-        Zeros for targets without sources.
+    Zeros for targets without sources. Queries are (N, H, D), keys (M, H, D), values (M, H, V), and
+    ``absent`` (M, H) or (M, 1) booleans, true for sources that no target attends to. The bias
+    (1, H or 1, T, S), which may require gradients, is added to the scores of a single tile, -inf
+    for pairs without an edge.
     """
     channels = value.size(2)
     width = max(query.size(2), channels)

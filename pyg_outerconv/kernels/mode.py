@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,40 +20,38 @@ asked = threading.local()
 do not need it: a backward pass uses the backend of its forward pass."""
 
 
+@dataclass(eq=False)
 class Mode:
     """What surrounds a call, looked at once for all that depends on it; one object for each kind.
 
     Attributes:
-        compiles: whether torch.compile or torch.export trace the call.
-        traces: whether torch.jit.trace does.
+        traces: whether torch.jit.trace traces the call.
         transforms: whether it is within a transform of ``torch.func``.
         differentiates: whether it is within forward-mode differentiation.
         dispatches: whether it is within a mode that sees every operator.
-        is_plain: whether none of these is so, and kernels may be called directly.
         wants_gradients: whether gradients may be required. Not where torch.jit traces, which can
             save operators but no autograd functions in Python.
         inference: whether it is within inference mode.
         threads: the number of threads of torch.
         backend: the backend that is asked for by name, or None.
+        compiles: whether torch.compile or torch.export trace the call.
+        is_plain: whether nothing sees the call but autograd, and kernels may be called directly.
     """
 
-    def __init__(
-        self,
-        traces: bool,
-        transforms: bool,
-        differentiates: bool,
-        dispatches: bool,
-        gradients: bool,
-        inference: bool,
-        threads: int,
-        backend: str | None,
-        compiles: bool = False,
-    ) -> None:
-        self.compiles, self.traces, self.transforms = compiles, traces, transforms
-        self.differentiates, self.dispatches = differentiates, dispatches
-        self.inference, self.threads, self.backend = inference, threads, backend
-        self.wants_gradients = gradients and not traces
-        self.is_plain = not (compiles or traces or transforms or differentiates or dispatches)
+    traces: bool
+    transforms: bool
+    differentiates: bool
+    dispatches: bool
+    wants_gradients: bool
+    inference: bool
+    threads: int
+    backend: str | None
+    compiles: bool = False
+
+    def __post_init__(self) -> None:
+        self.wants_gradients = self.wants_gradients and not self.traces
+        seen = self.compiles, self.traces, self.transforms, self.differentiates, self.dispatches
+        self.is_plain = not any(seen)
 
     def __str__(self) -> str:
         seen_by = {

@@ -130,20 +130,11 @@ def mixed_product(
     coefficient: Tensor,
     x: Tensor,
 ) -> Tensor:
-    """(Σ_k c_k A_k)ᵀ X, for the basis matrices A_k of one pattern.
+    """(Σ_k c_k A_k)ᵀ X, (N, ...), for the basis matrices A_k of one pattern N × M, and X (M, ...).
 
     Holds E mixed values while it runs; autograd would store them until the backward pass.
-
-    Args:
-        csr: the places of the E entries, N × M.
-        label: (E,) the label of each entry, in [0, K).
-        by_label: the entries sorted by label: pointers (K + 1,) and positions (E,).
-        value: (E,), or None for ones.
-        coefficient: c (K,).
-        x: X (M, ...).
-
-    Returns:
-        (N, ...).
+    Labels are (E,), values (E,) or None for ones, coefficients (K,), and ``by_label`` the entries
+    sorted by label: pointers (K + 1,) and positions (E,).
     """
     wide = x.flatten(1).unsqueeze(1)
     value = None if value is None else value.to(x.dtype)

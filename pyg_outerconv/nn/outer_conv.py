@@ -531,11 +531,8 @@ class OuterConv(MessageHooks):
 def add_root(out: Tensor, call: Call, root: ThetaModule, own: bool) -> Tensor:
     """Y + X_t W for features X_t of the targets; Y itself if these are missing in a pair.
 
-    Args:
-        out: Y (*batch, N, Q).
-        call: the features; without any, target n adds row n of W, and indices pick rows.
-        root: W (P_t, Q).
-        own: whether ``out`` may be changed in place.
+    Y is (*batch, N, Q), W (P_t, Q). Without features target n adds row n of W; indices pick rows.
+    ``own``: whether ``out`` may be changed in place.
     """
     target = call.target
     if target is None and not call.targets_featureless:

@@ -92,15 +92,8 @@ def message_sums(
     ``TILE`` numbers of them are held. A backward pass that is differentiated itself, forward mode,
     ``torch.func`` and compilers hold all messages.
 
-    Args:
-        message: f.
-        edge_index: (2, E) sources and targets.
-        num_targets: N.
-        operands: s, t, u and w; f takes them in this order.
-        channels: C, the number of channels of a message.
-
-    Returns:
-        (N, C), zero for targets without edges.
+    ``message`` is f, which takes the operands s, t, u and w in this order, and has C channels.
+    Returns (N, C), zero for targets without edges.
     """
     tensors = [tensor for group in operands for tensor in group]
     counts = [len(group) for group in operands]
