@@ -12,9 +12,8 @@ from oracle import assert_same
 from torch.nn import BatchNorm1d, Dropout, Linear, Sequential
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GraphSAGE, to_hetero
-from torch_geometric.utils import trim_to_layer
 
-from pyg_outerconv.nn import AttentionGNN, OuterConv, OuterGNN
+from pyg_outerconv.nn import AttentionGNN, OuterGNN
 from pyg_outerconv.nn.models import evaluating
 from pyg_outerconv.testing import assert_near
 
@@ -117,18 +116,6 @@ def test_trimmed_models_are_pygs(ours, theirs, kind):
     assert_near(out, expected)
     if ours.convs[0].root is not None:  # degrees of targets alone: seeds see all that they need
         assert_near(out[:2], ours(x, SAMPLED)[:2])
-
-
-def test_trimmed_layers_give_what_whole_ones_give_to_seeds():
-    convs = [OuterConv(4, 6, "relation(1)"), OuterConv(6, 3, "relation(1)")]
-    x, weight = x_of(), torch.rand(8) + 0.1
-    whole = convs[1](convs[0](x, SAMPLED, weight).relu(), SAMPLED, weight)
-    edges = SAMPLED
-    for hop, conv in enumerate(convs):
-        x, edges, weight = trim_to_layer(hop, NODES_OF_HOP, EDGES_OF_HOP, x, edges, weight)
-        x = conv(x, edges, weight)
-        x = x.relu() if hop == 0 else x
-    assert_near(x[:2], whole[:2])
 
 
 def test_weights_are_trimmed_with_edges():

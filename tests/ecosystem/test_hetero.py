@@ -13,7 +13,7 @@ from torch_geometric.nn import (
     to_hetero_with_bases,
 )
 
-from pyg_outerconv.nn import AttentionConv, OuterConv, transformer_conv
+from pyg_outerconv.nn import AttentionConv, OuterConv
 from pyg_outerconv.testing import assert_near
 
 KINDS = [("a", "to", "b"), ("b", "to", "a"), ("a", "self", "a")]
@@ -26,7 +26,6 @@ def graph():
     for kind, index in zip(KINDS, edges, strict=True):
         data[kind].edge_index = torch.tensor(index)
         data[kind].edge_weight = torch.rand(len(index[0])) + 0.1
-        data[kind].edge_attr = torch.randn(len(index[0]), 2)
     return data
 
 
@@ -42,13 +41,12 @@ OURS = {
 of_each_kind = pytest.mark.parametrize("kind", OURS)
 
 
-def by_hand(convs, x, edges, **beside):
+def by_hand(convs, x, edges):
     """The sums over relations, a call at a time."""
     sums = {}
     for (source, name, target), conv in convs.items():
         ends = x[source] if source == target else (x[source], x[target])
-        own = {option: values[source, name, target] for option, values in beside.items()}
-        out = conv(ends, edges[source, name, target], **own)
+        out = conv(ends, edges[source, name, target])
         sums[target] = out if target not in sums else sums[target] + out
     return sums
 
@@ -175,44 +173,6 @@ def test_weights_go_by_position_and_by_name(by):
     expected = theirs(*given, data.edge_weight_dict)
     for name in ("a", "b"):
         assert_near(out[name], expected[name])
-
-
-def test_edge_features_go_by_name():
-    data = graph()
-    model = HeteroConv({key: transformer_conv((-1, -1), 6, 2, edge_dim=2) for key in KINDS})
-    out = model(data.x_dict, data.edge_index_dict, edge_attr_dict=data.edge_attr_dict)
-    convs = {key: model.convs[key] for key in KINDS}
-    beside = {"edge_attr": data.edge_attr_dict}
-    for name, value in by_hand(convs, data.x_dict, data.edge_index_dict, **beside).items():
-        assert_near(out[name], value)
-
-
-def test_transposed_matrices_of_relations_are_read():
-    data = graph()
-    model = HeteroConv({key: OURS["sums"]() for key in KINDS})
-    matrices = {
-        (s, n, t): torch.sparse_coo_tensor(
-            data[s, n, t].edge_index.flip(0),
-            data[s, n, t].edge_weight,
-            (data[t].num_nodes, data[s].num_nodes),
-        )
-        .coalesce()
-        .to_sparse_csr()
-        for s, n, t in KINDS
-    }
-    expected = model(data.x_dict, data.edge_index_dict, data.edge_weight_dict)
-    out = model(data.x_dict, matrices)
-    for name in ("a", "b"):
-        assert_near(out[name], expected[name])
-
-
-def test_relations_without_edges_give_bias_and_root_term():
-    data = graph()
-    data[KINDS[0]].edge_index = torch.empty(2, 0, dtype=torch.long)
-    model = HeteroConv({KINDS[0]: OURS["means"](), KINDS[1]: OURS["means"]()})
-    out = model(data.x_dict, {key: data[key].edge_index for key in KINDS[:2]})["b"]
-    conv = model.convs[KINDS[0]]
-    assert_near(out, data["b"].x @ conv.root.weight[0] + conv.bias)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
-from torch_geometric.testing import assert_module
 from torch_geometric.transforms import GCNNorm, ToSparseTensor
 from torch_geometric.typing import WITH_TORCH_SPARSE
 from torch_geometric.utils import trim_to_layer
 
 from pyg_outerconv.families import GCN, Relation, Walk
-from pyg_outerconv.nn import AttentionConv, OuterConv, OuterGNN
+from pyg_outerconv.nn import OuterConv, OuterGNN
 from pyg_outerconv.testing import assert_near
 
 pytestmark = pytest.mark.skipif(
@@ -49,21 +48,6 @@ def test_a_changed_matrix_is_noticed(cached):
 def order_of(edges):
     """The order of entries in a matrix: by target, then by source."""
     return (edges[1] * 5 + edges[0]).argsort(stable=True)
-
-
-def test_it_tells_the_size_of_a_pair():
-    edges = torch.tensor([[0, 5, 3, 2], [1, 0, 1, 2]])
-    conv, source = OuterConv(4, 6, Relation(1)), torch.randn(6, 4)
-    matrix = matrix_of(edges, size=(6, 4))
-    assert_near(conv((source, None), matrix), conv((source, None), edges, size=(6, 4)))
-    with pytest.raises(ValueError, match="size must fit the sparse matrix"):
-        conv(torch.randn(5, 4), matrix)
-
-
-def test_pyg_asserts_all_of_its_layouts():
-    options = {"expected_size": (5, 6), "atol": 1e-5}
-    assert_module(OuterConv(4, 6, GCN()), torch.randn(5, 4), EDGES, **options)
-    assert_module(AttentionConv(4, 6, 2), torch.randn(5, 4), EDGES, **options)
 
 
 def test_the_transform_makes_what_layers_take():

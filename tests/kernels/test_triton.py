@@ -243,12 +243,6 @@ def test_long_rows_are_shared_by_several_programs(call, dtype, monkeypatch):
 
 @pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("call", CALLS)
-def test_a_row_of_300_entries_beside_empty_ones(call):
-    assert_equals_reference(call, Inputs(SKEWED, 2, 3, torch.float32, torch.int32))
-
-
-@pytest.mark.slow(cases=6)
-@pytest.mark.parametrize("call", CALLS)
 def test_equal_input_gives_equal_bits(call, monkeypatch):
     monkeypatch.setattr(balance, "LIMIT", 8)  # of whole rows and of pieces
     first, second = (
@@ -346,14 +340,6 @@ def test_of_equal_products_the_first_is_taken(limit, monkeypatch):
         assert torch.equal(
             Triton().spmm_arg(ptr, index, None, x, largest), torch.zeros_like(x, dtype=torch.int64)
         )
-
-
-def test_every_derivative_through_the_package():
-    i = Inputs((0, 1, 9, 3), 1, 1, torch.float32, torch.int32)
-    csr = CSR(i.ptr, i.index, COLUMNS)
-    testing.assert_backend_equals_reference(
-        "triton", csr, torch.float32, channels=3, tolerance=5e-5
-    )
 
 
 def drawn_matrix(draw):

@@ -286,9 +286,8 @@ def results(module: Module, inputs: dict[str, Any], call: Any = None) -> list[Te
     out = tree_leaves((module if call is None else call)(**inputs))
     ahead = [torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y) for y in out]
     wanted = [*numbers, *module.parameters()]
-    found = torch.autograd.grad(out, wanted, ahead, allow_unused=True)
-    zeros = [torch.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
-    return [*(y.detach() for y in out), *zeros]
+    found = torch.autograd.grad(out, wanted, ahead, materialize_grads=True)
+    return [*(y.detach() for y in out), *found]
 
 
 def assert_same(

@@ -20,7 +20,7 @@ from contractions import REDUCTIONS, has_edges
 
 from pyg_outerconv import AttentionConv, OuterConv, nn, testing
 from pyg_outerconv.families import GCN, Chebyshev, Identity, Relation, Stack, Walk
-from pyg_outerconv.nn import FORMS, gat_conv, label_terms, linear_attention
+from pyg_outerconv.nn import gat_conv, label_terms, linear_attention
 from pyg_outerconv.testing import assert_near, dense_contraction
 
 THETAS = [
@@ -182,14 +182,6 @@ def test_hooks_see_values_times_inputs_where_theta_follows():
 
 
 # Θ as the identity --------------------------------------------------------------------------------
-
-
-def test_the_identity_is_a_form_of_theta():
-    assert "identity" in FORMS
-    conv = OuterConv(4, 4, Relation(3), theta="identity")
-    assert [name for name, _ in conv.named_parameters()] == ["bias"]
-    assert torch.equal(conv.theta(), torch.ones(3, 4, 1, 1))
-    assert conv.theta.parameter().is_unit
 
 
 def test_channels_come_with_the_first_input():

@@ -131,9 +131,6 @@ def test_rules_are_kept_bounded_and_no_state():
             assert_near(other(x), layer(x))
 
 
-# torch's own machinery ----------------------------------------------------------------------------
-
-
 # GridPool and GridUnpool --------------------------------------------------------------------------
 
 
@@ -196,12 +193,6 @@ def test_unpooling_is_the_transpose_of_the_sum():
     assert unpool(listed, mask).shape == (int(mask.sum()), 3)
     with pytest.raises(ValueError, match="clusters must be the cells of the input"):
         unpool(y, output_size=(9, 9))
-
-
-# Unfold and Fold ----------------------------------------------------------------------------------
-
-
-# A small network ----------------------------------------------------------------------------------
 
 
 def test_an_image_that_is_too_small_leaves_a_lazy_layer_lazy():

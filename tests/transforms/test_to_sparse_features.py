@@ -158,29 +158,6 @@ def test_worker_processes_send_them_to_the_main_one():
     assert all(isinstance(part.x, SparseFeatures) for part in loaded)
 
 
-class InWorker(torch.utils.data.Dataset):
-    """Features that a worker selects, as PyG's sampling loaders do."""
-
-    def __init__(self, data):
-        self.data = data
-
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, part):
-        node, none = torch.arange(part, 9, 3), torch.zeros(0, dtype=torch.long)
-        return filter_data(self.data, node, none, none, none)
-
-
-@pytest.mark.slow
-def test_worker_processes_select_rows():
-    data = graph(9)
-    loader = torch.utils.data.DataLoader(InWorker(SPARSE(data)), batch_size=None, num_workers=2)
-    for part, found in enumerate(loader):
-        assert isinstance(found.x, SparseFeatures)
-        assert_near(found.x.to_dense(), data.x[part::3])
-
-
 def test_nodes_are_selected():
     data, sparse = graph(9), SPARSE(graph(9))
     mask = torch.arange(9) % 2 == 0
