@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -137,10 +136,18 @@ def pick(primitive: str, csr: CSR, x: Tensor, reduction: str = "sum") -> str:
 
 # A compiler would guard on the cached choices, and compile each model a second time.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _constant_choice(*key: Any) -> str:
+def _constant_choice(
+    primitive: str,
+    device: str,
+    dtype: torch.dtype,
+    index_dtype: torch.dtype,
+    reduction: str,
+    asked: str | None,
+) -> str:
     """:func:`pick` for traced calls, whose sizes are not known; none of the reasons reads them."""
+    key = (primitive, device, dtype, index_dtype, reduction, asked)
     if key not in CHOSEN:
-        CHOSEN[key] = choose(Request(*key[:4], (1, 1), 1, 1, reduction=key[4])).name
+        CHOSEN[key] = choose(Request(*key[:4], (1, 1), 1, 1, reduction=reduction)).name
     return CHOSEN[key]
 
 
