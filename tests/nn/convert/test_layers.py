@@ -185,6 +185,14 @@ def test_poolings_are_equal_with_their_gradients(module, order):
         assert_same(layer(x), module(x), [x])
 
 
+def test_a_copy_learns_on_its_own():
+    module = nn.Conv1d(2, 3, 3)
+    layer = from_torch(module)
+    with torch.no_grad():
+        layer.theta.weight.zero_()
+    assert module.weight.abs().sum() > 0
+
+
 def test_frozen_weights_stay_frozen():
     module = nn.Conv1d(2, 3, 3)
     module.weight.requires_grad_(False)
