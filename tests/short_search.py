@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from pyg_outerconv.lab import data
@@ -24,13 +25,10 @@ def plan(**changed: Any) -> Plan:
     return Plan(resolve(entry, {**named, "seeds": values["test_seeds"]}), **values)
 
 
-def searched(folder: Any, chosen: Plan | None = None) -> Search:
+def searched(folder: Any, chosen: Plan | None = None, jobs: int = 1) -> Search:
     """A search that ran, or went on, to its end."""
-    found = Search(chosen, folder, log=lambda line: None, jobs=1)
-    try:
+    with closing(Search(chosen, folder, log=lambda line: None, jobs=jobs)) as found:
         found.run()
-    finally:
-        found.close()
     return found
 
 

@@ -35,10 +35,6 @@ class Settings:
     ``repr`` prints it; ``features='auto'``, ``device='auto'`` and ``accumulate=0`` are replaced
     when a run begins. ``imports`` are the names of the modules of one's own that were imported
     then, with commas between them, see :mod:`pyg_outerconv.lab.own_code`.
-
-    Raises:
-        ValueError: a value is out of range or unknown.
-        TypeError: a value is of another type.
     """
 
     dataset: str
@@ -390,12 +386,7 @@ def smoothing_of(text: str) -> dict[str, Any] | None:
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:
-    """The settings of a run: explicit ones, else the defaults of the dataset, else our defaults.
-
-    Args:
-        entry: the dataset, as its split protocol reads it.
-        explicit: settings by name, with ``family`` and ``split``; None for a default.
-    """
+    """The settings of a run: explicit ones, else the defaults of the dataset, else our defaults."""
     asked = {name: value for name, value in explicit.items() if value is not None}
     settings = Settings(**{"dataset": entry.name, **entry.defaults, **asked})
     of_batches = entry.task == "graphs" or settings.batches == "neighbor"

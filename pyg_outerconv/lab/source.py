@@ -101,11 +101,7 @@ def source_of(own: dict[str, Any], both_ways: dict[str, Any]) -> Source | None:
 
 
 def moved(own: dict[str, Any], both_ways: dict[str, Any]) -> Source | None:
-    """Where options of a command say that the graph of a run is now; None if they do not.
-
-    Raises:
-        ValueError: all they say is whether edges go both ways.
-    """
+    """Where options of a command say that the graph of a run is now; None if they do not."""
     if both_ways and not own:
         rule = "a run knows whether its edges go both ways"
         raise RefusedValue(rule, "--undirected beside --edges or --data", "--undirected alone")

@@ -28,7 +28,6 @@ from .canvas import (
     new_figure,
     value_colours,
 )
-from .labels import MAX_PANELS, labels_of
 from .layout import (
     MAX_NODES,
     Edges,
@@ -42,7 +41,7 @@ from .layout import (
     part,
     radius,
 )
-from .shapes import grids_of
+from .shapes import MAX_PANELS, grids_of, labels_of
 
 if TYPE_CHECKING:
     from ..basis.base import Basis

@@ -19,10 +19,9 @@ from ..errors import RefusedValue
 from ..graph.checks import Labels
 from .canvas import ABSENT, MARK, QUIET, REACHED, check_entries, image_shape, lines
 from .graph import reaching_nodes
-from .labels import MAX_PANELS, labels_of
 from .layout import edges_of
 from .matrices import panels
-from .shapes import Grids, Shape, grids, node_at
+from .shapes import MAX_PANELS, Grids, Shape, grids, labels_of, node_at
 
 if TYPE_CHECKING:
     from ..basis.base import Basis

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 LAYOUTS = ("spring", "circle")
 MAX_NODES = 100  # of a whole graph; of a larger one a part is drawn
 PART = 40  # nodes of a part at most
-MAX_PAIRS = 90  # of nodes of a part that edges join, beyond FEWEST nodes
-FEWEST = 12
 
 Numbers = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -71,18 +69,14 @@ def edges_of(basis: Basis) -> Edges:
 
 
 def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, list[int], str]:
-    """The nodes to draw, those in their middle, and which they are in words; '' for all.
-
-    A part has at most ``PART`` nodes, and fewer where many edges are between them.
-    """
+    """The nodes to draw, those in their middle, and which they are in words; '' for all."""
     for node in around:
         if not 0 <= node < edges.num_nodes:
             raise RefusedIndex("a node is in the graph", f"below {edges.num_nodes}", node)
     if edges.num_nodes <= MAX_NODES and not len(around):
         return np.arange(edges.num_nodes), [], ""
     middle = list(dict.fromkeys(around)) or [_typical(edges)]
-    found = nearest(edges, middle, max(PART, len(middle)))
-    nodes = np.sort(found[: _legible(edges, found, max(FEWEST, len(middle)))])
+    nodes = np.sort(nearest(edges, middle, max(PART, len(middle))))
     names = ", ".join(map(edges.name, middle[:4])) + (", …" if len(middle) > 4 else "")
     said = f"{names} and what is nearest: {len(nodes)} of {edges.num_nodes} nodes"
     return nodes, middle, said
@@ -90,24 +84,11 @@ def part(edges: Edges, around: Sequence[int]) -> tuple[Numbers, list[int], str]:
 
 def _typical(edges: Edges) -> int:
     """The node whose number of neighbours is closest to 8: neither alone nor a hub."""
-    count = np.bincount(_pairs(edges).ravel(), minlength=edges.num_nodes)
-    return int(np.abs(count - 8).argmin())
-
-
-def _pairs(edges: Edges) -> Numbers:
-    """(2, pairs) the pairs of different nodes that edges join, each once."""
     source, target = edges.ends
     apart = source != target
-    return np.unique(np.sort(np.stack([source[apart], target[apart]]), axis=0), axis=1)
-
-
-def _legible(edges: Edges, nodes: Numbers, fewest: int) -> int:
-    """The number of first nodes that no more than ``MAX_PAIRS`` pairs join, but at least some."""
-    rank = np.full(edges.num_nodes, len(nodes))
-    rank[nodes] = np.arange(len(nodes))
-    last = rank[_pairs(edges)].max(0, initial=0)  # the node with which a pair is complete
-    joined = np.bincount(last[last < len(nodes)], minlength=len(nodes)).cumsum()
-    return max(fewest, int((joined <= MAX_PAIRS).sum()))
+    pairs = np.unique(np.sort(np.stack([source[apart], target[apart]]), axis=0), axis=1)
+    count = np.bincount(pairs.ravel(), minlength=edges.num_nodes)
+    return int(np.abs(count - 8).argmin())
 
 
 def nearest(edges: Edges, middle: Sequence[int], most: int) -> Numbers:

@@ -17,8 +17,7 @@ from torch import Tensor
 from ..errors import RefusedValue
 from ..graph.checks import Labels
 from .canvas import check_entries, lines, new_figure, panel_size, value_colours
-from .labels import MAX_PANELS, PARTS, labels_of
-from .shapes import grids_of
+from .shapes import MAX_PANELS, PARTS, grids_of, labels_of
 
 if TYPE_CHECKING:
     from ..basis.base import Basis

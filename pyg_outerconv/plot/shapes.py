@@ -1,4 +1,4 @@
-"""The grids whose cells the nodes of a basis are, and the node at a cell."""
+"""What a picture asks of a basis: its labels, the grids whose cells its nodes are, a cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ..basis.grid_shift import GridShift
 from ..basis.products import BinaryProduct, Composed, Restricted
 from ..errors import RefusedIndex, RefusedType, RefusedValue
 from ..graph.cells import Cells
+from ..graph.checks import Labels, chosen_labels
 
+MAX_PANELS = 16
+PARTS = "labels= for fewer, or a part of the basis (restrict, or a smaller structure)"
 Shape = tuple[int, ...]
 Grids = tuple[Shape, Shape]
 """The shapes of the input grid and of the output grid."""
@@ -75,3 +78,29 @@ def grids_of(basis: Basis) -> Grids | None:
     if isinstance(basis, Restricted) or not isinstance(basis, Compound):
         return None
     return grids_of(basis.parts[0]) if basis.size == basis.parts[0].size else None
+
+
+def labels_of(
+    basis: Basis, labels: Labels | None, titles: Sequence[str] | None, max_panels: int
+) -> tuple[list[int], list[str], str]:
+    """The labels to draw, their titles, and how many are left out in words; '' for none."""
+    count = basis.num_bases
+    if titles is not None and len(titles) != count:
+        raise RefusedValue("a basis has a title for each label", count, len(titles))
+    if max_panels < 1:
+        raise RefusedValue("a picture needs a panel", "max_panels >= 1", max_panels)
+    chosen = chosen_labels(slice(max_panels) if labels is None else labels, count)
+    if not chosen:
+        raise RefusedValue("a picture needs a label", "at least one", "none")
+    names = _names(basis) if titles is None else titles
+    left_out = count - len(chosen) if labels is None else 0
+    told = f"{len(chosen)} of {count} labels; {left_out} left out" if left_out else ""
+    return chosen, [names[k] for k in chosen], told
+
+
+def _names(basis: Basis) -> list[str]:
+    """The name of each label: the shift of a grid, else its number."""
+    if not isinstance(basis, GridShift):
+        return [f"k = {k}" for k in range(basis.num_bases)]
+    turned = ", transposed" if basis.is_transposed else ""
+    return [f"shift ({', '.join(map(str, shift))}){turned}" for shift in basis.shifts]

@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -151,13 +152,21 @@ def processes(device: str) -> Processes:
     return Torchrun(device) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ALONE
 
 
-def end_with_parent() -> None:
-    """End this process, which multiprocessing began, when its parent is gone, in whatever way."""
+def spawned(
+    jobs: int, begin: Callable[..., None] | None = None, *given: Any
+) -> ProcessPoolExecutor:
+    """New processes, each begun by a function, which end when this one is gone, in whatever way."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, context, _begin, (begin, *given))
 
-    def wait() -> None:
+
+def _begin(begin: Callable[..., None] | None, *given: Any) -> None:
+    def end_with_parent() -> None:
         parent = multiprocessing.parent_process()
-        assert parent is not None
+        assert parent is not None  # as multiprocessing began this one
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    if begin is not None:
+        begin(*given)

@@ -407,18 +407,6 @@ def test_the_nodes_in_the_middle_of_a_part_are_framed() -> None:
     assert [n for n, framed in zip(numbers, frames, strict=True) if framed] == [7, 120]
 
 
-def test_a_dense_part_has_fewer_nodes() -> None:
-    clique = torch.ones(20, 20).nonzero().T
-    tail = ring(200) + 19
-    index = torch.cat([clique, tail], 1)
-    basis = Relation(1, None).basis(index)
-    for node, count in ((3, 13), (120, PART)):  # 13 · 12 / 2 pairs, and the 14th would make 91
-        at = places(basis.plot("graph", around=node).axes[0])
-        assert len(at) == count
-    drawn_nodes = places(basis.plot("graph", around=list(range(20))).axes[0])
-    assert len(drawn_nodes) == 20  # those that are asked for, however dense
-
-
 def test_of_many_edges_the_largest_are_drawn_and_the_title_counts_the_others() -> None:
     full = torch.ones(60, 60).nonzero().T
     weight = torch.rand(full.size(1)) + torch.arange(full.size(1))

@@ -28,8 +28,8 @@ from pyg_outerconv.lab.search import pictures as of_searches
 from pyg_outerconv.lab.train.results import draw_curves
 from pyg_outerconv.plot.canvas import MARK, NEGATIVE, POSITIVE, new_figure, rendered
 from pyg_outerconv.plot.graph import MAX_SOURCES, neighbourhood
-from pyg_outerconv.plot.labels import MAX_PANELS
 from pyg_outerconv.plot.runs import MAX_BARS, MAX_NUMBERS, Row, bars, confusion, intervals
+from pyg_outerconv.plot.shapes import MAX_PANELS
 
 pytestmark = pytest.mark.pages
 

@@ -194,13 +194,6 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert not list(Path().glob("*.svg"))
 
 
-def test_help_says_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "default matrices (one panel for each A_k) on a grid" in said
-    assert "default KarateClub" in said
-
-
 PICTURES = Path(__file__).resolve().parents[2] / "examples" / "pictures"
 COMMANDS = re.findall(r"^\$ outerconv (show .*)$", (PICTURES / "README.md").read_text(), re.M)
 

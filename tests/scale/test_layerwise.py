@@ -1,5 +1,8 @@
 """A layer over chunks of targets is the layer over the whole graph."""
 
+import errno
+import os
+
 import pytest
 import torch
 from cases import CASES, random_graph
@@ -117,3 +120,15 @@ def test_a_chunk_alone_is_in_memory(family, tmp_path):
     with Largest() as largest:
         convolve(conv, x, basis, scratch=Scratch(tmp_path), most_edges=100)
     assert largest.entries <= 100 * 6
+
+
+def test_a_full_disk_is_refused_before_anything_is_written_to_a_mapped_file(tmp_path, monkeypatch):
+    """What is written to one without space on the disk kills the process."""
+
+    def full(*anything):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ValueError, match="written to files: expected a folder with space at"):
+        Scratch(tmp_path).empty(4, 3, like=torch.empty(0))
+    assert not list(tmp_path.iterdir())

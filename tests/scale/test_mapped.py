@@ -14,7 +14,7 @@ from pyg_outerconv.families import GCN, Chebyshev, Identity, Stack, Walk
 from pyg_outerconv.files import load_json, save_json
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.nn import OuterConv
-from pyg_outerconv.scale import Clusters, Scratch, carried_by, convolve, generate, mapped
+from pyg_outerconv.scale import Scratch, carried_by, convolve, generate, mapped
 from pyg_outerconv.scale.mapped import HEADER, ArrayWriter, open_mapped
 
 
@@ -95,23 +95,6 @@ def test_a_layer_over_mapped_files(family, folder, tmp_path):
         assert (ours - wanted).abs().max() <= 1e-5 * wanted.abs().max()
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
-def test_samples_of_mapped_files(family, folder):
-    graph = open_mapped(folder)
-    carried = carried_by(graph, family)
-    sampler = Clusters(carried, torch.arange(9000) // 2000, 2)
-    whole = family.basis_on(GCN().read(edge_index(graph), size=(9000, 9000)), torch.float32)
-    plan = sampler.plan(graph.nodes("train"), 0, 0)
-    (sample,) = sampler.draw(plan, [1], 0, 0)
-    x = torch.randn(sample.nodes.numel(), 3)
-    operator = getattr(whole, "operator", None) or (whole if family == GCN() else None)
-    if operator is not None:
-        matrix = operator.restricted(sample.nodes, sample.nodes)
-        found = getattr(sample.basis, "operator", sample.basis)
-        torch.testing.assert_close(found.propagate(x), matrix.propagate(x))
-    assert sample.basis.size == (sample.nodes.numel(),) * 2
-
-
 def test_damage_is_noticed(folder, tmp_path):
     made = tmp_path / "graph"
     generate(made, nodes=50, edges=200, features=2, log=silent)
@@ -181,51 +164,6 @@ def test_a_full_disk_is_refused_and_the_half_folder_goes(nth, has_folder, tmp_pa
     assert len(sizes) == min(nth + 1, 5)
     assert place.exists() == has_folder
     assert not has_folder or not list(place.iterdir())
-
-
-# On a disk of its own: what is written to a mapped file without space there kills the process.
-FULL_DISK = """
-import ctypes, os, shutil, subprocess, sys
-from pathlib import Path
-
-place, run, users = Path(sys.argv[1]), sys.argv[2], 0x10000000 | 0x20000  # mounts of its own, too
-maps = {f"{kind}_map": f"0 {own} 1" for kind, own in (("uid", os.getuid()), ("gid", os.getgid()))}
-if ctypes.CDLL(None).unshare(users):
-    sys.exit(77)
-for name, text in {"setgroups": "deny", **maps}.items():
-    Path("/proc/self", name).write_text(text)
-mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)]
-if subprocess.run(mount).returncode:
-    sys.exit(77)
-
-from pyg_outerconv.lab.cli import main
-
-sizes = ["--nodes", "2000", "--edges", "8000", "--classes", "2", "--features"]
-print("large", main(["generate", "blocks", str(place / "large"), *sizes, "900"]))
-print("is left", (place / "large").exists())
-print("small", main(["generate", "blocks", str(place / "small"), *sizes, "64"]))
-line = ["train", "--data", str(place / "small"), "--epochs", "1", "--batches", "blocks"]
-line += ["--parts", "4", "--parts-per-batch", "2", "--device", "cpu", "--hidden", "64"]
-line += ["--seeds", "1", "--out"]
-for what, left in ("basis", 40_000), ("features", 450_000):
-    (place / "filled").write_bytes(bytes(shutil.disk_usage(place).free - left))
-    print(what, main([*line, run + what]))
-    (place / "filled").unlink()
-print("enough", main([*line, run + "enough"]))
-"""
-
-
-@pytest.mark.slow(cases=1)
-def test_a_full_disk_kills_nothing(tmp_path, fresh):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    ended = fresh(FULL_DISK, str(disk), str(tmp_path / "run-"))
-    if ended.returncode == 77:
-        pytest.skip("no small disk can be mounted here")
-    assert ended.returncode == 0, ended.stderr
-    for line in ("large 2", "is left False", "small 0", "basis 2", "features 2", "enough 0"):
-        assert f"{line}\n" in ended.stdout, ended.stderr
-    assert ended.stderr.count("expected a folder with space") == 3
 
 
 def reseal(place, change):

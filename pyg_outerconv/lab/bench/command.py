@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..fields import check_settings, require_modules, setting
+from ..fields import require_modules, setting
 
 if TYPE_CHECKING:
     from .case import Case
@@ -46,9 +46,6 @@ class Options:
     no_memory: bool = setting(False, "Do not measure peak memory", said="")
     root: str | None = setting(None, "Folder of the data, for cases on real graphs")
     only_list: bool = setting(False, "Only list the cases", option="list", said="")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def samples(self) -> int:

@@ -16,9 +16,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +25,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from ...scale.processes import end_with_parent
+from ...scale.processes import spawned
 from .case import CASES, OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
 from .cases import register_all
 from .roofline import Roofline
@@ -312,10 +310,7 @@ def _peak_of(context: Context, case: str, at: Point, mode: str, contender: str) 
 
 def in_a_process(function: Callable[..., T], *given: Any) -> T:
     """The result of a function in a new process of its own, which shows no warnings."""
-    with (
-        _environment({"PYTHONWARNINGS": "ignore"}),
-        ProcessPoolExecutor(1, get_context("spawn"), end_with_parent) as alone,
-    ):
+    with _environment({"PYTHONWARNINGS": "ignore"}), spawned(1) as alone:
         return alone.submit(function, *given).result()
 
 

@@ -15,7 +15,7 @@ import click
 from ...errors import RefusedValue
 from ...files import data_root
 from ..bench.command import Options
-from ..fields import check_settings, flag_of, setting
+from ..fields import flag_of, setting
 from ..search.plan import SHARED, Plan
 from ..settings import Settings
 from ..source import Source, moved
@@ -114,9 +114,6 @@ class Searching:
         0, "Processes that train", at_least=0, at_most=1024, said="one a core, or one on a GPU"
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @command(
     *OWN_GRAPH,
@@ -159,9 +156,6 @@ class Reproduction:
         said="one a core, or one on a GPU",
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
 
 @command(Reproduction, Some(Settings, ("device",)), Place, Imports, work="reproduce.run:reproduce")
 def reproduce() -> None:
@@ -186,9 +180,6 @@ class Comparison:
         "What the other models of a table are compared with",
         words={"first": "the first one", "best": "the best on validation nodes"},
     )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @command(Comparison, work="report.compare:compare_runs")
@@ -254,9 +245,6 @@ class Picture:
         "A PNG or SVG file, by its extension, default <family>-<kind>.svg; of a run a folder, "
         "default RUN/show",
     )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @command(*OWN_GRAPH, Picture, Imports)

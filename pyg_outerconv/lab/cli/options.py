@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ...files import ROOT_VARIABLE
-from ..fields import explained, flag_of, setting
+from ..fields import check_settings, explained, flag_of, setting
 
 RUN = "Run"
 """The section of options that name none."""
@@ -55,7 +55,9 @@ class All(Some):
     """Settings that a command takes as one object, with defaults for those that were not given."""
 
     def of(self, values: dict[str, Any]) -> Any:
-        return self.kind(**super().of(values))
+        made = self.kind(**super().of(values))
+        check_settings(made)
+        return made
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RefusedValue
 from ...files import STOPPED, as_path
 from ..data import DataUnavailable, entry, load
-from ..fields import check_settings, read_toml, read_values, setting
+from ..fields import read_toml, read_values, setting
 from ..pages import render_page
 from ..search.plan import SHARED, Plan
 from ..settings import Settings
@@ -39,7 +39,6 @@ class Searched:
     test_seeds: int = setting(10, at_least=2, at_most=1000)
 
     def __post_init__(self) -> None:
-        check_settings(self)
         check_protocol(entry(self.data), self.split)
 
     @property
@@ -59,14 +58,8 @@ class Figure(Published):
 
 @dataclass(frozen=True)
 class SearchTable:
-    """A table of searches, as a TOML file describes it.
-
-    Attributes:
-        path: the file.
-        title, about: the head of the page; ``about`` has the protocol.
-        plan: what :class:`Plan` has besides the base; ``settings`` those that all trials share.
-        searches: the sets.
-        published: figures of papers.
+    """A table of searches, as a TOML file describes it: ``about`` has the protocol, ``plan`` what
+    :class:`Plan` has besides the base, ``settings`` those that all trials share.
     """
 
     path: Path

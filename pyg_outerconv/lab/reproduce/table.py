@@ -10,25 +10,18 @@ from typing import Any
 from ...errors import Refused, RefusedValue, unknown
 from ...files import load_json
 from ..data import entry
-from ..fields import check_settings, read_toml, read_values, setting
+from ..fields import read_toml, read_values, setting
 from ..settings import Settings
 from ..train.model import new_settings
 
 
 @dataclass(frozen=True)
 class Published:
-    """A figure from a paper: the mean in percent, paper and table, the standard deviation if the
-    paper has one.
-    """
+    """A figure from a paper: the mean in percent, paper and table, the standard deviation."""
 
     value: float = setting(at_least=0, at_most=100)
     source: str = setting()
     std: float | None = setting(None, at_least=0, at_most=100)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if not self.source:
-            raise RefusedValue("a published figure has a source", "paper and table", "none")
 
 
 @dataclass(frozen=True)
@@ -62,13 +55,8 @@ class Cell:
 class Table:
     """Rows on data sets under one protocol each.
 
-    Attributes:
-        path: the file.
-        title, about: the head of the page.
-        seeds: of every cell.
-        defaults: settings of all cells; ``data``: settings of all cells of a data set. Settings of
-            a row go before those of its data set, and both before the defaults.
-        rows: the models.
+    ``defaults`` are settings of all cells, ``data`` those of all cells of a data set. Settings of a
+    row go before those of its data set, and both before the defaults.
     """
 
     path: Path

@@ -41,8 +41,6 @@ class Report:
     """The results of a search, or what is found so far: then it has no winner.
 
     Attributes:
-        titles: of the kinds, by name.
-        trials: of each kind.
         kept: what came after the trials, see :class:`.finals.Finals`.
         finalists: the best first.
         chosen: the model of each kind that was tested.

@@ -66,10 +66,7 @@ class Search:
 
     Args:
         plan: what is searched; None to go on with the search in the folder.
-        folder: of the search.
-        root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
         dataset: a graph that was read; None to read that of the plan.
-        log: takes lines of text.
         jobs: processes that train; 0 for one a core, and one on a GPU.
     """
 

@@ -18,7 +18,7 @@ from ...errors import RefusedValue, unknown
 from ...families import Stack, parse_family
 from ..data import Dataset
 from ..family_options import make_family, short_name
-from ..fields import check_settings, read_toml, setting
+from ..fields import read_toml
 from ..train import Settings
 from ..train.model import backends_used, ours
 
@@ -65,19 +65,14 @@ class Mix:
         own: terms that the user gave, as text, each as it is written whatever the direction.
     """
 
-    neighbours: str = setting(NONE, words=(NONE, RELATION, *NEIGHBOURS))
-    steps: int = setting(1, at_least=1, at_most=MOST_STEPS)
-    direction: str = setting(FORWARD, words=DIRECTIONS)
-    high_pass: bool = setting(False)
-    heads: int = setting(0)
-    identity: bool = setting(True)
-    num_relations: int = setting(1)
+    neighbours: str = NONE
+    steps: int = 1
+    direction: str = FORWARD
+    high_pass: bool = False
+    heads: int = 0
+    identity: bool = True
+    num_relations: int = 1
     own: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.heads not in HEADS:
-            raise RefusedValue("heads of a mix", f"one of {HEADS}", self.heads)
 
     @property
     def terms(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch_geometric.utils import is_undirected
 
 from ...errors import RefusedValue
-from ...scale.processes import end_with_parent
+from ...scale.processes import spawned
 from ..data import Dataset
 from ..own_code import import_own
 from ..settings import Settings
@@ -87,11 +87,9 @@ def visible_labels(dataset: Dataset, protocol: str, seed: int) -> Labels:
 
 @dataclass(frozen=True)
 class Task:
-    """A seed of a model to train.
+    """A seed of a model to train; ``key`` is of whoever asks.
 
-    Attributes:
-        key: of whoever asks.
-        wants: ``'logits'`` of all nodes, or what is ``'seen'`` in the model, beside the numbers.
+    It ``wants`` the numbers alone, or beside them ``'logits'`` of all nodes, or what is ``'seen'``.
     """
 
     key: tuple[Any, ...]
@@ -188,13 +186,9 @@ class Workers:
             torch.set_num_threads(before)
 
     def run(self, tasks: Iterable[Task], done: Done = lambda task, outcome: None) -> list[Ended]:
-        """Run tasks, and tell each as it ends; the order in which they end is left open.
-
-        Raises:
-            Stopped: the search was asked to stop. What ended before was told.
-        """
-        left, ended = list(tasks), []
-        for task, outcome in self._outcomes(left):
+        """Run tasks, and tell each as it ends; the order in which they end is left open."""
+        ended = []
+        for task, outcome in self._outcomes(list(tasks)):
             done(task, outcome)
             ended.append((task, outcome))
         return ended
@@ -222,10 +216,9 @@ class Workers:
                 raise Stopped
 
     def _begin(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        self._stopped = context.Event()
+        self._stopped = multiprocessing.get_context("spawn").Event()
         given = self.graph, self.imports, torch.get_num_threads(), self._stopped
-        self._pool = ProcessPoolExecutor(self.jobs, context, _begin_worker, given)
+        self._pool = spawned(self.jobs, _begin_worker, *given)
         return self._pool
 
 
@@ -239,7 +232,6 @@ def _begin_worker(graph: Unlabelled, imports: str, threads: int, stopped: Any) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the search itself takes, and tells
     torch.set_num_threads(threads)
     import_own([name for name in imports.split(",") if name])
-    end_with_parent()
     _bench = Bench(graph, stopped.is_set)
 
 

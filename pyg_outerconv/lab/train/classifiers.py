@@ -204,10 +204,8 @@ class NodeClassifier(Classifier):
     Args:
         in_channels: number of features; of nodes where there are none, and then the first layer's
             parameters are an embedding of the nodes.
-        num_classes: C.
         make_layer: makes a convolution of given input and output channels, to be called with
             features (N, P), dense or CSR, or None, and whatever structure the model is called with.
-        settings: hidden, dropouts, activation, input_layer, layer_norm, update and skip.
         make_last: makes the last one; as others by default.
         readout: from nodes to their graphs, for logits (G, C).
     """
@@ -309,10 +307,7 @@ class GCNII(Classifier):
     Layer l: H ← σ(M ((1 − β) I + β Θ)), with M = (1 − α) Σ_k A_kᵀ H C_k + α H₀, β = log(λ/l + 1),
     and H₀ the output of the first layer, from the `"Simple and Deep Graph Convolutional Networks"
     <https://arxiv.org/abs/2007.02133>`_ paper (equation 5), whose basis is that of GCN, with C = I.
-
-    Args:
-        make_mix: makes Σ_k A_kᵀ H C_k, which is called with H and whatever structure the model is
-            called with.
+    ``make_mix`` makes Σ_k A_kᵀ H C_k.
     """
 
     def __init__(

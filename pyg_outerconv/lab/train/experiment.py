@@ -36,12 +36,7 @@ Value = TypeVar("Value")
 
 
 class Interrupted(Exception):  # noqa: N818 - no error, a wish
-    """A run was stopped by a signal; its folder has the finished seeds and the epochs done.
-
-    Args:
-        message: where it was stopped.
-        number: of the signal.
-    """
+    """A run was stopped by a signal of a number; its folder has the finished seeds and epochs."""
 
     def __init__(self, message: str, number: int = signal.SIGINT) -> None:
         super().__init__(message)
@@ -51,19 +46,13 @@ class Interrupted(Exception):  # noqa: N818 - no error, a wish
 class Experiment:
     """A run: settings, data, contenders and a folder.
 
+    Settings that do not fit the data, and a folder that does not fit the run, are refused before
+    anything is written.
+
     Args:
-        settings: the whole configuration.
-        folder: the run folder.
-        root: where data is, see :func:`pyg_outerconv.lab.data.data_root`.
-        resume: go on with the run that is in the folder.
-        log: takes lines of text.
         dataset: the graph, where it was read before; None to read it.
         processes: those that train together; the first one alone writes and prints.
         board: write curves for TensorBoard, see :func:`.experiment.curves_into`.
-
-    Raises:
-        ValueError, DataUnavailable: the settings do not fit the data, or the folder does not fit
-            the run. Nothing is written in that case.
     """
 
     def __init__(
@@ -328,9 +317,8 @@ class Console:
 def curves_into(folder: Path) -> Callable[[SeedRun], None]:
     """What writes the numbers of an evaluated epoch; ``tensorboard --logdir RUN_DIR`` shows them.
 
-    Args:
-        folder: gets a folder for each model and seed. Epochs that a run repeats, after it was
-            killed, take the place of those that were written before.
+    Each model and seed has a folder. Epochs that a run repeats, after it was killed, take the place
+    of those that were written before.
     """
     require_modules("--tensorboard writes by", ("tensorboard",), "'pyg_outerconv[scale]'")
     writers: dict[str, Any] = {}

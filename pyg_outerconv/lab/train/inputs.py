@@ -47,6 +47,9 @@ class Batch:
     number: int = 0
 
 
+Batches = Iterator[Batch | None]
+
+
 @dataclass(frozen=True)
 class Share:
     """The batches of an epoch that one process computes.
@@ -81,9 +84,7 @@ class Inputs(ABC):
     """The features and the structure of a dataset, as a model of one kind of layer reads them."""
 
     @abstractmethod
-    def batches(
-        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
-    ) -> Iterator[Batch | None]:
+    def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         """The batches of an epoch: each of the training nodes (T,) is in exactly one.
 
         They depend on nothing but the arguments, so that a resumed run gets the same. None stands
@@ -119,9 +120,7 @@ class WholeGraph(Inputs):
     x: Tensor | None
     structure: Any
 
-    def batches(
-        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
-    ) -> Iterator[Batch | None]:
+    def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         yield Batch(self.x, self.structure, nodes, nodes)
 
     def logits(self, model: Module, nodes: Tensor | None = None) -> Tensor:
@@ -167,9 +166,7 @@ class WithClasses(WholeGraph):
         x = as_csr(torch.cat([self.x.to_sparse_coo(), own], dim=-1))
         return replace(made, x=x, places=(x.col_indices() >= width).nonzero().view(-1))
 
-    def batches(
-        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
-    ) -> Iterator[Batch | None]:
+    def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         """The training nodes (T,) that show no class."""
         count = self.shown.numel()
         order = torch.randperm(count, generator=stream(seed, epoch, 0, 3))
@@ -368,9 +365,7 @@ class Graphs(Inputs):
             check_block_diagonal(layers, batch)
         return cls(x, layers, batch, settings.batch_size, part, members)
 
-    def batches(
-        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
-    ) -> Iterator[Batch | None]:
+    def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         """The graphs ``nodes`` (T,) in an order that seed and epoch determine."""
         generator = torch.Generator().manual_seed(1_000_003 * epoch + seed)
         order = torch.randperm(nodes.numel(), generator=generator).to(nodes.device)

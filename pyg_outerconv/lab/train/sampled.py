@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from ...scale.mapped import MappedGraph
 from ..data import Dataset
 from ..settings import Settings, fan_outs_of
 from .classifiers import logits_by_layers
-from .inputs import WHOLE, Batch, Inputs, Share
+from .inputs import WHOLE, Batch, Batches, Inputs, Share
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,7 @@ class Sampled(Inputs):
     most_edges: int = MOST_EDGES
     scratch: scale.Scratch | None = None
 
-    def batches(
-        self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE
-    ) -> Iterator[Batch | None]:
+    def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         plan = self.sampler.plan(nodes, seed, epoch)
         numbers = share.numbers(len(plan))
         drawn = [number for number in numbers if number is not None]

@@ -33,14 +33,10 @@ _ROWS = 2**16  # of predictions that are made, or written, at once
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model.
+    """A trained model, with the parameters of the checkpoint of a run.
 
     Attributes:
-        folder: the run that it is of.
         settings: those of the run, on the device that was asked for, without a peer.
-        dataset: the data.
-        contender: the layer with what it is called with.
-        model: with the parameters of the checkpoint.
         seed: the seed that the checkpoint is of, that of the best validation.
         recorded: the test metric that training recorded for it.
     """
@@ -119,16 +115,14 @@ def load_trained(
 ) -> Trained:
     """The trained model of a run folder.
 
+    A folder without a run is refused, and a checkpoint of another configuration or another graph,
+    or with NaN in it.
+
     Args:
         folder: the run folder.
         root: folder of the data; None for that which the run used or, if it is gone, the default.
         device: that of the run if None.
         source: where a graph of one's own is; None for where the run found it.
-
-    Raises:
-        ValueError: the folder holds no run, or its checkpoint is of another configuration or
-            another graph, or has NaN in it.
-        DataUnavailable: the dataset cannot be read.
     """
     home = RunFolder(folder)
     settings = home.settings()
@@ -186,11 +180,8 @@ def _require_finite(home: RunFolder, what: str, tensors: dict[str, Tensor]) -> N
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a trained model for every node, or for every graph of a set.
-
-    Attributes:
-        classes: (N,) the most probable class; ``probability`` (N,) is its probability.
-        test_metric: the metric of the settings, on the test nodes of the model's seed.
+    """The predictions of a trained model: the most probable class of every node (N,), or of every
+    graph of a set, its probability (N,), and the metric on the test nodes of the model's seed.
     """
 
     trained: Trained

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from torch_geometric.nn import GATConv
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
@@ -103,36 +102,17 @@ def test_a_run_is_shown(runs, drawn, capsys):
     assert f"| class 0 | {int(counts[0].sum())} |" in page
 
 
-def test_learned_attention_is_that_of_pygs_layer(runs, drawn, tmp_path):
+def test_learned_values_are_shown_around_a_node(runs, drawn, tmp_path):
     out = tmp_path / "shown"
     assert main(["show", str(runs["gat"]), "--node", "9", "--out", str(out)]) == 0
     assert not (runs["gat"] / "show").exists()
     found = facts(out)["neighbourhoods"]
-    assert [(one["layer"], one["node"]) for one in found] == [
-        ("convs.0", 9),
-        ("convs.1", 9),
-    ]
-    trained = load_trained(runs["gat"])
-    conv, graph = trained.model.convs[0], trained.dataset.data
-    layer = GATConv(34, 4, heads=2)
-    with torch.no_grad():
-        ends = {"source": layer.att_src, "target": layer.att_dst}
-        score = dict(conv.family.score.named_parameters())
-        for name, parameter in ends.items():
-            (own,) = [value for key, value in score.items() if name in key]
-            parameter.copy_(own.view_as(parameter))
-        theta = (
-            conv.theta.weight if hasattr(conv.theta, "weight") else next(conv.theta.parameters())
-        )
-        layer.lin.weight.copy_(theta.permute(0, 2, 1).reshape(8, 34))
-        x = graph.x.to_dense() if graph.x.layout != torch.strided else graph.x
-        _, (index, alpha) = layer(x, graph.edge_index, return_attention_weights=True)
-    there = index[1] == 9
-    wanted = dict(zip(index[0, there].tolist(), alpha[there].tolist(), strict=True))
-    shown = dict(zip(found[0]["sources"], found[0]["values"], strict=True))
-    assert shown.keys() == wanted.keys()
-    for source, values in shown.items():
-        assert values == pytest.approx(wanted[source], rel=1e-4)
+    assert [(one["layer"], one["node"]) for one in found] == [("convs.0", 9), ("convs.1", 9)]
+    terms = layer_terms(load_trained(runs["gat"]))
+    for one in found:
+        values, present = column(terms[one["layer"]].basis, 9)
+        assert sorted(one["sources"]) == np.flatnonzero(present.any(0)).tolist()
+        assert np.allclose(one["values"], values[:, one["sources"]].T)
     figure = drawn["neighbourhood"][0]
     written = [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "value"]
     assert sorted(written) == sorted(f"{values[0]:.2f}" for values in found[0]["values"])

@@ -1,20 +1,15 @@
 """A search: what it may see, what it writes, that it goes on as if it had never been stopped."""
 
-import copy
-import os
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from short_search import LINE, found_in, numbers, plan, searched, timeless
+from short_search import LINE, found_in, numbers, plan, searched
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
@@ -57,45 +52,6 @@ def test_labels_of_test_nodes_are_withheld():
     assert bool((karate.data.y >= 0).all())
 
 
-@pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("split", ["public", "held-out-50-20-30"])
-def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypatch):
-    """Nor do features whose rows are normalised, or when training stops."""
-    base = replace(plan().base, split=split, patience=2, normalize_features=True)
-    chosen = replace(plan(portfolio="gcn,gat"), base=base)
-    fixed = make_split(data.load("KarateClub").data, split, 0)
-    load = search_module.load
-
-    def permuted(*args, **kwargs):
-        found = load(*args, **kwargs)
-        changed = copy.copy(found.data)
-        changed.y = found.data.y.clone()
-        changed.y[fixed.test] = found.data.y[fixed.test].flip(0)
-        assert not torch.equal(changed.y, found.data.y)
-        return replace(found, data=changed)
-
-    if split == "public":  # whose test nodes are drawn by seeds: all trials have seed 0
-        monkeypatch.setattr(search_module, "FIRST_TRIAL_SEED", 0)
-    found = {}
-    for name in ("true", "other"):
-        if name == "other":
-            monkeypatch.setattr(search_module, "load", permuted)
-        with_labels = Search(chosen, tmp_path / name, log=lambda line: None, jobs=1)
-        try:
-            if split == "public":
-                with_labels._search()
-            else:
-                with_labels.run()
-        finally:
-            with_labels.close()
-        found[name] = found_in(tmp_path / name)
-    (trials, finals), (other_trials, other_finals) = timeless([*map(list, found.values())])
-    assert trials == other_trials
-    tests, other_tests = finals.pop("tests"), other_finals.pop("tests")
-    assert finals == other_finals
-    assert split == "public" or tests != other_tests  # the labels do count there
-
-
 def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
     """What they are given, of every task of a search: no more than a seed may see."""
     given, run = [], Workers.run
@@ -120,7 +76,6 @@ def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
 
 @pytest.mark.slow(cases=1)
 def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
-    found = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1)
     read, run = [], Workers.run
 
     def watched(workers, tasks, *rest):
@@ -134,13 +89,11 @@ def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
         return run(workers, tasks, *rest)
 
     monkeypatch.setattr(Workers, "run", watched)
-    try:
+    with closing(Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1)) as found:
         found.run()
         assert len(read) == len(set(read)) == 4  # two seeds of the best of two kinds, each once
         found.run()
         assert len(read) == 4
-    finally:
-        found.close()
 
 
 # What it writes -----------------------------------------------------------------------------------
@@ -162,8 +115,7 @@ def test_the_folder_of_a_search(whole):
 def test_a_page_is_written_while_the_search_goes_on(tmp_path, monkeypatch):
     """And says that it is no result; no winner is written before there is one."""
     monkeypatch.setattr(search_module, "PAGE_SECONDS", 0.0)
-    found, pages = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1), []
-    generate = Search._generate
+    pages, generate = [], Search._generate
 
     def looked(search, generation):
         generate(search, generation)
@@ -172,10 +124,7 @@ def test_a_page_is_written_while_the_search_goes_on(tmp_path, monkeypatch):
         assert not (tmp_path / "run" / WINNER).exists()
 
     monkeypatch.setattr(Search, "_generate", looked)
-    try:
-        found.run()
-    finally:
-        found.close()
+    searched(tmp_path / "run", plan())
     assert pages[0] is None
     assert "The search goes on" in pages[1]
     assert "| MLP, no graph |" in pages[1]
@@ -206,16 +155,6 @@ def test_seconds_end_a_search_after_a_whole_generation(tmp_path):
     assert count == 1 or sum(sum(one[:-1]) for one in walls) < 0.5
 
 
-def test_train_takes_the_winner_and_finds_its_numbers(whole, tmp_path):
-    run = tmp_path / "run"
-    assert main(["train", "--config", str(whole / WINNER), "--out", str(run)]) == 0
-    finals = found_in(whole)[1]
-    for result in files.load_json(run / "metrics.json")["runs"]:
-        found = finals["tests"][str(result["seed"])]["{} {}".format(*finals["winner"])]
-        assert found["test_metric"] == result["test_metric"]
-        assert found["val_loss"] == result["val_loss"]
-
-
 def test_options_take_the_place_of_a_configuration(whole, tmp_path):
     run = tmp_path / "run"
     line = ["train", "--config", str(whole / WINNER), "--out", str(run)]
@@ -227,53 +166,6 @@ def test_options_take_the_place_of_a_configuration(whole, tmp_path):
 
 
 # Going on -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow(cases=1)
-def test_a_search_that_was_stopped_finds_what_an_unbroken_one_finds(whole, tmp_path, monkeypatch):
-    """Stopped after every few epochs, again and again."""
-    folder, epochs, stops = tmp_path / "run", 0, 0
-    step = SeedRun.step
-
-    def counted(run):
-        nonlocal epochs
-        epochs += 1
-        step(run)
-
-    monkeypatch.setattr(SeedRun, "step", counted)
-    chosen = plan()
-    while True:
-        found = Search(chosen, folder, log=lambda line: None, jobs=1)
-        chosen, allowed = None, epochs + 25
-        asked = _Asked(lambda bound=allowed: epochs >= bound)
-        monkeypatch.setattr(search_module, "StopOnInterrupt", lambda asked=asked: asked)
-        try:
-            found.run()
-            break
-        except Interrupted:
-            stops += 1
-        finally:
-            found.close()
-    assert stops > 3
-    assert numbers(folder) == numbers(whole)
-
-
-class _Asked:
-    """In the place of signals."""
-
-    number = 0
-
-    def __init__(self, asks):
-        self.asks = asks
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        return None
-
-    def __call__(self):
-        return self.asks()
 
 
 def test_a_finished_search_is_only_written_anew(whole, monkeypatch):
@@ -288,69 +180,8 @@ def test_a_finished_search_is_only_written_anew(whole, monkeypatch):
 @pytest.mark.slow(cases=1)
 def test_several_processes_find_what_one_finds(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("pyg_outerconv.lab.search.work.ALONE", 0.0)
-    found = Search(plan(), tmp_path / "run", log=lambda line: None, jobs=2)
-    try:
-        found.run()
-    finally:
-        found.close()
+    searched(tmp_path / "run", plan(), jobs=2)
     assert numbers(tmp_path / "run") == numbers(whole)
-
-
-KILLED = """
-import sys
-from pyg_outerconv.lab.search import work
-from pyg_outerconv.lab.cli import main
-if __name__ == "__main__":
-    work.ALONE = 0.0
-    sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow(cases=1)
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
-def test_no_process_outlives_a_search_that_is_killed(tmp_path):
-    (tmp_path / "killed.py").write_text(KILLED)
-    line = ["search", *LINE[:-4], "--portfolio", "mlp,gcn", "--trials", "99", "--jobs", "2"]
-    line += ["--out", "run"]
-    running = subprocess.Popen(
-        [sys.executable, "killed.py", *line],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])},
-    )
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-    if not children.parent.exists():
-        running.kill()
-        pytest.skip("no /proc here")
-    try:
-        until = time.monotonic() + 120
-        while not (tmp_path / "run" / "study.db").exists() or len(found := _trained(tmp_path)) < 3:
-            assert time.monotonic() < until
-            time.sleep(0.2)
-        workers = [int(child) for child in children.read_text().split()]
-        assert len(workers) >= 2
-    finally:
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait()
-    while any(_lives(worker) for worker in workers):
-        assert time.monotonic() < until
-        time.sleep(0.2)
-    again = _trained(tmp_path)
-    assert again[: len(found)] == found
-
-
-def _trained(folder):
-    try:
-        return timeless(found_in(folder / "run")[0])["outerconv"]
-    except ValueError:  # it begins
-        return []
-
-
-def _lives(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
 
 
 # Several data sets --------------------------------------------------------------------------------
@@ -444,15 +275,6 @@ def test_a_graph_of_ones_own(tmp_path):
     assert [finals["tests"][str(seed)][key]["test_metric"] for seed in range(2)] == [
         result["test_metric"] for result in again
     ]
-
-
-def test_one_process_at_a_time(whole, capsys):
-    held = Search(None, whole, log=lambda line: None, jobs=1)
-    try:
-        assert main(["search", "--resume", "--out", str(whole)]) == 2
-        assert "one process at a time" in capsys.readouterr().err
-    finally:
-        held.close()
 
 
 # The storage: damage is named, and a disk that is full leaves what was there ----------------------

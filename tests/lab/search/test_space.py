@@ -4,6 +4,7 @@ drawn, told, trained again, and refused in time.
 """
 
 import re
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -120,14 +121,6 @@ def test_a_mix_without_terms_is_the_identity():
     assert space.stacked([]) == "identity"
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"neighbours": "cousins"}, {"direction": "up"}, {"steps": 4}, {"heads": 3}]
-)
-def test_what_is_no_mix_is_refused(wrong):
-    with pytest.raises(RefusedValue, match=next(iter(wrong))):
-        Mix(**wrong)
-
-
 def test_relations_stand_where_edges_have_types():
     karate = data.load("KarateClub")
     assert space.neighbours_for(karate) == (NONE, *NEIGHBOURS)
@@ -216,14 +209,11 @@ def test_a_baseline_that_wins_is_the_winner(tmp_path, monkeypatch):
 
 
 def test_unequal_numbers_of_trials_are_refused(tmp_path):
-    found = Search(plan(trials=2), tmp_path / "run", log=lambda line: None, jobs=1)
-    try:
+    with closing(Search(plan(trials=2), tmp_path / "run", log=lambda line: None)) as found:
         found._search()
         found.trials["mlp"].pop()
         with pytest.raises(RefusedValue, match="after equal numbers of trials: expected equal"):
             found._finish()
-    finally:
-        found.close()
 
 
 def test_kinds_learn_from_each_other_and_the_best_of_all_have_seeds_of_their_own(tmp_path):

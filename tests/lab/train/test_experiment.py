@@ -422,25 +422,6 @@ def test_a_stopped_run_ends_as_an_unbroken_one(way, whole, tmp_path, monkeypatch
     assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_snapshot(whole, tmp_path, monkeypatch):
-    step = SeedRun.step
-
-    def killed(self):
-        if self.seed == 1 and self.epoch == 5:
-            raise KeyboardInterrupt
-        step(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SeedRun, "step", killed)
-        patched.setattr(experiment, "SNAPSHOT_SECONDS", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run", PEER)
-    state = torch.load(tmp_path / "run" / "partial.pt", weights_only=True)
-    assert (state["seed"], len(state["history"]["val_loss"])) == (1, 5)
-    run(tmp_path / "run", PEER, resume=True)
-    assert_same_end(tmp_path / "run", whole)
-
-
 def test_a_finished_run_resumes_to_itself_and_to_nothing_else(whole, tmp_path):
     before, found = (whole / "checkpoint.pt").read_bytes(), results(whole)
     run(whole, PEER, resume=True)

@@ -13,16 +13,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from run_folders import seed_run
-from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
-from torch_geometric.utils import add_remaining_self_loops, to_dense_adj
+from torch_geometric.utils import to_dense_adj
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.data import Dataset, entry, load
 from pyg_outerconv.lab.settings import read_settings
-from pyg_outerconv.lab.train import NodeClassifier, Settings
+from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train.classifiers import KNOWLEDGE, logits_by_layers
 from pyg_outerconv.lab.train.inputs import choose_features, settle_features
 from pyg_outerconv.lab.train.model import new_settings, ours
@@ -33,87 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 N, P, C = 14, 5, 3
 
 
-class Mix(nn.Module):
-    """A layer that is easy to follow: structure times x times a matrix."""
-
-    def __init__(self, in_channels, out_channels):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(in_channels, out_channels))
-
-    def forward(self, x, structure):
-        return structure @ (self.weight if x is None else x @ self.weight)
-
-
-def settings(**changes):
-    given = {"dataset": "d", "family": "f", "split": "s", "hidden": 16, "dropout": 0.0}
-    return Settings(**{**given, **changes})
-
-
-def model(in_channels, **changes):
-    torch.manual_seed(0)
-    return NodeClassifier(in_channels, 3, Mix, settings(**changes)).eval()
-
-
-STRUCTURE = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
-X = torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
-
-
-def sent(conv, x):
-    return STRUCTURE @ (conv.weight if x is None else x @ conv.weight)
-
-
-def normed(x, dim):
-    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, keepdim=True, correction=0) + 1e-5).sqrt()
-
-
-# Settings, channels of the features, and a hidden layer after its convolution, with its input if
-# that is hidden.
-HIDDEN = {
-    "plain": ({"depth": 3}, 6, lambda out, x: out.relu()),
-    "residual": ({"skip": "residual", "depth": 3}, 6, lambda out, x: out.relu() + x),
-    "equal widths": (
-        {"skip": "residual", "depth": 3, "hidden": 6},
-        6,
-        lambda out, x: out.relu() + x,
-    ),
-    "norm of channels": ({"layer_norm": "layer"}, 6, lambda out, x: normed(out, 1).relu()),
-    "norm of nodes": ({"layer_norm": "batch"}, 6, lambda out, x: normed(out, 0).relu()),
-    "an embedding of nodes": ({}, None, lambda out, x: out.relu()),
-}
-
-
-@pytest.mark.parametrize("case", HIDDEN)
-def test_hidden_layers_are_what_their_settings_say(case):
-    changes, channels, layer = HIDDEN[case]
-    made, x = model(channels or 5, **changes).train(), X if channels else None
-    *hidden, last = made.convs
-    out = x
-    for number, conv in enumerate(hidden):
-        out = layer(sent(conv, out), out if number else 0.0)
-    torch.testing.assert_close(made(x, STRUCTURE), sent(last, out), atol=1e-4, rtol=1e-5)
-
-
-def test_dropouts_act_in_training_alone():
-    for name in ("dropout", "input_dropout"):
-        made = model(6, **{name: 0.5})
-        assert torch.equal(made(X, STRUCTURE), made(X, STRUCTURE))
-        assert bool(made(X, STRUCTURE).any())  # else there is nothing to drop
-        made.train()
-        outputs = torch.stack([made(X, STRUCTURE) for _ in range(8)])
-        assert bool((outputs != outputs[0]).any())
-
-
-@pytest.mark.parametrize(("decay", "others"), [("all", 0.3), ("first", 0.0)])
-def test_weight_decay_groups(decay, others):
-    chosen = settings(decay=decay, weight_decay=0.3, depth=3)
-    made = model(6, depth=3)
-    first, rest = made.parameter_groups(chosen)
-    assert [id(p) for p in first["params"]] == [id(made.convs[0].weight)]
-    assert [id(p) for p in rest["params"]] == [id(conv.weight) for conv in made.convs[1:]]
-    assert (first["weight_decay"], rest["weight_decay"]) == (0.3, others)
-
-
-# Heads, residual blocks, propagated predictions ---------------------------------------------------
+# Dropout, weight decay, residual blocks, heads ----------------------------------------------------
 
 
 def graph(with_features=True):
@@ -137,6 +56,25 @@ def made(dataset, family, **options):
 
 def logits(model, contender):
     return contender.inputs.logits(model, torch.arange(N))
+
+
+@pytest.mark.parametrize("name", ["dropout", "input_dropout"])
+def test_dropouts_act_in_training_alone(name):
+    model, contender = made(graph(), "gcn", **{"dropout": 0.0, name: 0.5})
+    assert torch.equal(logits(model, contender), logits(model, contender))
+    model.train()
+    outputs = torch.stack([logits(model, contender) for _ in range(8)])
+    assert bool((outputs != outputs[0]).any())
+
+
+@pytest.mark.parametrize(("decay", "others"), [("all", 0.3), ("first", 0.0)])
+def test_weight_decay_groups(decay, others):
+    settings = Settings("d", "gcn", "s", decay=decay, weight_decay=0.3)
+    model, _ = made(graph(), "gcn", depth=3)
+    first, rest = model.parameter_groups(settings)
+    for group, convs in ((first, model.convs[:1]), (rest, model.convs[1:])):
+        assert {id(p) for p in group["params"]} == {id(p) for p in convs.parameters()}
+    assert (first["weight_decay"], rest["weight_decay"]) == (0.3, others)
 
 
 def test_blocks_add_what_is_between_two_linear_layers():
@@ -373,14 +311,15 @@ def test_a_layer_before_convolutions_is_linear_or_has_an_activation(skip, kind, 
     dataset = graph(features != "none")
     stored = "dense" if features == "none" else features
     options = {"input_layer": kind, "skip": skip, "depth": 2, "features": stored}
-    mine, contender = model_of(dataset, "gcn", **options)
+    mine, contender = model_of(dataset, "gcn", layer_norm="layer", **options)
     x = torch.eye(N) if features == "none" else dataset.data.x
     hidden = x @ mine.first.weight.t() + mine.first.bias
     hidden = F.relu(hidden) if kind == "activated" else hidden
     outputs = []
     structure = contender.inputs.structure
-    for conv in mine.convs if skip == "sum" else mine.convs[:1]:
-        hidden = F.relu(conv(hidden, structure)) + (hidden if skip == "residual" else 0)
+    for conv, norm in zip(mine.convs, mine.norms, strict=False):
+        after = F.relu(norm(conv(hidden, structure)))
+        hidden = after + hidden if skip == "residual" else after
         outputs.append(hidden)
     wanted = mine.head(sum(outputs)) if skip == "sum" else mine.convs[-1](hidden, structure)
     assert_near(contender.inputs.logits(mine), wanted)
@@ -414,6 +353,14 @@ def test_gcnii_is_pygs_layers_between_two_linear_ones(features):
     wanted, given = mine.head(hidden), contender.inputs
     assert_near(given.logits(mine), wanted)
     assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
+
+
+def step_of(dataset):
+    """GCN's matrix, which is symmetric."""
+    step = pyg.GCNConv(N, N, bias=False)
+    copied(step.lin.weight, torch.eye(N))
+    with torch.no_grad():
+        return step(torch.eye(N), dataset.data.edge_index)
 
 
 def test_gcnii_weighs_the_channels_of_several_labels_with_numbers_that_learn():
@@ -463,40 +410,6 @@ def test_matrices_of_features_and_peers_are_refused(architecture):
         peer(graph(), settings)
 
 
-# Filters whose weights learn ----------------------------------------------------------------------
-
-POWERS = "monomial(5, add_self_loops=True)"
-
-
-def step_of(dataset):
-    """GCN's matrix, which is symmetric."""
-    step = pyg.GCNConv(N, N, bias=False)
-    copied(step.lin.weight, torch.eye(N))
-    with torch.no_grad():
-        return step(torch.eye(N), dataset.data.edge_index)
-
-
-def test_gpr_gnn_is_a_first_layer_and_one_matrix_times_numbers():
-    """Σ_k γ_k T^k (σ(X W) V), of which that of APPNP is one choice of numbers."""
-    dataset = graph()
-    options = {"theta": "basis-decomposed:1", "input_layer": "activated", "depth": 1}
-    mine, contender = model_of(dataset, POWERS, **options)
-    (conv,) = mine.convs
-    gammas = [0.2 * 0.8**k for k in range(4)] + [0.8**4]
-    with torch.no_grad():
-        conv.theta.comp.copy_(torch.tensor(gammas).view(5, 1))
-        conv.bias.zero_()
-    mlp = F.relu(mine.first(dataset.data.x)) @ conv.theta.weight[0]
-    assert_near(
-        contender.inputs.logits(mine), pyg.APPNP(K=4, alpha=0.2)(mlp, dataset.data.edge_index)
-    )
-    with torch.no_grad():
-        conv.theta.comp.copy_(torch.randn(5, 1))
-    wanted = sum(g * torch.matrix_power(step_of(dataset), k) @ mlp
-                 for k, g in enumerate(conv.theta.comp))  # fmt: skip
-    assert_near(contender.inputs.logits(mine), wanted)
-
-
 # What the guide says ------------------------------------------------------------------------------
 
 PAGE = (ROOT / "docs" / "train.md").read_text()
@@ -541,33 +454,3 @@ def test_a_configuration_of_tuned_gnn_is_that_of_its_line(name, file, rest):
     assert (settings.skip, settings.select, settings.patience) == ("last", "metric", 0)
     assert settings.metric == ("auroc" if name == "Minesweeper" else "accuracy")
     assert re.fullmatch(r"\d\d\.\d\d ± \d\.\d\d", published)
-
-
-@pytest.mark.parametrize("kind", ["gcn", "sage", "gat"])
-def test_layers_of_tuned_gnn_are_these_settings(kind):
-    """Convolution and a linear layer beside it, norm, activation; a linear layer at the end."""
-    dataset = graph()
-    loops, _ = add_remaining_self_loops(dataset.data.edge_index, num_nodes=N)
-    family = {"gcn": "gcn", "sage": FAMILIES["GraphSAGE"], "gat": "gat"}[kind]
-    options = {"root_weight": kind != "sage", "skip": "last", "input_layer": "linear"}
-    mine, contender = model_of(dataset, family, depth=2, layer_norm="layer", **options)
-    hidden = mine.first(dataset.data.x)
-    for conv, norm in zip(mine.convs, mine.norms, strict=True):
-        if kind == "gcn":
-            theirs = pyg.GCNConv(8, 8)
-            copied(theirs.lin.weight, conv.theta.weight[0], transposed=True)
-            out = theirs(hidden, loops) + hidden @ conv.root.weight[0]
-        elif kind == "sage":
-            theirs = pyg.SAGEConv(8, 8)
-            copied(theirs.lin_l.weight, conv.theta.weight[0], transposed=True)
-            copied(theirs.lin_r.weight, conv.theta.weight[1], transposed=True)
-            copied(theirs.lin_l.bias, torch.zeros(8))
-            out = theirs(hidden, loops)
-        else:
-            theirs = pyg.GATConv(8, 8, add_self_loops=False)
-            copied(theirs.lin.weight, conv.theta.weight[0], transposed=True)
-            copied(theirs.att_src, conv.family.score.att_source[None])
-            copied(theirs.att_dst, conv.family.score.att_target[None])
-            out = theirs(hidden, loops) + hidden @ conv.root.weight[0]
-        hidden = F.relu(norm(out + conv.bias))
-    assert_near(contender.inputs.logits(mine), mine.head(hidden))

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 import torch
 from cases import CASES
-from run_folders import read_all
 from run_folders import seed_run as begun
 
 from pyg_outerconv.graph import Graph
 from pyg_outerconv.lab import data
-from pyg_outerconv.lab.reproduce.run import read_report
+from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.train import Settings
 from pyg_outerconv.lab.train import folder as home
-from pyg_outerconv.lab.train.folder import RunFolder
 from pyg_outerconv.lab.train.inputs import Share
 from pyg_outerconv.scale import Carried
 
@@ -157,21 +155,8 @@ def test_a_wrapper_that_outlives_the_group_does_not_wait_for_it(fresh):
     assert done.stdout.endswith("ended\n")
 
 
-def test_why_processes_have_unequal_updates():
-    """Without shares of one plan, a process has updates that the other has not.
-
-    A process that draws parts of its own, and leaves out those without a labelled node, whose mean
-    loss is not a number, adds up gradients more often than the other, and waits for ever.
-    """
-    run = seed_run({})
-    assert hasattr(run.contender.inputs, "sampler")
-    sampler, nodes = run.contender.inputs.sampler, run.nodes["train"]
-    differ = [
-        len(sampler.plan(nodes, seed, 0)) != len(sampler.plan(nodes, seed + 1, 0))
-        for seed in range(0, 80, 2)
-    ]
-    assert any(differ)
-    assert not all(differ)  # by chance it goes well
+def test_processes_share_out_batches_in_equal_numbers():
+    """Else one adds up gradients more often than the other, and waits for ever."""
     for count in range(12):
         numbers = [Share(4, rank, 2).numbers(count) for rank in range(2)]
         assert len(numbers[0]) == len(numbers[1])
@@ -261,43 +246,15 @@ def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path):
     assert not folder.exists()
 
 
-# Begins each line when another process begins the same one of its lines; or one without a folder,
-# where both have chosen a number before one of them locks its folder.
-BOTH = """
-import os, sys, time
-from pathlib import Path
-from pyg_outerconv.lab.cli import main
-import pyg_outerconv.lab.reproduce.run, pyg_outerconv.lab.search.command
-from pyg_outerconv.lab.train import command
-own, other, rounds, *line = sys.argv[1:]
-os.chdir(Path(own).parent)
-
-def together(number):
-    Path(f"{own}-{number}").touch()
-    while not Path(f"{other}-{number}").exists():
-        time.sleep(0.001)
-
-codes, alone_in = [], command.alone_in
-for number in range(int(rounds)):
-    together(number)
-    codes.append(main([*line, "--out", f"out-{number}"]))
-if not codes:
-    command.alone_in = lambda *given: together(0) or alone_in(*given)
-    codes.append(main(line))
-print("codes", *codes)
-"""
-
-
-def both(fresh, folder, rounds, *lines):
-    """The exit codes of two processes, and what they complained of."""
-    names = [str(folder / name) for name in ("first", "second")]
-    begun = [
-        fresh.begin(BOTH, *pair, str(rounds), *line)
-        for pair, line in zip((names, names[::-1]), lines, strict=True)
-    ]
-    ended = [fresh.end(one) for one in begun]
-    codes = [one.stdout.rpartition("codes ")[2].split() for one in ended]
-    return codes, [one.stderr for one in ended]
+def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path):
+    with ExitStack() as held:
+        folders = [home.next_folder(tmp_path / "runs", "a", held) for _ in range(3)]
+        assert [folder.name for folder in folders] == ["a-001", "a-002", "a-003"]
+        (folders[1] / "file").touch()
+    assert [folder.is_dir() for folder in folders] == [False, True, False]
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="must be writable: expected a folder, or --out"):
+        home.next_folder(tmp_path / "file", "a")
 
 
 TABLE = """
@@ -311,70 +268,20 @@ patience = 0
 name = "GCN"
 family = "gcn"
 """
-ROUNDS = 3
-
-
-def _run(folder):
-    read_all(folder)
-    home = RunFolder(folder)
-    assert len(home.read_runs()) == home.settings().seeds
-    assert home.load_checkpoint()["settings"] == home.settings().as_dict()
-
-
-def _table(folder):
-    _run(folder / "karateclub-gcn")
-    (one,) = read_report(folder / "karate.json")
-    assert one["seeds"] == RunFolder(folder / "karateclub-gcn").settings().seeds
-
-
-def _search(folder):
-    from pyg_outerconv.lab.search.search import SearchFolder
-
-    plan = SearchFolder(folder).plan
-    kept = SearchFolder(folder).studies(plan, ["outerconv"]).kept("outerconv", "tests", {})
-    assert set(kept) == {str(seed) for seed in range(plan.test_seeds)}
-
-
-SEARCH = ["search", "KarateClub", "--trials", "2", "--final-seeds", "1", "--finalists", "1"]
-SEARCH += ["--epochs", "2", "--max-depth", "1", "--max-hidden", "8", "--portfolio", "none"]
 COMMANDS = {
-    "train": (["train", "KarateClub", "--epochs", "3", "--patience", "0"], "--seeds", _run),
-    "search": (SEARCH, "--test-seeds", _search),
-    "reproduce": (["reproduce", "karate.toml"], "--seeds", _table),
+    "train": ["train", "KarateClub"],
+    "search": ["search", "KarateClub", "--trials", "2", "--portfolio", "none"],
+    "reproduce": ["reproduce", "karate.toml"],
 }
 
 
-@pytest.mark.slow
-def test_of_two_without_a_folder_each_takes_a_number(tmp_path, fresh):
-    line = [*COMMANDS["train"][0], "--seeds", "1"]
-    codes, told = both(fresh, tmp_path, 0, line, line)
-    assert codes == [["0"], ["0"]], told
-    made = sorted(path.name for path in (tmp_path / "runs").iterdir())
-    assert made == [f"karateclub-gcn-{number:03d}" for number in (1, 2)]
-    for name in made:
-        _run(tmp_path / "runs" / name)
-
-
-def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path):
-    with ExitStack() as held:
-        folders = [home.next_folder(tmp_path / "runs", "a", held) for _ in range(3)]
-        assert [folder.name for folder in folders] == ["a-001", "a-002", "a-003"]
-        (folders[1] / "file").touch()
-    assert [folder.is_dir() for folder in folders] == [False, True, False]
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="must be writable: expected a folder, or --out"):
-        home.next_folder(tmp_path / "file", "a")
-
-
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_of_two_that_begin_together_one_is_refused(command, tmp_path, fresh):
-    line, option, is_whole = COMMANDS[command]
+def test_a_command_works_in_a_folder_alone(command, tmp_path, monkeypatch, capsys):
     if command == "search":
         pytest.importorskip("optuna")
+    monkeypatch.setattr(home, "SECONDS", 0.1)
     (tmp_path / "karate.toml").write_text(TABLE)
-    codes, told = both(fresh, tmp_path, ROUNDS, *([*line, option, seeds] for seeds in "12"))
-    assert [len(one) for one in codes] == [ROUNDS] * 2, told
-    for number, pair in enumerate(zip(*codes, strict=True)):
-        assert sorted(pair) == ["0", "2"], f"round {number}: {pair}"
-        is_whole(tmp_path / f"out-{number}")
+    (tmp_path / "out").mkdir()
+    with home.alone_in(tmp_path / "out"):
+        assert main([*COMMANDS[command], "--out", "out"]) == 2
+    assert "one process at a time works in out" in capsys.readouterr().err

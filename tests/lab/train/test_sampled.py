@@ -4,7 +4,6 @@ A graph in mapped files gives the numbers of the same graph in memory, and stays
 """
 
 import importlib.util
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -295,21 +294,3 @@ def test_what_a_killed_process_left_is_made_anew(graph, tmp_path):
     assert (basis / HEADER).exists()
     assert list(graph.glob(".*")) == []
     assert open_mapped(graph, verify=True).fingerprint == open_mapped(graph).fingerprint
-
-
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_two_processes_train_as_one(graph, tmp_path):
-    line = ["train", "--data", str(graph), "--batches", "random-nodes", "--parts", "4"]
-    line += ["--epochs", "3", "--seeds", "1", "--hidden", "8", "--device", "cpu"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["-m", "pyg_outerconv", *line, "--out", "two"]
-    root = str(Path(__file__).resolve().parents[3])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, timeout=300, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert main([*line, "--accumulate", "2", "--out", str(tmp_path / "one")]) == 0
-    one, two = (files.load_tensors(tmp_path / name / "checkpoint.pt") for name in ("one", "two"))
-    for name, value in one["parameters"].items():
-        torch.testing.assert_close(two["parameters"][name], value, rtol=1e-4, atol=1e-5)
