@@ -102,11 +102,6 @@ def test_an_entry_is_complete_and_its_files_are_those_pyg_asks_for(name, tmp_pat
     assert wanted < {*entry.files} if entry.reader == "TUDataset" else wanted == {*entry.files}
 
 
-def test_unknown_names_are_refused_with_the_nearest():
-    with pytest.raises(ValueError, match="did you mean 'CiteSeer'"):
-        data.load("Citeser")
-
-
 def test_the_readme_says_which_data_was_never_read():
     text = (ROOT / "datasets" / "README.md").read_text()
     section = text.partition("## Never read with the real files")[2].partition("\n\nThe sets")[0]
