@@ -312,8 +312,9 @@ class Basis(ABC):
         Args:
             targets: one index, distinct indices (a tuple is a list of indices, not the coordinates
                 of a cell), a mask (N,), or None for all.
-            reach: the number of layers over this basis; more than one needs M = N, rows and columns
-                being the same nodes. The computation stops once the set of sources stays as it is.
+            reach: the number of layers over this basis, at most 100,000; more than one needs M = N,
+                rows and columns being the same nodes. The computation stops once the set of sources
+                stays as it is.
 
         Raises:
             TypeError: ``targets`` is neither an index, indices nor a mask, or ``reach`` is not an

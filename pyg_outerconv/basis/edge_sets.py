@@ -282,6 +282,8 @@ def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
 
 # Which sources reach a target ---------------------------------------------------------------------
 
+MOST_LAYERS = 100_000
+
 
 @singledispatch
 def reached(basis: Basis, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
@@ -316,6 +318,8 @@ def receptive_field(basis: Basis, targets: int | Nodes, reach: int) -> Tensor:
     is_one = isinstance(targets, int) and not isinstance(targets, bool)
     nodes: Any = [targets] if is_one else targets
     chosen = check_nodes("targets", nodes, basis.size[1], basis.device)
+    if reach > MOST_LAYERS:
+        raise RefusedValue("a receptive field is of so many layers", f"<= {MOST_LAYERS}", reach)
     if reach < 0 or (reach != 1 and basis.size[0] != basis.size[1]):
         raise RefusedValue(
             "several layers need a basis on one set of nodes",

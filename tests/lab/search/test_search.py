@@ -1,5 +1,6 @@
 """A search: what it may see, what it writes, that it goes on as if it had never been stopped."""
 
+import copy
 import shutil
 import sqlite3
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from short_search import LINE, found_in, numbers, plan, searched
+from short_search import LINE, found_in, numbers, plan, searched, timeless
 
 from pyg_outerconv import files
 from pyg_outerconv.errors import RefusedValue
@@ -50,6 +51,45 @@ def test_labels_of_test_nodes_are_withheld():
     assert bool((graph.dataset.data.y == WITHHELD).all())
     assert graph.num_classes == karate.num_classes
     assert bool((karate.data.y >= 0).all())
+
+
+@pytest.mark.slow(cases=1)
+@pytest.mark.parametrize("split", ["public", "held-out-50-20-30"])
+def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypatch):
+    """Nor do features whose rows are normalised, or when training stops."""
+    base = replace(plan().base, split=split, patience=2, normalize_features=True)
+    chosen = replace(plan(portfolio="gcn,gat"), base=base)
+    fixed = make_split(data.load("KarateClub").data, split, 0)
+    load = search_module.load
+
+    def permuted(*args, **kwargs):
+        found = load(*args, **kwargs)
+        changed = copy.copy(found.data)
+        changed.y = found.data.y.clone()
+        changed.y[fixed.test] = found.data.y[fixed.test].flip(0)
+        assert not torch.equal(changed.y, found.data.y)
+        return replace(found, data=changed)
+
+    if split == "public":  # whose test nodes are drawn by seeds: all trials have seed 0
+        monkeypatch.setattr(search_module, "FIRST_TRIAL_SEED", 0)
+    found = {}
+    for name in ("true", "other"):
+        if name == "other":
+            monkeypatch.setattr(search_module, "load", permuted)
+        with_labels = Search(chosen, tmp_path / name, log=lambda line: None, jobs=1)
+        try:
+            if split == "public":
+                with_labels._search()
+            else:
+                with_labels.run()
+        finally:
+            with_labels.close()
+        found[name] = found_in(tmp_path / name)
+    (trials, finals), (other_trials, other_finals) = timeless([*map(list, found.values())])
+    assert trials == other_trials
+    tests, other_tests = finals.pop("tests"), other_finals.pop("tests")
+    assert finals == other_finals
+    assert split == "public" or tests != other_tests  # the labels do count there
 
 
 def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
