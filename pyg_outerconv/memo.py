@@ -302,3 +302,11 @@ class cached_property(Generic[T]):  # noqa: N801
         if not is_capturing() or instance.__dict__.get("is_captured"):
             instance.__dict__[self._name] = result  # Python looks it up before this descriptor
         return result
+
+
+def settle(instance: object) -> None:
+    """Compute all cached properties of an object now, for a compiler guards on which there are."""
+    for kind in type(instance).__mro__:
+        for name, one in vars(kind).items():
+            if isinstance(one, cached_property):
+                getattr(instance, name)

@@ -24,6 +24,7 @@ from ..families import Attention, Family, parse_family
 from ..families.options import functions_of, nested
 from ..graph import Features, SparseMatrix
 from ..kernels.mode import Mode
+from ..memo import settle
 from ..signatures import typed
 from ..theta import Theta, ThetaValue, add_bias, add_product, scaled
 from . import compiled, tiny
@@ -182,10 +183,12 @@ class OuterConv(MessageHooks):
     @family.setter
     def family(self, family: Family) -> None:
         # Computed here, because every call reads them.
-        self._family = family
+        self._family, parts = family, [*nested(family)]
+        for part in parts:
+            settle(part)
         self._reads_content = family.makes_use_of("x")
-        self._learns = any(part.learns for part in nested(family))
-        self._reads_theta = any(part.reads_theta for part in nested(family))
+        self._learns = any(part.learns for part in parts)
+        self._reads_theta = any(part.reads_theta for part in parts)
         adds_ends = isinstance(family, Attention) and isinstance(family.score, Additive)
         self._adds_ends = adds_ends and not family.support.makes_use_of("x")  # type: ignore[attr-defined]
         # Of attention, the text is that of its support: scores are the layer's own.

@@ -136,9 +136,9 @@ def test_a_receptive_field_is_that_of_walks(seed):
 
 def test_a_receptive_field_is_followed_until_it_stays_as_it_is():
     index = torch.tensor([[0, 1, 2], [1, 2, 0]])
-    assert Walk(1).basis(index).receptive_field(0, 10**9).tolist() == [0, 1, 2]
+    assert Walk(1).basis(index).receptive_field(0, 10**5).tolist() == [0, 1, 2]
     assert Walk(2, powers=(2,)).basis(index).receptive_field(0, 4).tolist() == [1]
-    assert Grid(3, padding=1, dim=1).basis((9,)).receptive_field(4, 10**9).tolist() == [*range(9)]
+    assert Grid(3, padding=1, dim=1).basis((9,)).receptive_field(4, 10**5).tolist() == [*range(9)]
 
 
 def test_as_many_places_and_axes_as_are_allowed():

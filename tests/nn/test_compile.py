@@ -102,8 +102,9 @@ def test_a_basis_is_an_input_of_what_is_exported(family):
     assert_near(traced(2 * x, basis), conv(2 * x, basis))
 
 
-@pytest.mark.slow(cases=2)
-@pytest.mark.parametrize("family", ["gcn", "walk(length=2)", "stack(gcn, identity)"])
+@pytest.mark.parametrize(
+    "family", ["gcn", "walk(length=2)", "stack(gcn, identity)", "bernstein(num_terms=3)"]
+)
 def test_equal_calls_are_compiled_once(family, monkeypatch):
     """Also the first ones of a process, which fill what is cached."""
     monkeypatch.setattr(order, "_of_kind", {})
