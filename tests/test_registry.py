@@ -15,6 +15,8 @@ from pyg_outerconv.attention.feature_maps import make_feature_map
 from pyg_outerconv.contract import ORDERS
 from pyg_outerconv.families import FAMILIES
 from pyg_outerconv.kernels import BACKENDS
+from pyg_outerconv.kernels.backend import CHOSEN
+from pyg_outerconv.kernels.backends.reference import Reference
 from pyg_outerconv.nn import FORMS, make_theta
 
 # A file for each folder, where what it defines is found, and by which name.
@@ -142,3 +144,20 @@ def test_a_feature_map_has_options_in_text(monkeypatch):
     for text in ("'power(exponent=4)'", "power(exponent=4)"):
         score = make_score(f"feature-map(feature_map={text})", 2, 3)
         assert score.phi.exponent == 4
+
+
+def test_a_name_is_of_one_class_which_may_be_defined_again():
+    taken = next(iter(FEATURE_MAPS))
+    with pytest.raises(ValueError, match="a feature map has a name of its own"):
+        type("Other", (FeatureMap,), {"name": taken})
+    assert FEATURE_MAPS[taken].__name__ != "Other"
+    FEATURE_MAPS.add(FEATURE_MAPS[taken])
+
+
+def test_a_backend_that_comes_later_is_chosen_anew():
+    CHOSEN["a call of before"] = "native"
+    try:
+        type("Later", (Reference,), {"name": "later"})
+        assert "a call of before" not in CHOSEN
+    finally:
+        BACKENDS.pop("later")
