@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fresh import Fresh
-from tiers import covering, every_case, quickest
+from tiers import covering, every_case, quickest, shared
 
 
 def pytest_addoption(parser):
@@ -44,8 +44,12 @@ def pytest_generate_tests(metafunc):
         metafunc._calls[:] = [call for name, call in cases.items() if name in kept]
 
 
-def pytest_collection_modifyitems(items):
-    """The quick ones are marked."""
+def pytest_collection_modifyitems(config, items):
+    """Large tests share out their cases, unless all are asked for; the quick ones are marked."""
+    if not every_case(config):
+        kept = set(map(id, shared(items)))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = [item for item in items if id(item) in kept]
     for item in quickest(items):
         if room_of(item.path) in QUICK:
             item.add_marker("fast")
@@ -84,7 +88,9 @@ def repeatable():
     plan.PLANS.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed looks at the stack for each device
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
     torch.use_deterministic_algorithms(True)
     CHOSEN.clear()  # of a test that changed what backends can do
     recent.clear()

@@ -6,17 +6,19 @@ they find. A combination works, or is refused by name; a wrong result is an erro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
+from typing import Any
 
 import oracle
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.functional import jacobian
 
 from pyg_outerconv.attention import Softmax
 from pyg_outerconv.basis import ChannelPolynomial, Composed, Pattern, Repeated
@@ -42,7 +44,8 @@ TERMS = 3
 # (source, target, label): parallel edges, a loop, a target without edges, labels that are empty.
 EDGES = [(0, 1, 0), (0, 1, 0), (2, 1, 0), (3, 1, 1), (4, 0, 1), (1, 2, 0), (2, 2, 1), (0, 2, 0)]
 
-Function = Callable[..., Tensor]
+Function = Callable[..., Any]
+Dims = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,21 @@ class Combination:
     ours: Function
     oracle: Function
     shapes: tuple[tuple[int, ...], ...]
+    device: str
+
+    @cached_property
+    def tensors(self) -> list[Tensor]:
+        """Inputs that every type holds exactly: of so many bits, at random."""
+        generator = torch.Generator().manual_seed(0)
+        drawn = [torch.randn(shape, generator=generator).double() for shape in self.shapes]
+        return [((32 * x).round().clamp(-255, 255) / 32).to(self.device) for x in drawn]
+
+    def expected(self, what: str) -> Any:
+        """What a derivative is in float64, computed once for all types."""
+        known = vars(self).setdefault("_expected", {})
+        if what not in known:
+            known[what] = TRUTHS[what](self.oracle, self.tensors)
+        return known[what]
 
 
 # What is tried -----------------------------------------------------------------------------------
@@ -167,10 +185,12 @@ def of_order(order: str, device: str) -> tuple[str, dict[str, Combination | str]
             ours, truth = _contraction(order, asked, parts, aggr, label_aggr)
             if label_aggr == "sum":
                 tried[aggr] = (
-                    _refusal(ours, why, shapes, device) if why else Combination(ours, truth, shapes)
+                    _refusal(ours, why, shapes, device)
+                    if why
+                    else Combination(ours, truth, shapes, device)
                 )
             elif not why:
-                tried[f"{aggr}, then {label_aggr}"] = Combination(ours, truth, shapes)
+                tried[f"{aggr}, then {label_aggr}"] = Combination(ours, truth, shapes, device)
         return kind if backend is None else f"{kind}; backend {backend}", tried
     raise AssertionError(f"no kind of basis here is one that {order} may solve")
 
@@ -220,7 +240,7 @@ def of_backend(backend: str, device: str) -> dict[str, Combination | str]:
         )
         reasons = BACKENDS[backend].why_not(request)
         tried[name] = "; ".join(reasons) or Combination(
-            _by(function, backend), oracle.primitive(name, csr), tuple(shapes.values())
+            _by(function, backend), oracle.primitive(name, csr), tuple(shapes.values()), device
         )
     return tried
 
@@ -236,15 +256,14 @@ def _by(function: Function, backend: str) -> Function:
 # How it is tried ---------------------------------------------------------------------------------
 
 
-def try_all(combination: Combination, dtype: torch.dtype, device: str) -> dict[str, str]:
+def try_all(combination: Combination, dtype: torch.dtype) -> dict[str, str]:
     """'yes', or the refusal, for every derivative. Raises AssertionError if wrong."""
-    torch.manual_seed(0)
-    tensors = [torch.randn(shape).to(device, dtype) for shape in combination.shapes]
+    tensors = [x.to(dtype) for x in combination.tensors]
     found = {}
     for derivative in DERIVATIVES:
-        check = CHECKS[derivative]
         try:
-            found[derivative] = check(combination, tensors)
+            CHECKS[derivative](combination, tensors)
+            found[derivative] = "yes"
         except Refused as error:
             found[derivative] = f"refused: {' '.join(str(error).split())}"
     return found
@@ -271,48 +290,54 @@ def derivatives(function: Function, tensors: list[Tensor], second: bool) -> list
     return list(torch.autograd.grad(total, leaves))
 
 
-def check_forward(combination: Combination, tensors: list[Tensor]) -> str:
-    near(combination.ours(*tensors), combination.oracle(*(x.double() for x in tensors)))
-    return "yes"
+def check_forward(combination: Combination, tensors: list[Tensor]) -> None:
+    near(combination.ours(*tensors), combination.expected("forward"))
 
 
-def check_gradients(combination: Combination, tensors: list[Tensor], second: bool = False) -> str:
-    wide = [x.double() for x in tensors]
-    for actual, expected in zip(
-        derivatives(combination.ours, tensors, second),
-        derivatives(combination.oracle, wide, second),
-        strict=True,
-    ):
-        near(actual, expected)
-    return "yes"
+def check_gradients(combination: Combination, tensors: list[Tensor], second: bool = False) -> None:
+    found = derivatives(combination.ours, tensors, second)
+    near_each(found, combination.expected("second" if second else "first"))
 
 
-def check_vmap(combination: Combination, tensors: list[Tensor]) -> str:
-    """Over each tensor alone, and over all."""
-    alone = [tuple(0 if i == j else None for i in range(len(tensors))) for j in range(len(tensors))]
-    for dims in (*alone, (0,) * len(tensors)):
-        batched = [
-            x if dim is None else torch.stack([x, -x, 0.5 * x])
+def near_each(found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
+    for actual, its in zip(found, expected, strict=True):
+        near(actual, its)
+
+
+def batches(tensors: list[Tensor]) -> Iterator[tuple[Dims, list[Tensor], list[list[Tensor]]]]:
+    """Along which axes ``vmap`` runs, each tensor alone and then all; its operands, its items."""
+    count = len(tensors)
+    alone = [tuple(0 if i == j else None for i in range(count)) for j in range(count)]
+    for dims in (*alone, (0,) * count):
+        each = [
+            [x] * 3 if dim is None else [x, -x, 0.5 * x]
             for x, dim in zip(tensors, dims, strict=True)
         ]
-        items = [
-            [x if dim is None else x[i] for x, dim in zip(batched, dims, strict=True)]
-            for i in range(3)
+        batched = [
+            xs[0] if dim is None else torch.stack(xs) for xs, dim in zip(each, dims, strict=True)
         ]
-        expected = [combination.oracle(*(x.double() for x in item)) for item in items]
-        near(torch.vmap(combination.ours, in_dims=dims)(*batched), torch.stack(expected))
-    of_items = [
-        torch.func.grad(summed(combination.oracle), tuple(range(len(tensors))))(
-            *(x.double() for x in item)
-        )
-        for item in items
-    ]
-    found = torch.vmap(torch.func.grad(summed(combination.ours), tuple(range(len(tensors)))))(
-        *batched
-    )
-    for actual, expected in zip(found, zip(*of_items, strict=True), strict=True):
-        near(actual, torch.stack(expected))
-    return "yes"
+        yield dims, batched, [[*item] for item in zip(*each, strict=True)]
+
+
+def gradients_of(function: Function, count: int) -> Function:
+    """Gradients of :func:`summed` in each of its tensors."""
+    return torch.func.grad(summed(function), tuple(range(count)))
+
+
+def check_vmap(combination: Combination, tensors: list[Tensor]) -> None:
+    """Over each tensor alone, and over all; gradients over all."""
+    values, gradients = combination.expected("vmap")
+    for (dims, batched, _), expected in zip(batches(tensors), values, strict=True):
+        near(torch.vmap(combination.ours, in_dims=dims)(*batched), expected)
+    near_each(torch.vmap(gradients_of(combination.ours, len(tensors)))(*batched), gradients)
+
+
+def true_vmap(oracle: Function, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    values = []
+    for _, _, items in batches(tensors):
+        values.append(torch.stack([oracle(*item) for item in items]))
+    of_items = [gradients_of(oracle, len(tensors))(*item) for item in items]
+    return values, [torch.stack(one) for one in zip(*of_items, strict=True)]
 
 
 def summed(function: Function) -> Function:
@@ -326,44 +351,52 @@ def summed(function: Function) -> Function:
     return total
 
 
-def check_jacrev(combination: Combination, tensors: list[Tensor]) -> str:
-    every = tuple(range(len(tensors)))
-    wide = tuple(x.double() for x in tensors)
-    expected = torch.autograd.functional.jacobian(combination.oracle, wide)
-    for found in (
-        torch.func.jacrev(combination.ours, argnums=every)(*tensors),
-        torch.autograd.functional.jacobian(combination.ours, tuple(tensors), vectorize=True),
-    ):
-        for actual, its in zip(found, expected, strict=True):
-            near(actual, its)
-    return "yes"
+def check_jacrev(combination: Combination, tensors: list[Tensor]) -> None:
+    every, expected = tuple(range(len(tensors))), combination.expected("jacrev")
+    near_each(torch.func.jacrev(combination.ours, argnums=every)(*tensors), expected)
+    near_each(jacobian(combination.ours, tuple(tensors), vectorize=True), expected)
 
 
-def check_forward_mode(combination: Combination, tensors: list[Tensor]) -> str:
-    """Along whole numbers, in each tensor alone and in all."""
+def tangents_of(tensors: list[Tensor]) -> list[list[Tensor]]:
+    """Whole numbers, along each tensor alone and then along all."""
     generator = torch.Generator().manual_seed(2)
     every = [torch.randint(-2, 3, x.shape, generator=generator).to(x) for x in tensors]
     alone = [[v if i == j else 0 * v for j, v in enumerate(every)] for i in range(len(every))]
-    wide = tuple(x.double() for x in tensors)
-    columns = torch.autograd.functional.jacobian(combination.oracle, wide)
-    for tangents in (*alone, every):
-        _, actual = torch.func.jvp(combination.ours, tuple(tensors), tuple(tangents))
-        expected = [
-            torch.tensordot(column, v.double(), v.dim())
-            for column, v in zip(columns, tangents, strict=True)
-        ]
-        near(actual, torch.stack(expected).sum(0))
+    return [*alone, every]
+
+
+def check_forward_mode(combination: Combination, tensors: list[Tensor]) -> None:
+    expected, directions = combination.expected("forward-mode"), tangents_of(tensors)
+    for tangents, its in zip(directions, expected, strict=True):
+        near(torch.func.jvp(combination.ours, tuple(tensors), tuple(tangents))[1], its)
     with forward_ad.dual_level():  # along all of them, without torch.func
-        dual = combination.ours(*map(forward_ad.make_dual, tensors, every))
-        near(forward_ad.unpack_dual(dual).tangent, torch.stack(expected).sum(0))
-    return "yes"
+        dual = combination.ours(*map(forward_ad.make_dual, tensors, directions[-1]))
+        near(forward_ad.unpack_dual(dual).tangent, expected[-1])
 
 
-CHECKS: dict[str, Callable[[Combination, list[Tensor]], str]] = {
+def true_tangents(oracle: Function, tensors: list[Tensor]) -> list[Tensor]:
+    columns = jacobian(oracle, tuple(tensors))
+    return [
+        torch.stack(
+            [torch.tensordot(one, v, v.dim()) for one, v in zip(columns, tangents, strict=True)]
+        ).sum(0)
+        for tangents in tangents_of(tensors)
+    ]
+
+
+CHECKS: dict[str, Callable[[Combination, list[Tensor]], None]] = {
     "forward": check_forward,
     "first": check_gradients,
-    "second": lambda combination, tensors: check_gradients(combination, tensors, second=True),
+    "second": partial(check_gradients, second=True),
     "vmap": check_vmap,
     "jacrev": check_jacrev,
     "forward-mode": check_forward_mode,
+}
+TRUTHS: dict[str, Callable[[Function, list[Tensor]], Any]] = {
+    "forward": lambda oracle, tensors: oracle(*tensors),
+    "first": partial(derivatives, second=False),
+    "second": partial(derivatives, second=True),
+    "vmap": true_vmap,
+    "jacrev": lambda oracle, tensors: jacobian(oracle, tuple(tensors)),
+    "forward-mode": true_tangents,
 }

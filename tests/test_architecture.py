@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def name_of(path):
 FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
+def tree(path):
+    """What a file says."""
+    return ast.parse(path.read_text())
+
+
 def statements(node, types, calls):
     """All below a node, but for what stands there for types alone, or is done in a call."""
     for child in ast.iter_child_nodes(node):
@@ -88,10 +95,11 @@ def statements(node, types, calls):
         yield from statements(child, types, calls)
 
 
+@cache
 def imports(path, types=True, calls=True):
     """The files of the package that one imports: for types too, and in a call too."""
-    package = path.relative_to(PACKAGE.parent).parent.parts
-    for node in statements(ast.parse(path.read_text()), types, calls):
+    package, imported = path.relative_to(PACKAGE.parent).parent.parts, []
+    for node in statements(tree(path), types, calls):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else ()
             module = ".".join((*base, *filter(None, [node.module])))
@@ -101,7 +109,8 @@ def imports(path, types=True, calls=True):
             names = [alias.name for alias in node.names]
         else:
             continue
-        yield from (name for name in names if name in FILES)
+        imported += [name for name in names if name in FILES]
+    return imported
 
 
 def folder_of(name):
@@ -189,7 +198,7 @@ def test_a_public_method_is_documented_where_it_is_declared():
     """An overriding method may leave its docstring to the class that declares it."""
     classes = {}
     for path in FILES.values():
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(node)
 

@@ -78,6 +78,7 @@ def contents(call, option):
     return [one.clone() for state in states for one in state if type(one) is torch.Tensor]
 
 
+@pytest.mark.slow(cases=120)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_hostile_argument_is_taken_or_refused(name, tmp_path, monkeypatch):
@@ -194,10 +195,12 @@ def test_every_module_is_called():
 def test_a_module_takes_or_refuses_what_it_is_called_with(name):
     options, arguments = FORWARD_OF[name]
     made = CALLS[name.split(",")[0]]()
+    make = made._replace(arguments={**made.arguments, **options})
+    module = make()
 
     def call():
-        module = made._replace(arguments={**made.arguments, **options})()
-        return Call(lambda **arguments: module(**arguments), dict(arguments))
+        of = make() if "lazy" in name else module
+        return Call(lambda **arguments: of(**arguments), dict(arguments))
 
     call()()
     assert_taken_or_refused(name, call, arguments, MORE)

@@ -33,12 +33,14 @@ def lines_of(device, name):
 each_device_here = pytest.mark.parametrize("device", [one for one in DEVICES if here(one)])
 
 
+@pytest.mark.slow(cases=12)
 @each_device_here
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_is_said_of_an_order_is_so(order, device):
     assert lines_of(device, order) == order_rows(order, device), AGAIN
 
 
+@pytest.mark.slow(cases=3)
 @each_device_here
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_said_of_a_backend_is_so(backend, device):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from mutants import ROOMS, draw, places
-from tiers import FEW, covering, every_case, quickest
+from tiers import FEW, MANY, SHARE, TESTS, covering, every_case, quickest, shared
 
 
 def cases(*names):
@@ -36,6 +36,24 @@ def test_a_few_cases_run_whole_and_of_numbered_ones_a_few():
     assert len(covering(cases(*map(str, range(100))))) == FEW
     names = [f"it-{number}" for number in range(100)]
     assert 0 < len(covering(cases(*names))) <= FEW + 1
+
+
+def test_large_tests_share_out_their_cases_and_each_word_stays():
+    families, laws = [f"family{n}" for n in range(40)], [f"law{n}" for n in range(12)]
+    items = [SimpleNamespace(nodeid=f"{law}[{name}]") for law in laws for name in families]
+    alone = [SimpleNamespace(nodeid=f"formula[{name}-{name}'s]") for name in families]
+    few = [SimpleNamespace(nodeid=f"law0's[{name}]") for name in families[:MANY]]
+    kept = [item.nodeid for item in shared([*items, *alone, *few])]
+    assert {item.nodeid for item in (*alone, *few)} <= set(kept)
+    for word in families:
+        ran = [
+            one for one in kept if one.startswith("law") and "'" not in one and f"[{word}]" in one
+        ]
+        assert len(ran) == len(laws) // SHARE
+    for law in laws:
+        ran = [one for one in kept if one.startswith(f"{law}[")]
+        assert len(families) // SHARE / 2 < len(ran) < 2 * len(families) // SHARE
+    assert len([*shared(items[: (TESTS - 1) * len(families)])]) == (TESTS - 1) * len(families)
 
 
 def test_what_runs_does_not_depend_on_the_order_of_collection():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 
@@ -10,6 +11,9 @@ import pytest
 
 FEW = 4
 """A test of so many cases runs them all; of cases that only a number tells apart, as many run."""
+MANY, TESTS, SHARE = 10, 4, 3
+"""Of a test of more than so many cases, one in SHARE runs of those whose words all are in so many
+tests: a law sees a third of the families, and a family is seen by a third of the laws."""
 
 
 def every_case(config: pytest.Config) -> bool:
@@ -32,6 +36,25 @@ def covering(cases: Iterable[str], slow: pytest.Mark | None = None) -> list[str]
     return list(_first(given, most)) if slow else _some(given)
 
 
+def shared(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """The items but for cases of large tests whose words other tests have too, see ``MANY``.
+
+    Every word stays: its cases run in turns, each word beginning at a test of its own.
+    """
+    tests = {test: [*cases] for test, cases in groupby(sorted(items, key=_test_of), key=_test_of)}
+    words = {test: [_names(case.nodeid) for case in cases] for test, cases in tests.items()}
+    having = Counter(word for of_test in words.values() for word in set().union(*of_test))
+    turns: Counter[str] = Counter()
+    for test, cases in tests.items():
+        for case, names in zip(cases, words[test], strict=True):
+            rarest = min(names, key=lambda name: (having[name], name), default="")
+            if len(cases) > MANY and having[rarest] >= TESTS:
+                turns[rarest] += 1
+                if (turns[rarest] + _number(rarest)) % SHARE:
+                    continue
+            yield case
+
+
 def quickest(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     """One case of each test that is not marked ``slow``."""
     for _, cases in groupby(sorted(items, key=_test_of), key=_test_of):
@@ -46,7 +69,7 @@ def _test_of(item: pytest.Item) -> str:
 
 def _some(left: list[str]) -> list[str]:
     """Cases that hold every word, those first that bring most; a few that numbers tell apart."""
-    words = {case: {word for word in _words(case) if not word.isdigit()} for case in left}
+    words = {case: _names(case) for case in left}
     seen: set[str] = set()
     taken: dict[str, None] = {}
     for new in range(max(map(len, words.values())), 0, -1):
@@ -72,6 +95,11 @@ def _first(left: list[str], count: int) -> Iterator[str]:
 def _number(case: str) -> int:
     """A number that depends on the name alone."""
     return zlib.crc32(case.encode())
+
+
+def _names(case: str) -> set[str]:
+    """The words of a case that are no numbers."""
+    return {word for word in _words(case) if word and not word.isdigit()}
 
 
 def _words(case: str) -> list[str]:

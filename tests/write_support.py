@@ -46,13 +46,13 @@ def here(device: str) -> bool:
 def order_rows(order: str, device: str) -> list[str]:
     """Lines of the table of orders."""
     kind, tried = of_order(order, device)
-    return [_row((order, kind, aggr), item, device) for aggr, item in tried.items()]
+    return [_row((order, kind, aggr), item) for aggr, item in tried.items()]
 
 
 def backend_rows(backend: str, device: str) -> list[str]:
     """Lines of the table of primitives."""
     tried = of_backend(backend, device)
-    return [_row((backend, *_words(name)), item, device) for name, item in tried.items()]
+    return [_row((backend, *_words(name)), item) for name, item in tried.items()]
 
 
 def _words(name: str) -> tuple[str, str]:
@@ -60,10 +60,10 @@ def _words(name: str) -> tuple[str, str]:
     return primitive, " ".join(form) or "–"
 
 
-def _row(labels: tuple[str, str, str], item: Combination | str, device: str) -> str:
+def _row(labels: tuple[str, str, str], item: Combination | str) -> str:
     if isinstance(item, str):
         return _line((*labels, *("–" for _ in DERIVATIVES), item))
-    found = {dtype: try_all(item, dtype, device) for dtype in DTYPES}
+    found = {dtype: try_all(item, dtype) for dtype in DTYPES}
     cells, refusals = [], []
     for derivative in DERIVATIVES:
         types: dict[str, list[str]] = {}

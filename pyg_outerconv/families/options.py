@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -39,6 +40,7 @@ def check_options(family: Any) -> None:
         check_type(type(family).__name__, name, getattr(family, name), hint)
 
 
+@cache
 def _hints(family: type[Any]) -> dict[str, Any]:
     known = get_type_hints(family)
     return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
