@@ -34,14 +34,14 @@ def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
         raise RefusedType(unknown(f"option of {family.__name__}", name, known))
 
 
-def check_options(family: object) -> None:
+def check_options(family: Any) -> None:
     """Refuse options that do not have the type of their field."""
-    for name, hint in _hints(type(family)).items():
+    for name, hint in _hints(type(family)).items():  # type: ignore[arg-type]
         check_type(type(family).__name__, name, getattr(family, name), hint)
 
 
 @cache
-def _hints(family: type[object]) -> dict[str, Any]:
+def _hints(family: type[Any]) -> dict[str, Any]:
     known = get_type_hints(family)
     return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
 
