@@ -1,8 +1,8 @@
 """Settings said once: a field of a dataclass carries type, bounds, words and help.
 
 From the fields are made the options of all commands with their help (``cli/options.py``), the
-checks of what Python, TOML and folders say, and the table in ``docs/train.md``. This file does not
-import torch, so that ``--help`` is quick.
+checks of what Python, TOML and folders say, and the tables of ``docs/commands.md``. This file does
+not import torch, so that ``--help`` is quick.
 """
 
 from __future__ import annotations

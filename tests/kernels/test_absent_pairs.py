@@ -366,6 +366,7 @@ def test_numbers_that_are_finite_stay_as_they_are(way):
         assert_near(part[~reached], whole[~reached], at_least=1.0)
 
 
+@pytest.mark.slow(cases=2)
 @one_graph_since(2, 11)
 @pytest.mark.parametrize("name", NORMALISERS)
 def test_dropped_shares_of_edges_reach_no_one_else_where_they_are_recorded(name):

@@ -254,7 +254,7 @@ def test_a_checkpoint_changes_nothing(name, use_reentrant):
 # Compilers and traces ----------------------------------------------------------------------------
 
 
-@of_each_layer("compile", slow=3)
+@of_each_layer("compile", slow=2)
 def test_compiled_it_is_one_graph_for_all_sizes_and_what_is_eager(name):
     module, _ = made(name)
     call, times = compiled(module)

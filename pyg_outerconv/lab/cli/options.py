@@ -6,7 +6,7 @@ Nothing here imports torch: commands import what they run when they run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from importlib import import_module
 from typing import Any
@@ -113,7 +113,9 @@ def command(
                 if one in own:
                     parameters.append(_parameter(one, some.key(one), section))
         help = inspect.getdoc(function)
-        return Sectioned(function.__name__, callback=run, params=parameters, help=help)
+        made = Sectioned(function.__name__, callback=run, params=parameters, help=help)
+        made.kinds = taken
+        return made
 
     return decorate
 
@@ -162,7 +164,13 @@ class Option(click.Option):
 
 
 class Sectioned(click.Command):
-    """A command whose help has its options by section, in the order in which sections begin."""
+    """A command whose help has its options by section, in the order in which sections begin.
+
+    Attributes:
+        kinds: the settings that it takes.
+    """
+
+    kinds: Sequence[Some] = ()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section with its title."""

@@ -9,7 +9,7 @@ import click
 import pytest
 import torch
 from torch_geometric.data import Data
-from write_settings import FILE, table
+from write_commands import FILE, page
 
 from pyg_outerconv.lab import data
 from pyg_outerconv.lab.bench.command import Options
@@ -235,9 +235,9 @@ def test_every_option_is_made_from_a_field(command):
             assert flag_of(one) == option.opts[0]
 
 
-def test_the_table_of_the_guide_is_that_of_the_fields():
-    again = "python tests/write_settings.py writes it anew"
-    assert table() in FILE.read_text(encoding="utf-8"), again
+def test_the_tables_of_the_guide_are_those_of_the_fields():
+    again = "python tests/write_commands.py writes it anew"
+    assert page() == FILE.read_text(encoding="utf-8"), again
 
 
 def test_the_options_of_training_are_in_sections(capsys):
