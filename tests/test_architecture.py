@@ -38,7 +38,7 @@ CORE["nn"] = set(CORE) - {"nn"}
 
 TOOLS = {"files", "plot", "scale"}  # beside the core: for the lab, and for users
 LAB = {"lab.fields", "lab.settings", "lab.source", "lab.own_code", "lab.family_options"}
-LAB |= {"lab.pages", "lab.data", "lab.train"}
+LAB |= {"lab.spawned", "lab.pages", "lab.data", "lab.train"}
 
 # Each folder may import these others. Nothing may import what stands above it.
 ALLOWED = {
@@ -50,6 +50,7 @@ ALLOWED = {
     "files": {"errors"},
     "plot": {"errors", "files", "memo", "graph", "basis"},
     "scale": {"files", *CORE},
+    "lab.spawned": set(),
     "lab.pages": {"plot"},
     "lab.fields": {"errors", "files"},
     "lab.settings": {"errors", "lab.data", "lab.fields", "lab.own_code"},

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -150,23 +147,3 @@ def _lost(error: RuntimeError) -> bool:
 def processes(device: str) -> Processes:
     """The processes that ``torchrun`` started, or this one alone."""
     return Torchrun(device) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ALONE
-
-
-def spawned(
-    jobs: int, begin: Callable[..., None] | None = None, *given: Any
-) -> ProcessPoolExecutor:
-    """New processes, each begun by a function, which end when this one is gone, in whatever way."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, _begin, (begin, *given))
-
-
-def _begin(begin: Callable[..., None] | None, *given: Any) -> None:
-    def end_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None  # as multiprocessing began this one
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    if begin is not None:
-        begin(*given)

@@ -25,7 +25,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from ...scale.processes import spawned
+from ..spawned import spawned
 from .case import CASES, OURS, Case, Contender, Context, Point, Setup, Step, synchronizer
 from .cases import register_all
 from .roofline import Roofline

@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from ..data import Dataset
 from ..settings import Settings, settings_from
@@ -239,7 +239,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and half the width of its 95 % interval by Student's t; nan of a single value."""
     found = difference_of(values)
     error = found["standard_error"]
-    quantile = float(student.ppf(0.975, len(values) - 1)) if error is not None else math.nan
+    quantile = float(stdtrit(len(values) - 1, 0.975)) if error is not None else math.nan
     return found["mean"], quantile * (error if error is not None else math.nan)
 
 

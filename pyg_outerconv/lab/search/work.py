@@ -23,10 +23,10 @@ from torch import Tensor
 from torch_geometric.utils import is_undirected
 
 from ...errors import RefusedValue
-from ...scale.processes import spawned
 from ..data import Dataset
 from ..own_code import import_own
 from ..settings import Settings
+from ..spawned import spawned
 from ..train.loop import Diverged, SeedRun, Stopped
 from ..train.model import Contender, on_backend, ours
 from ..train.splits import Split, make_split

@@ -9,7 +9,6 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from ...errors import RefusedValue
@@ -190,6 +189,8 @@ def auroc(logits: Tensor, wanted: Tensor) -> float:
 
 
 def _area(values: Tensor, positive: Tensor) -> float | None:
+    from scipy.stats import rankdata  # which takes a second to import
+
     number = int(positive.sum())
     others = positive.numel() - number
     if not number or not others:

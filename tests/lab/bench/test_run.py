@@ -11,7 +11,7 @@ import json
 import math
 import os
 import platform
-import sys
+import signal
 import time
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -316,47 +316,35 @@ def test_a_process_measures_one_contender():
 
 
 def test_a_process_that_breaks_off_says_why(monkeypatch):
+    with pytest.raises(ValueError, match="'no number'"):
+        run.in_a_process(int, "no number")
+    monkeypatch.setattr(run, "in_a_process", lambda function, *given: function(*given))
     with pytest.raises(KeyError, match="no-such-case"):
         run.peak_alone(Context(), "no-such-case", None, TRAINING, OURS)
-    monkeypatch.setattr(run, "in_a_process", lambda *given: {}["it"])
     context = replace(CONTEXT, memory=True)
     (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
-    assert found["errors"] == {f"memory of {OURS}": "KeyError: 'it'"}
+    assert found["errors"] == {f"memory of {OURS}": "KeyError: 'fake'"}
 
 
 ENDLESS = """
-import time
+import sys
 from pyg_outerconv.lab.bench.run import in_a_process
-
-if __name__ == "__main__":
-    in_a_process(time.sleep, 1000)
+in_a_process(exec, "import time; open(r'%s', 'w').close(); time.sleep(1000)" % sys.argv[1])
 """
 
 
-def test_no_process_outlives_a_benchmark_that_is_killed(tmp_path):
-    (tmp_path / "endless.py").write_text(ENDLESS)
-    package = str(Path(pyg_outerconv.__file__).parents[1])
-    line, env = [sys.executable, "endless.py"], {**os.environ, "PYTHONPATH": package}
-    running = psutil.Popen(line, cwd=tmp_path, env=env)
-    try:
-        # One child keeps track of multiprocessing's resources, the other one works.
-        until = time.monotonic() + 120
-        while len(children := running.children()) < 2 or not any(
-            _has_read(one) for one in children
-        ):
-            assert time.monotonic() < until
-            time.sleep(0.1)
-    finally:
-        running.kill()
-        running.wait()
-    gone, alive = psutil.wait_procs(children, timeout=60)
-    assert gone
-    assert not alive
-
-
-def _has_read(process):
-    """Whether a process has imported torch, as one that works has."""
-    return any("libtorch" in one.path for one in process.memory_maps())
+def test_no_process_outlives_a_benchmark_that_is_killed(tmp_path, fresh):
+    begun = fresh.begin(ENDLESS, str(tmp_path / "works"))
+    running, until = psutil.Process(begun.process), time.monotonic() + 120
+    while not (tmp_path / "works").exists():
+        assert time.monotonic() < until, begun.err.read_text()
+        time.sleep(0.02)
+    children = running.children()
+    running.kill()
+    assert fresh.end(begun).returncode == -signal.SIGKILL
+    # One keeps track of multiprocessing's resources, the other one works.
+    assert len(children) == 2
+    assert not psutil.wait_procs(children, timeout=60)[1]
 
 
 # The command --------------------------------------------------------------------------------------
@@ -527,7 +515,8 @@ def test_two_processes_end_to_end(tmp_path, monkeypatch, capsys):
     assert len(made["ratios"][FORWARD][PYG]) == 2
 
 
-def test_a_process_that_breaks_off_is_said(tmp_path):
+def test_a_process_that_breaks_off_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "in_a_process", lambda function, *given: function(*given))
     options = Options(quick=True, processes=2)
     with pytest.raises(RefusedValue, match="process 1 must end: .* a report, got KeyError: 'gone'"):
         run_processes(options, ["gone"], tmp_path, print)
