@@ -18,7 +18,7 @@ def pytest_addoption(parser):
     """How many cases run, and how often training is killed."""
     parser.addoption("--all", action="store_true", help="every case of every test, not some")
     parser.addoption("--draws", type=int, help="configurations of each fuzz test")
-    parser.addoption("--kills", type=int, default=3, help="kills of training at random moments")
+    parser.addoption("--kills", type=int, help="kills of training at random moments")
 
 
 def pytest_sessionstart(session):

@@ -5,8 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 HERE = Path(__file__).parent
 
@@ -18,6 +22,12 @@ def render_page(template: Path, form: str = "markdown", **values: Any) -> str:
     ``table``, ``picture`` and ``figures`` from ``form``, which is ``markdown.jinja`` or
     ``html.jinja`` of this folder. In HTML all text is escaped; in Markdown what these macros write.
     """
+    page = _read(template, form).render(form=f"{form}.jinja", **values)
+    return re.sub(r"\n{3,}", "\n\n", page.strip()) + "\n"
+
+
+@cache
+def _read(template: Path, form: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -28,9 +38,7 @@ def render_page(template: Path, form: str = "markdown", **values: Any) -> str:
         undefined=StrictUndefined,
     )
     environment.filters |= {"plain": plain, "code": code, "table": markdown_table}
-    source = template.read_text(encoding="utf-8")
-    page = environment.from_string(source).render(form=f"{form}.jinja", **values)
-    return re.sub(r"\n{3,}", "\n\n", page.strip()) + "\n"
+    return environment.from_string(template.read_text(encoding="utf-8"))
 
 
 # Text ---------------------------------------------------------------------------------------------

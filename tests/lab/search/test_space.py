@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from optuna.storages import InMemoryStorage
 from own_modules import CODE, forget, nothing_stays
 from short_search import LINE, found_in, numbers, plan, searched
 from torch_geometric.data import Data
@@ -134,7 +135,7 @@ def test_relations_stand_where_edges_have_types():
 
 @pytest.mark.slow(cases=6)
 @pytest.mark.parametrize("name", portfolio())
-def test_every_kind_trains_from_its_published_settings(name, karate, tmp_path):
+def test_every_kind_trains_from_its_published_settings(name, karate, tmp_path, in_memory):
     kind, bounds, (bench, labels) = portfolio()[name], bounds_of(is_directed=True), karate
     studies = Studies(tmp_path / "a.db", [name], 0)
     assert kind.start
@@ -286,6 +287,12 @@ KNOWN |= {"lr", "weight_decay"}
 OWN = ["--import", "mine_hubs.py", "--term", "into_hubs(2)", "--term", "diffusion(ppr, alpha=0.1)"]
 
 
+@pytest.fixture
+def in_memory(monkeypatch):
+    """Trials are kept in no file."""
+    monkeypatch.setattr(studies, "open_storage", lambda path: InMemoryStorage())
+
+
 @pytest.fixture(autouse=True)
 def _hubs():
     with nothing_stays():
@@ -295,7 +302,6 @@ def _hubs():
 
 def drawn(folder, bounds, trials):
     """The parameters of the first trials, and what family each is; all reach alike."""
-    folder.mkdir()
     found = Studies(folder / "study.db", ["outerconv"], 0)
     ours = Kind()
     firsts = ours.starts(bounds)
@@ -312,6 +318,7 @@ def drawn(folder, bounds, trials):
 # What is drawn -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_without_terms_no_choice_of_one_is_drawn(tmp_path):
     made = drawn(tmp_path / "run", bounds_of(is_directed=True), 11)
     mean = "walk(length=1, norm='target', powers=(1,))"
@@ -323,6 +330,7 @@ def test_without_terms_no_choice_of_one_is_drawn(tmp_path):
     assert again == made
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_terms_are_choices_of_their_own(tmp_path, monkeypatch):
     """Each stands in some bases and not in others, with and without the identity, unturned."""
     monkeypatch.setattr(studies, "RANDOM_TRIALS", 200)
@@ -341,6 +349,7 @@ def test_terms_are_choices_of_their_own(tmp_path, monkeypatch):
     assert all("direction" not in parameters for parameters in alone[4:])
 
 
+@pytest.mark.usefixtures("in_memory")
 def test_a_search_begins_with_each_term_beside_the_identity(tmp_path):
     terms = ("walk(length=3)", "diffusion(alpha=0.1, length=10)")
     made = [text for _, text in drawn(tmp_path / "run", bounds_of(terms), 6)]
