@@ -128,7 +128,9 @@ from pyg_outerconv.lab.search import search, studies
 studies.RANDOM_TRIALS = 2
 make_page = search.make_page
 """
-EACH_SEARCH = 'search.make_page = lambda *of: make_page(of[0], "html" if number % 3 == 2 else "markdown")'
+EACH_SEARCH = (
+    'search.make_page = lambda *of: make_page(of[0], "html" if number % 3 == 2 else "markdown")'
+)
 
 # Forks the agent of torchrun for each command line, which forks two workers. Its event would wait
 # for killed workers for ever; only those that run a function have one, not those of the command.

@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,19 +19,45 @@ from pyg_outerconv.lab import data
 from pyg_outerconv.lab.cli import main
 from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.search import search as search_module
+from pyg_outerconv.lab.search.finals import ENSEMBLE
 from pyg_outerconv.lab.search.search import PAGE, TABLE, WINNER, Search, SearchFolder
+from pyg_outerconv.lab.search.space import OURS
 from pyg_outerconv.lab.search.studies import Studies, open_storage
 from pyg_outerconv.lab.search.work import WITHHELD, Workers, visible_labels, without_labels
 from pyg_outerconv.lab.train import Interrupted, make_split
 from pyg_outerconv.lab.train.loop import SeedRun
 
+TESTS = str(Path(__file__).resolve().parents[2])
+
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A finished search."""
+def watched(tmp_path_factory):
+    """A finished search, all tasks of it, what was found before each test, and its early pages."""
     folder = tmp_path_factory.mktemp("search") / "whole"
-    searched(folder, plan())
-    return folder
+    run, generate, asked, found, pages = Workers.run, Search._generate, [], [], []
+
+    def tasks_seen(workers, tasks, *rest):
+        asked.extend(tasks := list(tasks))
+        if any(task.wants == "logits" for task in tasks):
+            found.append(found_in(folder))
+        return run(workers, tasks, *rest)
+
+    def page_seen(search, generation):
+        generate(search, generation)
+        assert not (folder / WINNER).exists()
+        pages.append((folder / TABLE).read_text() if generation else (folder / TABLE).exists())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Workers, "run", tasks_seen)
+        patched.setattr(Search, "_generate", page_seen)
+        searched(folder, plan(ensemble=2))
+    return SimpleNamespace(folder=folder, asked=asked, found=found, pages=pages)
+
+
+@pytest.fixture
+def whole(watched):
+    """The folder of a finished search."""
+    return watched.folder
 
 
 # What a search may see ----------------------------------------------------------------------------
@@ -58,7 +85,7 @@ def test_labels_of_test_nodes_are_withheld():
 def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypatch):
     """Nor do features whose rows are normalised, or when training stops."""
     base = replace(plan().base, split=split, patience=2, normalize_features=True)
-    chosen = replace(plan(portfolio="gcn,gat"), base=base)
+    chosen = replace(plan(trials=3, portfolio="gat"), base=base)
     fixed = make_split(data.load("KarateClub").data, split, 0)
     load = search_module.load
 
@@ -92,48 +119,29 @@ def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypa
     assert split == "public" or tests != other_tests  # the labels do count there
 
 
-def test_workers_have_no_label_of_a_test_node(tmp_path, monkeypatch):
+def test_workers_have_no_label_of_a_test_node(watched):
     """What they are given, of every task of a search: no more than a seed may see."""
-    given, run = [], Workers.run
-
-    def watched(workers, tasks, *rest):
-        given.extend(tasks := list(tasks))
-        return run(workers, tasks, *rest)
-
-    monkeypatch.setattr(Workers, "run", watched)
-    report = searched(tmp_path / "run", plan(ensemble=2)).run()
-    assert report.result_rows()[-1][0] == "mean of 2 finalists"
-    assert report.winner in report.finalists
-    assert all(0 <= one["ensemble"]["test_metric"] <= 1 for one in report.kept["tests"].values())
     karate = data.load("KarateClub").data
-    assert {task.wants for task in given} == {"", "seen", "logits"}
-    for task in given:
+    assert {task.wants for task in watched.asked} == {"", "seen", "logits"}
+    for task in watched.asked:
         split = make_split(karate, "public", task.seed)
         assert bool((task.labels.y[split.test] == WITHHELD).all())
-    assert {0, 1} < {task.seed for task in given}
-    assert all(task.seed >= 1000 for task in given if task.wants != "logits")
+    assert {0, 1} < {task.seed for task in watched.asked}
+    assert all(task.seed >= 1000 for task in watched.asked if task.wants != "logits")
 
 
-@pytest.mark.slow(cases=1)
-def test_the_test_is_read_after_everything_is_chosen(tmp_path, monkeypatch):
-    read, run = [], Workers.run
-
-    def watched(workers, tasks, *rest):
-        tasks = list(tasks)
-        if tasks and tasks[0].wants == "logits":
-            trials, finals = found_in(tmp_path / "run")
-            assert finals["winner"]
-            assert finals["seen"]
-            assert len(trials["mlp"]) == 4
-            read.extend((task.key, task.seed) for task in tasks)
-        return run(workers, tasks, *rest)
-
-    monkeypatch.setattr(Workers, "run", watched)
-    with closing(Search(plan(), tmp_path / "run", log=lambda line: None, jobs=1)) as found:
-        found.run()
-        assert len(read) == len(set(read)) == 4  # two seeds of the best of two kinds, each once
-        found.run()
-        assert len(read) == 4
+def test_the_test_is_read_after_everything_is_chosen(watched):
+    """Each seed of each model that is tested is read once."""
+    assert len(watched.found) == 2
+    for trials, finals in watched.found:
+        assert finals["winner"]
+        assert finals["seen"]
+        assert {name: len(found) for name, found in trials.items()} == {OURS: 4, "mlp": 4}
+    read = [(task.key, str(task.seed)) for task in watched.asked if task.wants == "logits"]
+    tests = found_in(watched.folder)[1]["tests"]
+    tested = [((key,), at) for at, models in tests.items() for key in models if key != ENSEMBLE]
+    assert len(tested) >= 4  # two seeds of the best of two kinds
+    assert sorted(read) == sorted(tested)
 
 
 # What it writes -----------------------------------------------------------------------------------
@@ -152,29 +160,22 @@ def test_the_folder_of_a_search(whole):
         assert shown in table
 
 
-def test_a_page_is_written_while_the_search_goes_on(tmp_path, monkeypatch):
+def test_a_page_is_written_while_the_search_goes_on(watched):
     """And says that it is no result; no winner is written before there is one."""
-    monkeypatch.setattr(search_module, "PAGE_SECONDS", 0.0)
-    pages, generate = [], Search._generate
-
-    def looked(search, generation):
-        generate(search, generation)
-        path = tmp_path / "run" / TABLE
-        pages.append(path.read_text() if path.exists() else None)
-        assert not (tmp_path / "run" / WINNER).exists()
-
-    monkeypatch.setattr(Search, "_generate", looked)
-    searched(tmp_path / "run", plan())
-    assert pages[0] is None
-    assert "The search goes on" in pages[1]
-    assert "| MLP, no graph |" in pages[1]
-    assert "The search goes on" not in (tmp_path / "run" / TABLE).read_text()
+    none_yet, page, *_ = watched.pages
+    assert none_yet is False
+    assert "The search goes on" in page
+    assert "| MLP, no graph |" in page
+    assert "The search goes on" not in (watched.folder / TABLE).read_text()
 
 
 def test_tables_fit_a_page(whole):
     """In 1,120 px, by 8 px a letter; families break anywhere, other cells between words."""
     report = searched(whole).run()
     assert report.facts.count("4 trials of each of 2 kinds")
+    assert report.result_rows()[-1][0] == "mean of 2 finalists"
+    assert report.winner in report.finalists
+    assert all(0 <= one[ENSEMBLE]["test_metric"] <= 1 for one in report.kept["tests"].values())
     for rows in (report.result_rows(), report.model_rows(), report.best_rows()):
         assert len(rows) > 2
         widest = (
@@ -185,14 +186,14 @@ def test_tables_fit_a_page(whole):
 
 
 def test_seconds_end_a_search_after_a_whole_generation(tmp_path):
-    report = searched(tmp_path / "run", plan(trials=0, budget=0.5)).run()
+    report = searched(tmp_path / "run", plan(trials=0, budget=0.2)).run()
     counts = {len(trials) for trials in report.trials.values()}
     assert len(counts) == 1
     (count,) = counts
     assert f"{count} trials of each of 2 kinds" in report.facts
     walls = [[trial["wall"] for trial in trials] for trials in report.trials.values()]
-    assert sum(map(sum, walls)) >= 0.5
-    assert count == 1 or sum(sum(one[:-1]) for one in walls) < 0.5
+    assert sum(map(sum, walls)) >= 0.2
+    assert count == 1 or sum(sum(one[:-1]) for one in walls) < 0.2
 
 
 def test_options_take_the_place_of_a_configuration(whole, tmp_path):
@@ -217,10 +218,25 @@ def test_a_finished_search_is_only_written_anew(whole, monkeypatch):
     assert (whole / PAGE).exists()
 
 
+SEVERAL = """
+import multiprocessing, sys
+from multiprocessing import get_context
+tests, folder, how = sys.argv[1:]
+sys.path.insert(0, tests)
+multiprocessing.get_context = lambda kind: get_context(how)
+from pyg_outerconv.lab.search import studies, work
+from pyg_outerconv.lab.search.search import SearchFolder
+from short_search import plan, searched
+studies.RANDOM_TRIALS, work.ALONE = 2, 0.0
+searched(folder, plan(ensemble=2), jobs=2)
+"""
+
+
 @pytest.mark.slow(cases=1)
-def test_several_processes_find_what_one_finds(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("pyg_outerconv.lab.search.work.ALONE", 0.0)
-    searched(tmp_path / "run", plan(), jobs=2)
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_several_processes_find_what_one_finds(how, whole, tmp_path, fresh):
+    done = fresh(SEVERAL, TESTS, str(tmp_path / "run"), how)
+    assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "run") == numbers(whole)
 
 
@@ -249,7 +265,7 @@ def test_several_data_sets_are_searched_and_gone_on_with(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(Search, "run", stopped)
     out = tmp_path / "both"
-    line = [LINE[0], "Other", *LINE[1:]]
+    line = [LINE[0], "Other", "--trials", "2", *LINE[3:]]
     assert main(["search", *line, "--out", str(out)]) == 130
     assert f"go on by: outerconv search --resume --out {out}" in capsys.readouterr().err
     before = numbers(out / "karateclub")
@@ -419,31 +435,20 @@ def test_a_storage_that_cannot_be_opened_is_refused(tmp_path):
         open_storage(tmp_path / "nowhere" / "study.db")
 
 
-FULL = """
-import resource, sys
-sys.path.insert(0, sys.argv[1])
-from short_search import plan
-from pyg_outerconv.errors import RefusedValue
-from pyg_outerconv.lab.search.search import Search
-chosen = plan(trials=3, portfolio="none", test_seeds=1, finalists=1)
-found = Search(chosen, sys.argv[2], log=lambda line: None)
-size = (found.folder.path / "study.db").stat().st_size // 2
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-try:
-    found.run()
-except RefusedValue as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow(cases=1)
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of file sizes there")
-def test_a_full_disk_is_named_and_the_search_goes_on_later(tmp_path, fresh):
+def test_a_full_disk_is_named_and_the_search_goes_on_later(tmp_path):
     """Files cannot grow beyond a limit, as on a full disk."""
-    folder = tmp_path / "run"
-    tests = str(Path(__file__).resolve().parents[2])
-    done = fresh(FULL, tests, str(folder), PYG_OUTERCONV_CACHE=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stderr
-    assert "space on its disk" in done.stdout
-    searched(folder)
-    assert len(found_in(folder)[0]["outerconv"]) == 3
+    import resource
+
+    chosen = plan(trials=3, portfolio="none", test_seeds=1, finalists=1)
+    with closing(Search(chosen, tmp_path / "run", log=lambda line: None, jobs=1)) as found:
+        size = (tmp_path / "run/study.db").stat().st_size
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, hard))
+        try:
+            with pytest.raises(RefusedValue, match="space on its disk"):
+                found.run()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    searched(tmp_path / "run")
+    assert len(found_in(tmp_path / "run")[0]["outerconv"]) == 3
