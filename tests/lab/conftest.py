@@ -56,7 +56,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def no_picture(monkeypatch):
-    """Drawing takes longer than short runs."""
+@pytest.fixture(autouse=True)
+def _no_picture(monkeypatch):
+    """Drawing takes longer than short runs; those of a whole module have their curves."""
     monkeypatch.setattr(experiment, "can_draw", lambda: False)

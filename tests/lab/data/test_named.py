@@ -366,6 +366,7 @@ def kept_cache(tmp_path_factory):
 AIFB = "48e8b2b594e125bedc858482aee9b9c69494532aa48081aed00fc8a7608d7ce9"  # in any process
 
 
+@pytest.mark.slow(cases=18)
 @pytest.mark.parametrize("name", data.registry())
 def test_real_data_is_as_the_registry_says(name, kept_cache, monkeypatch):
     entry = data.entry(name)

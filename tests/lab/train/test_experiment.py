@@ -221,9 +221,8 @@ def test_a_diverged_run_is_refused(tmp_path):
         run(tmp_path / "run", replace(SETTINGS, lr=1e30, layer_norm="none"))
 
 
-def test_without_matplotlib_a_line_says_so(tmp_path, monkeypatch):
+def test_without_matplotlib_a_line_says_so(tmp_path):
     lines = []
-    monkeypatch.setattr(experiment, "can_draw", lambda: False)
     Experiment(SETTINGS, tmp_path / "run", log=lines.append).run()
     assert "matplotlib is not installed" in lines[-1]
     assert not (tmp_path / "run" / "curves.png").exists()
@@ -456,7 +455,7 @@ def goes_on(finished):
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("epoch", [0, 7, 14, 20])
-def test_a_signal_saves_and_stops(number, code, epoch, no_picture, finished, monkeypatch, capsys):
+def test_a_signal_saves_and_stops(number, code, epoch, finished, monkeypatch, capsys):
     step, done = SeedRun.step, 0
 
     def stopped(self):
@@ -491,7 +490,7 @@ def test_a_second_signal_stops_at_once_unless_torchrun_passes_it_on():
 
 @pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("nth", range(6))
-def test_a_full_disk_is_said_and_loses_nothing(nth, no_picture, finished, monkeypatch, capsys):
+def test_a_full_disk_is_said_and_loses_nothing(nth, finished, monkeypatch, capsys):
     sync, written = os.fsync, 0
 
     def full(descriptor):
@@ -511,13 +510,13 @@ def test_a_full_disk_is_said_and_loses_nothing(nth, no_picture, finished, monkey
     goes_on(finished)
 
 
-def test_a_folder_with_a_configuration_alone_goes_on(no_picture, finished):
+def test_a_folder_with_a_configuration_alone_goes_on(finished):
     Path("run").mkdir()
     shutil.copy(finished / "config.json", "run")
     goes_on(finished)
 
 
-def test_what_a_killed_process_left_is_swept(no_picture, finished):
+def test_what_a_killed_process_left_is_swept(finished):
     ended = subprocess.Popen(["true"])
     ended.wait()
     Path("run").mkdir()
@@ -535,7 +534,7 @@ def test_what_a_killed_process_left_is_swept(no_picture, finished):
     assert results(Path("run")) == results(finished)
 
 
-def test_a_seed_that_was_finished_is_not_under_way(no_picture, finished):
+def test_a_seed_that_was_finished_is_not_under_way(finished):
     """Killed between the metrics and the removal."""
     home = RunFolder(shutil.copytree(finished, "run"))
     parts = {key: {} for key in ("parameters", "optimizer", "history", "best", "random")}

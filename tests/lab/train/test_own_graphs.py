@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _here(no_picture):
+def _here():
     """The karate club as tables whose nodes and classes are words."""
     club = KarateClub()[0]
     edges = [f"p{m},p{n}" for m, n in club.edge_index.T.tolist()]
@@ -198,8 +198,9 @@ def test_a_split_says_what_is_drawn(capsys):
         assert said in capsys.readouterr().out
 
 
-def test_a_run_is_shown_around_a_node_by_its_name(refused):
+def test_a_run_is_shown_around_a_node_by_its_name(refused, monkeypatch):
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr("pyg_outerconv.plot.canvas.Figure.savefig", lambda *given, **options: None)
     gat = ["--family", "gat(heads=2)", "--out", "run"]
     assert main(["train", *OWN, *QUICK, *gat]) == 0
     assert main(["show", "run", "--node", "p7", "--node", "p0"]) == 0
