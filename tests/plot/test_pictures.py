@@ -81,9 +81,9 @@ def test_there_is_one_colour_bar(kernel: Basis) -> None:
     assert len(figure.axes) - len(panels(figure)) == 1
 
 
-def test_a_notebook_shows_the_picture_that_is_written(kernel: Basis, tmp_path: Path) -> None:
-    kernel.plot(path=tmp_path / "basis.png")
-    assert kernel.plot()._repr_png_() == (tmp_path / "basis.png").read_bytes()
+def test_a_notebook_shows_the_picture_that_is_written(labelled: Basis, tmp_path: Path) -> None:
+    labelled.plot(path=tmp_path / "basis.png")
+    assert labelled.plot()._repr_png_() == (tmp_path / "basis.png").read_bytes()
 
 
 def test_titles_say_what_labels_mean(kernel: Basis, labelled: Basis) -> None:
