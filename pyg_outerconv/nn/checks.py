@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -34,11 +35,17 @@ def check_options(
     layer: Any, options: Iterable[str], *takers: type[Any], but: Collection[str] = ()
 ) -> None:
     """Check that each option of a layer is an argument of one of the classes, but for some."""
-    known = {name for kind in takers for name in inspect.signature(kind).parameters}
+    known = {name for kind in takers for name in _arguments(kind)}  # type: ignore[arg-type]
     known -= {"kwargs", *but}
     for name in options:
         if name not in known:
             raise RefusedType(unknown(f"option of {type(layer).__name__}", name, known))
+
+
+@cache
+def _arguments(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the arguments that a class takes."""
+    return tuple(inspect.signature(kind).parameters)
 
 
 def check_share(name: str, value: Any) -> None:

@@ -43,11 +43,11 @@ class DirGNNConv(theirs.DirGNNConv):
             found += conv.lacks() if ours else [f"{type(conv).__name__} has no equal class here"]
         return found
 
-    def why_not(self, x: Any = None, edge_index: Any = None) -> list[str]:
+    def why_not(self, *args: Any, **named: Any) -> list[str]:
         """The reasons why PyG's own ``forward`` runs in a copy; see :meth:`DropIn.why_not`."""
         found = []
         for conv in self._copies():
-            found += conv.why_not(x, edge_index) if isinstance(conv, DropIn) else self.lacks()
+            found += conv.why_not(*args, **named) if isinstance(conv, DropIn) else self.lacks()
         return found
 
     def outside(self) -> list[str]:
