@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from pyg.parity import FLOWS, ByPyG, D, Drawn, P, Q, R, case, graphs, layers
+from pyg.parity import FLOWS, ByPyG, D, Drawn, P, Q, R, case, graphs, layers, reseed
 from torch import nn
 from torch_geometric import nn as theirs
 
@@ -588,7 +588,7 @@ GRAPH = graphs()["directed"]
 
 def arguments(name, dtype=torch.float64, call=None, graph=GRAPH):
     """The first call of a class, or another, on a graph."""
-    torch.manual_seed(8)
+    reseed(8)
     calls = CASES[name].calls
     return calls[call or next(iter(calls))](Drawn(graph, dtype))
 

@@ -9,7 +9,16 @@ from itertools import cycle, product
 import pytest
 import torch
 from pyg.cases import CASES, GRAPH, arguments, pair
-from pyg.parity import REFUSALS, TOLERANCE, assert_close, compare, contracted, graphs, tensors
+from pyg.parity import (
+    REFUSALS,
+    TOLERANCE,
+    assert_close,
+    compare,
+    contracted,
+    graphs,
+    reseed,
+    tensors,
+)
 from torch import nn
 from torch.nn.utils import parametrize
 from torch_geometric import EdgeIndex
@@ -18,7 +27,6 @@ from torch_geometric.nn import models
 
 from pyg_outerconv import pyg as ours
 from pyg_outerconv.pyg import accelerate, restore
-from pyg_outerconv.pyg.layer import DropIn
 
 OTHER = graphs()["multi-edge"]
 X, EDGES, TYPES = torch.randn(9, 6), GRAPH.edge_index, torch.arange(GRAPH.num_edges) % 3
@@ -75,11 +83,11 @@ PUT_ON_PARTS = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("what", PUT_ON_PARTS)
 def test_what_is_put_onto_a_part_after_a_call_is_obeyed(what, name):
-    paths = [path for path, part in pair(name)[0].named_modules() if path]
-    for path in paths:
-        its, mine = map(copy.deepcopy, pair(name))  # PyG's layers share a default activation
-        if isinstance(its.get_submodule(path), nn.ModuleList):
+    made = pair(name)
+    for path, part in made[0].named_modules():
+        if not path or isinstance(part, nn.ModuleList):
             continue
+        its, mine = map(copy.deepcopy, made)  # PyG's layers share a default activation
         mine(*arguments(name))
         for layer in (its, mine):
             PUT_ON_PARTS[what](layer, path)
@@ -134,7 +142,7 @@ REPLACED = {
 def test_another_linear_map_is_called(replaced, called):
     found = []
     for library in (theirs, ours):
-        torch.manual_seed(0)
+        reseed(0)
         layer = library.GCNConv(6, 4, bias=False)
         if called:
             layer(X, EDGES)
@@ -146,9 +154,9 @@ def test_another_linear_map_is_called(replaced, called):
 @pytest.mark.parametrize("called", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bias_that_is_taken_out_is_not_added(name, called):
-    biases = [path for path, _ in pair(name)[0].named_parameters() if path.endswith("bias")]
-    for path in biases:
-        its, mine = map(copy.deepcopy, pair(name))
+    made = pair(name)
+    for path in [path for path, _ in made[0].named_parameters() if path.endswith("bias")]:
+        its, mine = map(copy.deepcopy, made)
         if called:
             mine(*arguments(name))
         part, _, bias = path.rpartition(".")
@@ -176,17 +184,6 @@ def test_wrong_arguments_are_refused_in_the_words_of_pyg(wrong, name):
         said.append(str(refused.value))
     assert said[0] == said[1]
     assert "forward() " in said[1]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_each_option_that_the_page_lists_is_contracted(name):
-    case = CASES[name]
-    for option, values in case.options.items():
-        for value in values:
-            options = {option: value}
-            if case.allowed(options) and not case.runs_by_pyg(options):
-                _, mine = pair(name, **options)
-                assert not isinstance(mine, DropIn) or mine.why_not() == [], options
 
 
 def test_a_subclass_made_after_a_layer_is_contracted():
@@ -381,9 +378,9 @@ def changed(arguments):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_what_pyg_computes_is_computed(name, dtype):
+    its, mine = pair(name, dtype)
     for call in CASES[name].calls:
         for what, given in changed(arguments(name, dtype, call)):
-            its, mine = pair(name, dtype)
             try:
                 its(*given)
             except REFUSALS:
@@ -396,14 +393,13 @@ def test_what_pyg_computes_is_computed(name, dtype):
 
 @pytest.mark.parametrize("name", CASES)
 def test_edges_that_pyg_refuses_are_refused(name):
-    given = arguments(name)
+    given, (its, mine) = arguments(name), pair(name)
     for place, value in enumerate(given):
         if not isinstance(value, torch.Tensor) or value.shape != EDGES.shape:
             continue
         if value.dtype == torch.int64:
             three, far = torch.cat([value, value[:1]]), value + X.size(0)
             for bad in (three, value.double(), far, -1 - value, value[0]):
-                its, mine = pair(name)
                 changed = (*given[:place], bad, *given[place + 1 :])
                 compare(its, mine, changed, CASES[name].compared_in(torch.float64))
 
@@ -437,21 +433,26 @@ def in_type(given, dtype):
     return given.detach().to(dtype) if tensors(given) else given
 
 
-@pytest.mark.slow(cases=12)
+TYPES_OF_NUMBERS = torch.float32, torch.bfloat16, torch.float16
+
+
+@pytest.mark.slow(cases=16)
+@pytest.mark.parametrize("to", TYPES_OF_NUMBERS[1:], ids=lambda to: f"to {to}")
+@pytest.mark.parametrize("weights", TYPES_OF_NUMBERS, ids=lambda of: f"of {of}")
 @pytest.mark.parametrize("name", CASES)
-def test_whatever_types_meet_under_autocast_the_result_is_pygs(name):
+def test_whatever_types_meet_under_autocast_the_result_is_pygs(name, weights, to):
     """Each call of the class in turn."""
-    types = torch.float32, torch.bfloat16, torch.float16
     biases, calls = CASES[name].options.get("bias", (None,)), cycle(CASES[name].calls)
-    for weights, features, to, bias in product(types, types, types[1:], biases):
-        its, mine = map(
-            copy.deepcopy, pair(name, torch.float32, **({} if bias is None else {"bias": bias}))
-        )
-        its, mine = its.to(weights), mine.to(weights)
-        given = in_type(arguments(name, torch.float32, next(calls)), features)
+    every = product(TYPES_OF_NUMBERS, TYPES_OF_NUMBERS[1:], biases, TYPES_OF_NUMBERS)
+    for (one, other, bias, features), call in zip(every, calls, strict=False):
+        if (one, other) != (weights, to):
+            continue
+        options = {} if bias is None else {"bias": bias}
+        its, mine = (layer.to(weights) for layer in pair(name, torch.float32, **options))
+        given = in_type(arguments(name, torch.float32, call), features)
         found = []
         for layer in (its, mine):
-            torch.manual_seed(13)
+            reseed(13)
             with torch.autocast("cpu", to):
                 try:
                     found.append(tensors(layer(*given)))
@@ -474,7 +475,7 @@ def test_switches_may_be_numbers_as_pygs_may(name, switch):
         if isinstance(parameter.default, bool) and (option, switch) != ("cached", 1):
             made = []
             for kind in kinds:
-                torch.manual_seed(0)
+                reseed(0)
                 made.append(kind(6, 4, **{option: switch})(X, EDGES))
             assert_close(made[1], made[0], 1e-6, option)
 
@@ -526,14 +527,15 @@ def test_whatever_pyg_reads_at_a_call_may_be_changed_before_it(name):
     for options in case.one_by_one():
         if options.get("cached") or options.get("dropout"):
             continue
-        its = copy.deepcopy(pair(name, **options)[0])
-        for option, value in read_by_pyg(its, arguments(name, call=call)).items():
+        made = pair(name, **options)
+        read = read_by_pyg(copy.deepcopy(made[0]), arguments(name, call=call))
+        for option, value in read.items():
             for other in others(value, case.options.get(option, ())):
                 key = option, repr(value), repr(other)
                 if key in tried:
                     continue
                 tried.add(key)
-                its, mine = map(copy.deepcopy, pair(name, **options))
+                its, mine = map(copy.deepcopy, made)
                 with contextlib.suppress(*REFUSALS):
                     mine(*arguments(name, call=call))
                 for layer in (its, mine):
@@ -579,7 +581,7 @@ def test_results_for_strided_features_can_be_viewed(name):
 
 def changed_in_place(layer, given):
     """Gradients of inputs after a result was changed in place."""
-    torch.manual_seed(13)
+    reseed(13)
     out = tensors(layer(*given))[0]
     out[0] = 0
     out.mul_(2)
