@@ -14,7 +14,7 @@ from write_layers import FILE
 
 
 @by_size
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", CASES)
 def test_each_class_that_pyg_compiles_whole_is_whole_here_and_the_page_says_so(name):
     found = line(name)
@@ -40,12 +40,12 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.slow(cases=4)
-@pytest.mark.parametrize("dtype", [torch.float64], ids=str)
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(
     ("name", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else ",".join(one)
 )
-def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
+def test_one_graph_has_pygs_results_and_gradients(name, options):
+    dtype = torch.float64
     theirs, ours = layers(CASES[name], options, dtype)
     call = "attributes" if "edge_dim" in options else next(iter(CASES[name].calls))
     kind = "pair" if isinstance(options.get("in_channels"), tuple) else "multi-edge"
@@ -88,6 +88,7 @@ def test_edges_of_several_tiles_with_attributes_make_one_graph_for_every_number(
     assert called.count("output") == 1
 
 
+@pytest.mark.slow(cases=1)
 def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
     theirs, ours = layers(CASES["GATConv"], {"in_channels": (3, 2)}, torch.float64)
     ends = torch.randn(7, 3).double(), torch.randn(5, 2).double()
