@@ -99,6 +99,7 @@ def doubled(method):
     return lambda self, *args, **kwargs: 2 * method(*args, **kwargs)
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "DirGNNConv"])
 @pytest.mark.parametrize("step", ["message", "aggregate", "update"])
 def test_methods_that_are_put_onto_a_layer_are_obeyed(step, name):
@@ -151,6 +152,7 @@ def test_another_linear_map_is_called(replaced, called):
     assert_close(found[1], found[0], 1e-6, "values")
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("called", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bias_that_is_taken_out_is_not_added(name, called):
@@ -328,6 +330,7 @@ def test_torch_script_compiles_a_model_of_our_layers():
     assert [id(one) for one in model.parameters()] == [id(one) for one in parameters]
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("called", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_a_traced_layer_reads_other_graphs(name, called):
