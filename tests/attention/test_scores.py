@@ -305,6 +305,7 @@ def test_scores_of_ten_thousands_do_not_overflow(text):
 SHORT = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("dtype", SHORT)
 @pytest.mark.parametrize("score", PLAIN)
 def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):

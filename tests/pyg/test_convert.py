@@ -99,6 +99,7 @@ def combinations():
 
 
 @by_size
+@pytest.mark.slow(cases=40)
 @pytest.mark.parametrize(("name", "options"), list(combinations()))
 def test_a_convolution_alone_becomes_an_outer_conv(name, options):
     case, layer = CASES[name], pair(name, **options)[0]

@@ -51,6 +51,7 @@ def assert_unseen(conv, broken, x, there, targets, seen, **beside):
     assert not found[0][~there].any()
 
 
+@pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("pair", [False, True], ids=["one x", "a pair"])
 @pytest.mark.parametrize("score", PLAIN)
 def test_nothing_of_them_reaches_others(score, pair):

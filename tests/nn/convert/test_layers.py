@@ -113,7 +113,7 @@ def outcome(layer, x, direction):
     return out, found
 
 
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=2)
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("start", range(0, COUNT, 40))
 def test_equals_torch_over_every_option(start):
