@@ -41,11 +41,11 @@ OPTIONS = [
 
 
 @pytest.mark.slow(cases=2)
+@pytest.mark.parametrize("dtype", [torch.float64], ids=str)
 @pytest.mark.parametrize(
     ("name", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else ",".join(one)
 )
-def test_one_graph_has_pygs_results_and_gradients(name, options):
-    dtype = torch.float64
+def test_one_graph_has_pygs_results_and_gradients(name, options, dtype):
     theirs, ours = layers(CASES[name], options, dtype)
     call = "attributes" if "edge_dim" in options else next(iter(CASES[name].calls))
     kind = "pair" if isinstance(options.get("in_channels"), tuple) else "multi-edge"
