@@ -17,15 +17,3 @@ def small_graphs(request, monkeypatch):
                 monkeypatch.setattr(kind, "least", 0)
                 monkeypatch.setattr(kind, "least_of_matrices", 0)
     return request.param
-
-
-@pytest.fixture(scope="session", autouse=True)
-def templates():
-    """PyG reads its templates once, not again for every class that it generates methods of."""
-    from torch_geometric import template
-
-    made, new = {}, template.Environment
-    with pytest.MonkeyPatch.context() as patched:
-        one = lambda loader: made.setdefault(*loader.searchpath, new(loader=loader))  # noqa: E731
-        patched.setattr(template, "Environment", one)
-        yield

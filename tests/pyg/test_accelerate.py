@@ -344,7 +344,7 @@ def test_before_and_after_compile(name, first, graph):
     expected = model(x, edge_index)
     if first == "accelerate":
         accelerate(model)
-    compiled = torch.compile(model, backend="eager")
+    compiled = torch.compile(model, backend="aot_eager")
     for _ in range(2):
         torch.testing.assert_close(compiled(x, edge_index), expected, atol=1e-5, rtol=1e-4)
     if first == "compile":

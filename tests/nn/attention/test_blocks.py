@@ -168,7 +168,7 @@ def test_a_converted_transformer_is_one_graph_for_a_compiler():
     )
     theirs.decoder.layers[0].self_attn = drawn(added)
     ours, inputs = from_torch(theirs.eval()), (x_of(2, 4), x_of(2, LENGTH))
-    compiled = torch.compile(ours, backend="eager", fullgraph=True)
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
     assert_same(ours, theirs, ours, theirs, inputs)
     out, expected = compiled(*inputs), ours(*inputs)
     assert_near(out, expected)
