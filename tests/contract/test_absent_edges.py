@@ -177,7 +177,7 @@ def hidden_edges(labels, heads, batch):
     return pattern, query, key, bias
 
 
-@pytest.mark.slow(cases=6)
+@pytest.mark.slow(cases=3)
 @pytest.mark.parametrize(("batch", "number"), [((), nan), ((2,), inf)], ids=str)
 @pytest.mark.parametrize(("labels", "heads"), SHARES)
 @pytest.mark.parametrize("name", NORMALISERS)

@@ -278,7 +278,7 @@ OVER_PAIRS = [way for way in WAYS if way != "edges"]
 ALONG_EDGES = {"edges with a bias", "shared values", *(f"{name} of edges" for name in NORMALISERS)}
 
 
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("number", [nan, inf], ids=str)
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_a_basis_is_an_input_of_what_is_exported(family):
     assert_near(traced(2 * x, basis), conv(2 * x, basis))
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(
     "family", ["gcn", "walk(length=2)", "stack(gcn, identity)", "bernstein(num_terms=3)"]
 )
@@ -118,7 +119,7 @@ def test_equal_calls_are_compiled_once(family, monkeypatch):
 
 
 @pytest.mark.slow(cases=1)
-@pytest.mark.parametrize("name", ["gat, features", "gru"])
+@pytest.mark.parametrize("name", ["gat, features", "gru", "pyg.GATConv"])
 def test_channels_may_be_symbols(name):
     module, inputs = made(name)
     torch._dynamo.reset()
@@ -170,7 +171,7 @@ def operators(call, *inputs, **beside):
     return [name.split(".")[1] for name in seen if name.startswith("pyg_outerconv.")]
 
 
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("name", SERVED)
 def test_sums_over_edges_are_one_operator_and_what_is_eager(name):
     torch.manual_seed(0)

@@ -69,7 +69,7 @@ def test_leading_dimensions_of_x_are_a_batch(name, fuse):
         )
 
 
-@of_each_layer("ours", "used", slow=4)
+@of_each_layer("ours", "used", slow=2)
 def test_compiled_over_what_was_used_it_is_one_graph(name):
     module, inputs = made(name)
     inputs = inputs if "basis" in LAYERS[name].but else over_a_basis(module, inputs)

@@ -335,7 +335,7 @@ def test_the_gradients_of_scores_that_cancel_pass(monkeypatch):
     assert accelerate(model, x, edge_index, verify=True).verified
 
 
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("first", ["compile", "accelerate"])
 @pytest.mark.parametrize("name", ["GCN", "GAT"])
 def test_before_and_after_compile(name, first, graph):

@@ -40,7 +40,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("dtype", [torch.float64], ids=str)
 @pytest.mark.parametrize(
     ("name", "options"), OPTIONS, ids=lambda one: one if isinstance(one, str) else ",".join(one)

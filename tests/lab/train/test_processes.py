@@ -133,7 +133,7 @@ from pyg_outerconv.scale.processes import Torchrun
 
 torch.set_num_threads(1)
 os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
-for number in range(100):
+for number in range(40):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         os.environ["MASTER_PORT"] = str(free.getsockname()[1])
