@@ -22,6 +22,8 @@ from pyg_outerconv.plot.canvas import ABSENT, MARK, MAX_ENTRIES, REACHED
 from pyg_outerconv.plot.graph import MAX_EDGES
 from pyg_outerconv.plot.layout import MAX_NODES, PART
 
+pytestmark = pytest.mark.pages
+
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 0, 0], [1, 2, 0, 0, 3, 1, 1]])
 TYPES = torch.tensor([0, 1, 2, 0, 1, 2, 2])
 

@@ -103,6 +103,7 @@ def test_a_table_is_run_resumed_and_written(table, capsys):
     assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
 
 
+@pytest.mark.pages
 @pytest.mark.slow(cases=0)
 def test_a_row_of_a_shipped_table_is_reproduced_to_the_digit(shared_data):
     """To the digits that its page shows, with which another machine may differ in the last bits."""
