@@ -105,10 +105,12 @@ class ALiBi(torch.nn.Module):
     def forward(self, relative: Tensor) -> Tensor:
         """The terms (E, H) of relative positions (E, D)."""
         _check_relative(relative)
-        dtype = exact_type(relative.dtype)
-        slope = slopes(self.heads, dtype, relative.device) if self.slopes is None else self.slopes
-        term = -relative.to(dtype).abs().sum(1, keepdim=True) * slope
-        return term if self.learned else term.to(relative.dtype)
+        dtype, result = exact_type(relative.dtype), relative.dtype
+        if self.slopes is None:
+            slope = slopes(self.heads, dtype, relative.device)
+        else:
+            slope, result = self.slopes, torch.promote_types(result, self.slopes.dtype)
+        return (-relative.to(dtype).abs().sum(1, keepdim=True) * slope).to(result)
 
     def extra_repr(self) -> str:
         """The options."""

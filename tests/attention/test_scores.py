@@ -42,6 +42,11 @@ def test_the_state_of_a_score_is_what_learns(text):
     assert set(score.state_dict()) == {name for name, _ in score.named_parameters()}
 
 
+def test_a_cosine_has_one_beta_or_one_for_each_head():
+    for text, count in (("cosine", 1), ("cosine(projected=True, per_head=True)", HEADS)):
+        assert make_score(text, HEADS, 4, 4).beta.shape == (count,)
+
+
 @pytest.mark.parametrize("case", CASES, ids=shown)
 @pytest.mark.parametrize("text", TRIED)
 def test_a_score_is_its_formula(text, case):
