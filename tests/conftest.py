@@ -44,6 +44,12 @@ def pytest_generate_tests(metafunc):
         metafunc._calls[:] = [call for name, call in cases.items() if name in kept]
 
 
+def pytest_ignore_collect(collection_path, config):
+    """The quick tests are of the mathematics: other files need not be read for them."""
+    is_quick = collection_path == Path(__file__).parent or room_of(collection_path) in QUICK
+    return None if config.option.markexpr != "fast" or is_quick else True
+
+
 def pytest_collection_modifyitems(config, items):
     """Large tests share out their cases, unless all are asked for; the quick ones are marked."""
     if not every_case(config):

@@ -73,6 +73,7 @@ def test_inner_choice_wins_and_ends(monkeypatch):
     assert calls[0].backend == "reference"
 
 
+@pytest.mark.slow
 def test_a_process_is_told_its_backend(fresh):
     code = "from pyg_outerconv.kernels.dispatch import forced; print(forced())"
     assert fresh(code, PYG_OUTERCONV_BACKEND="reference").stdout == "reference\n"

@@ -158,6 +158,7 @@ def test_layers_that_are_one_stay_one():
     assert_same(ours, theirs, ours, theirs, [x])
 
 
+@pytest.mark.slow
 @one_graph_since(2, 13)
 def test_a_converted_transformer_is_one_graph_for_a_compiler():
     """With sources of each kind."""
