@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -66,8 +67,8 @@ def options(command: Sectioned) -> Iterator[tuple[str, str]]:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("&lt;= ", "<= ")
+    """Text that Markdown shows as it is: a word after < would begin a tag."""
+    return re.sub(r"<(?=\w)", "&lt;", text.replace("|", "\\|"))
 
 
 def main() -> None:
