@@ -138,7 +138,9 @@ class Attention(Heads):
     align: Family | torch.nn.Module | None = None
     terms: tuple[Any, ...] = ()
 
-    held: Memo = field(default_factory=lambda: Memo(4), init=False, repr=False, compare=False)
+    support_cache: Memo = field(
+        default_factory=lambda: Memo(4), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         kinds: dict[str, tuple[Any, str]] = {
@@ -147,9 +149,9 @@ class Attention(Heads):
             "normalise": ((Normaliser, str), "Normaliser such as Softmax()"),
         }
         for name, (kind, like) in kinds.items():
-            given = getattr(self, name)
-            if not isinstance(given, kind):
-                raise RefusedType(f"attention needs its {name}", f"a {like}", repr(given))
+            option = getattr(self, name)
+            if not isinstance(option, kind):
+                raise RefusedType(f"attention needs its {name}", f"a {like}", repr(option))
         if not isinstance(self.terms, tuple | list):
             raise RefusedType(
                 "terms are a sequence of modules",
@@ -283,9 +285,9 @@ class Attention(Heads):
             raise RefusedValue(rule, "out_channels >= 1", out_channels)
         value = value_width(self.combine, out_channels, self.heads)
         own = self.reads_theta and not (shares and self.combine != "sum")
-        return self.made(in_channels, value, **({"own": True} if own else {}))
+        return self.with_modules(in_channels, value, **({"own": True} if own else {}))
 
-    def made(self, in_channels: Channels, value_channels: int, **options: Any) -> Attention:
+    def with_modules(self, in_channels: Channels, value_channels: int, **options: Any) -> Attention:
         """The same attention with modules for what has a name.
 
         Args:
@@ -318,13 +320,13 @@ class Attention(Heads):
             rule = f"{type(self).__name__} makes its basis in a layer, which knows the channels"
             raise RefusedValue(rule, f"OuterConv(in_channels, out_channels, {self})", "no layer")
         content, asked = self.content_of(structure, content)
-        support, align, given = self.support, self.align, structure
+        support, align, input_structure = self.support, self.align, structure
         if align is not None:
             ordered = support.takes_nodes_alone and "permutation-equivariant" not in support.laws
             options = ordered, self._reads_positions
             structure = structure_of_queries(structure, support, align, content, asked, *options)
         # Features of nodes are no features of queries of another number or order.
-        seen = content if structure is given else None
+        seen = content if structure is input_structure else None
         over = self._edges_of(structure, content.source, seen)
         return self._of_content(over, structure, content, asked)
 
@@ -334,7 +336,7 @@ class Attention(Heads):
             few = are_few(structure.edge_index.size(1), x)
             if few and self.support.is_quick and self._takes_any_order:
                 return self.support.basis_with(structure, None, content).edges()
-        return cached_support(self.support, structure, self.held, content)
+        return cached_support(self.support, structure, self.support_cache, content)
 
     def basis_over(self, over: Edges, structure: Any, content: Content) -> Basis:
         """The matrices A_h on the edges ``over``, in place of those of the support.
@@ -349,10 +351,10 @@ class Attention(Heads):
         content = with_graph(content, structure)
         asked = queries(self.align, structure, content)
         targets = None if self._sees_sources_alone(content) else asked
-        known = [None if x is None else x.shape[0] for x in (content.source, targets)]
-        ends = zip(known, over.size, strict=True)  # a compiler cannot look for a size in a tuple
+        counts = [None if x is None else x.shape[0] for x in (content.source, targets)]
+        ends = zip(counts, over.size, strict=True)  # a compiler cannot look for a size in a tuple
         if any(count is not None and count != end for count, end in ends):
-            raise RefusedValue("a support has the sources and the queries", known, over.size)
+            raise RefusedValue("a support has the sources and the queries", counts, over.size)
         if self.align is not None and self._reads_positions and stand_alone(structure):
             place = place_of_queries(structure, self.align, content, asked)
             structure = with_positions(structure, structure, place, self.align)
@@ -377,8 +379,8 @@ class Attention(Heads):
         listed = listed and isinstance(over, EdgeBasis) and is_listed(over.pattern, content.source)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
         how = listed, self._cancels_factors, self.normalise.is_softmax
-        given, fill = (over, structure, *of_theta), self.score.fill
-        support = EdgeContext(*given, exact, content.present, *how, fill=fill)
+        arguments, fill = (over, structure, *of_theta), self.score.fill
+        support = EdgeContext(*arguments, exact, content.present, *how, fill=fill)
         if self._sees_sources_alone(content):
             scores = self.score.of_sources(content.source, support)
         else:
@@ -416,10 +418,10 @@ class Attention(Heads):
             return None
         if theta.value.shape != (self.heads, x.size(1), ends.channels):
             return None
-        given = theta.value, score.att_source, score.att_target
-        if not (can_attend_ends(x, *given) or in_one_step(x, *given)):
+        operands = theta.value, score.att_source, score.att_target
+        if not (can_attend_ends(x, *operands) or in_one_step(x, *operands)):
             return None
-        return *given, score.negative_slope
+        return *operands, score.negative_slope
 
     def _sees_sources_alone(self, content: Content) -> bool:
         """Whether targets have no features and the score needs none."""

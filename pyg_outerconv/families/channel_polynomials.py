@@ -162,8 +162,8 @@ class Favard(ChannelPolynomials):
 
     @property
     def _count(self) -> int:
-        found: Any = self.coefficients
-        return 1 if found is None else int(found.root.size(1))
+        coefficients: Any = self.coefficients
+        return 1 if coefficients is None else int(coefficients.root.size(1))
 
     def combinations(self) -> list[tuple[str, int]]:
         """K terms of which each output channel has its own, or labels of any Θ."""
@@ -269,8 +269,10 @@ class OptBasis(ChannelPolynomials):
         wide = torch.promote_types(z.dtype, torch.float32)  # norms and products of long vectors
         values = operator.values()
         step = step_of(operator.with_values(values.to(wide)), wide)
-        *found, terms = orthogonal_terms(z.to(wide), step, self.num_terms, self._sign)
-        basis = ChannelPolynomial(operator, *(torch.stack(one).to(values.dtype) for one in found))
+        *coefficients, terms = orthogonal_terms(z.to(wide), step, self.num_terms, self._sign)
+        basis = ChannelPolynomial(
+            operator, *(torch.stack(one).to(values.dtype) for one in coefficients)
+        )
         terms = [term.to(z.dtype) for term in terms]
         return basis.knows_terms(content.source, theta.weight, terms)
 
@@ -321,8 +323,8 @@ def _is_symmetric(operator: EdgeBasis) -> bool:
     value = operator.values().detach()
     if torch.compiler.is_compiling() or not has_numbers(value):
         return True
-    known = _symmetric.get(operator)
-    if known is None:
+    is_symmetric = _symmetric.get(operator)
+    if is_symmetric is None:
         both = [operator.edges(), transposed(operator).edges()]
         keys = [one.pattern.target.long() * one.size[0] + one.pattern.source for one in both]
         pairs, place = torch.cat(keys).unique(return_inverse=True)
@@ -330,5 +332,5 @@ def _is_symmetric(operator: EdgeBasis) -> bool:
         rest = values.new_zeros(pairs.numel()).index_add(0, place, values)
         most = values.abs().max() if values.numel() else values.new_zeros(())
         bound = 32 * torch.finfo(value.dtype).eps * most
-        known = _symmetric[operator] = bool((rest.abs() <= bound).all())
-    return known
+        is_symmetric = _symmetric[operator] = bool((rest.abs() <= bound).all())
+    return is_symmetric

@@ -78,18 +78,18 @@ class Chebyshev(Family):
         super().__post_init__()
         check_powers(self, num_terms=1)
         check_norm(self.norm, ("sym", "source", "target", None))
-        given = self.lambda_max
-        if isinstance(given, str):
-            if given not in ("exact", "bound"):
+        lambda_max = self.lambda_max
+        if isinstance(lambda_max, str):
+            if lambda_max not in ("exact", "bound"):
                 raise RefusedValue(
-                    "lambda_max must be known", "'exact', 'bound' or a number", repr(given)
+                    "lambda_max must be known", "'exact', 'bound' or a number", repr(lambda_max)
                 )
             return
-        numbers = given if isinstance(given, tuple | list) else (given,)
-        if isinstance(given, list):
-            object.__setattr__(self, "lambda_max", tuple(given))
+        numbers = lambda_max if isinstance(lambda_max, tuple | list) else (lambda_max,)
+        if isinstance(lambda_max, list):
+            object.__setattr__(self, "lambda_max", tuple(lambda_max))
         if not all(number > 0 for number in numbers):
-            raise RefusedValue("lambda_max must be positive", "> 0", given)
+            raise RefusedValue("lambda_max must be positive", "> 0", lambda_max)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -193,20 +193,20 @@ class Chebyshev(Family):
                 raise RefusedValue(
                     "lambda_max needs a number for each graph", num_graphs, len(self.lambda_max)
                 )
-            found = torch.tensor(self.lambda_max, dtype=torch.float64)
+            lambda_max = torch.tensor(self.lambda_max, dtype=torch.float64)
         elif not isinstance(self.lambda_max, str):
-            found = torch.full((1,), float(self.lambda_max), **of_edges)
+            lambda_max = torch.full((1,), float(self.lambda_max), **of_edges)
         elif self.lambda_max == "exact":
-            found = _eigenvalues.get(
+            lambda_max = _eigenvalues.get(
                 (self.norm, edges.size),
                 lambda: self._exact_lambda(edges),
                 *(edges.edge_index, edges.edge_weight, edges.batch),
             )
         elif self.norm is None:
-            found = 2.0 * self._largest_degree(edges, laplacian)
+            lambda_max = 2.0 * self._largest_degree(edges, laplacian)
         else:
-            found = torch.full((1,), 2.0, **of_edges)
-        return torch.where(found > 0, found, 2.0).to(edges.device)
+            lambda_max = torch.full((1,), 2.0, **of_edges)
+        return torch.where(lambda_max > 0, lambda_max, 2.0).to(edges.device)
 
     def _exact_lambda(self, edges: Graph) -> Tensor:
         # In float64 throughout: rounding makes a symmetric Laplacian lopsided, and Lanczos stall.
@@ -237,10 +237,10 @@ def _is_nonnegative(edges: Graph) -> bool:
 
 
 def _without_loops(edges: Graph) -> Graph:
-    is_loop, known = edges.source == edges.target, edges.summary
-    if known is not None:
-        stay = edges.num_edges - known.num_loops
-        return edges.select(places_of(~is_loop, stay)) if known.num_loops else edges
+    is_loop, summary = edges.source == edges.target, edges.summary
+    if summary is not None:
+        stay = edges.num_edges - summary.num_loops
+        return edges.select(places_of(~is_loop, stay)) if summary.num_loops else edges
     if has_numbers(is_loop) and not bool(is_loop.any()):
         return edges
     return edges.select(~is_loop)

@@ -142,9 +142,9 @@ class OfFamilies(OfSeveral):
 
     def with_parts(self, change: Callable[[Family], Family]) -> Self:
         """The same combination of ``change`` of each family."""
-        made = [change(family) for family in self.families]
-        same = all(new is old for new, old in zip(made, self.families, strict=True))
-        return self if same else type(self)(*made)
+        families = [change(family) for family in self.families]
+        same = all(new is old for new, old in zip(families, self.families, strict=True))
+        return self if same else type(self)(*families)
 
 
 @row(

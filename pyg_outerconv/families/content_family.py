@@ -55,9 +55,9 @@ def queries(align: Align, structure: Structure, content: Content) -> Queries:
     edges = basis.edges()
     value = edges.values(x.dtype)
     value = value.to(x.dtype) if basis.dtype is None else value  # ones, and sums of ones
-    found = spmm(edges.pattern.by_target_label, value, x.flatten(1))
-    found = found.view(edges.size[1], edges.num_bases, *x.shape[1:])
-    return PerHead(found.movedim(1, -2))
+    rows = spmm(edges.pattern.by_target_label, value, x.flatten(1))
+    rows = rows.view(edges.size[1], edges.num_bases, *x.shape[1:])
+    return PerHead(rows.movedim(1, -2))
 
 
 def structure_of_queries(
@@ -74,7 +74,7 @@ def structure_of_queries(
         return structure
     positions = positions and stand_alone(structure)
     place = place_of_queries(structure, align, content, asked) if ordered or positions else None
-    found = _between(structure, support, align, content, asked)
+    query_structure = _between(structure, support, align, content, asked)
     if ordered and place is None:
         raise RefusedValue(
             f"{support} depends on the order of nodes, and queries of {align} have no order",
@@ -83,8 +83,10 @@ def structure_of_queries(
             support,
         )
     if ordered and place is not None and place != range(structure.size[0]):
-        found = placed(structure, place)
-    return with_positions(found, structure, place, align) if positions else found
+        query_structure = placed(structure, place)
+    return (
+        with_positions(query_structure, structure, place, align) if positions else query_structure
+    )
 
 
 def place_of_queries(
@@ -140,14 +142,14 @@ def _between(
     if graph is not None:
         assert content.graph is not None  # else align.graph gives None
         graphs = content.graph, graph
-    elif (known := graphs_of(structure)) is not None:
-        if known[1].size(0) != count:
+    elif (batch := graphs_of(structure)) is not None:
+        if batch[1].size(0) != count:
             raise RefusedValue(
                 "each query belongs to one of several graphs",
                 f"batch=(of sources, of {count} queries)",
-                f"graphs of {known[1].size(0)} targets",
+                f"graphs of {batch[1].size(0)} targets",
             )
-        graphs = known
+        graphs = batch
     pos = getattr(structure, "pos", None)
     return NodeSet((sources, count), device, graphs, pos)
 
@@ -173,8 +175,8 @@ def _refuse_targets(align: Align, content: Content) -> None:
 
 def _aligned(align: Family, structure: Structure, content: Content) -> Basis:
     """T on the structure of the call, or on one of its own, which has no features."""
-    given, dtype = content.alignment, content.source.dtype
-    if given is None:
+    alignment, dtype = content.alignment, content.source.dtype
+    if alignment is None:
         if not isinstance(structure, align.reads):
             raise RefusedType(
                 f"the alignment {align} reads {align.reads.noun}",
@@ -187,11 +189,11 @@ def _aligned(align: Family, structure: Structure, content: Content) -> Basis:
             structure = replace(structure, known=(structure.known[0], None), pos=None)
         own = require_kind(align, structure).read(structure)
         return align.basis_with(own, dtype, content)
-    kind = require_kind(align, given)
-    if isinstance(given, Structure):
-        return align.basis_on(kind.read(given), dtype)
+    kind = require_kind(align, alignment)
+    if isinstance(alignment, Structure):
+        return align.basis_on(kind.read(alignment), dtype)
     size = (content.source.size(0), None)
-    return align.basis_on(kind.read(given, size=size, device=content.source.device), dtype)
+    return align.basis_on(kind.read(alignment, size=size, device=content.source.device), dtype)
 
 
 def _like(x: Tensor | SparseFeatures) -> Tensor:

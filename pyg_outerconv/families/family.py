@@ -51,8 +51,8 @@ class _Signature:
     def __get__(self, family: Any, owner: type[Any]) -> inspect.Signature:
         if family is not None:
             raise AttributeError("__signature__")
-        found = inspect.signature(owner.__init__)
-        return found.replace(parameters=list(found.parameters.values())[1:])
+        signature = inspect.signature(owner.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class Family(Named, BaseTransform, registry=FAMILIES):
@@ -231,11 +231,11 @@ class Family(Named, BaseTransform, registry=FAMILIES):
     def with_parts(self, change: Callable[[Family], Family]) -> Family:
         """The same recipe with each family among its options replaced by ``change`` of it."""
         options = {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
-        held = {name: part for name, part in options.items() if isinstance(part, Family)}
-        made = {name: change(part) for name, part in held.items()}
-        if all(made[name] is part for name, part in held.items()):
+        parts = {name: part for name, part in options.items() if isinstance(part, Family)}
+        replacements = {name: change(part) for name, part in parts.items()}
+        if all(replacements[name] is part for name, part in parts.items()):
             return self
-        return replace(self, **made)  # type: ignore[type-var]
+        return replace(self, **replacements)  # type: ignore[type-var]
 
     def factors(self) -> list[Family]:
         """The families whose matrices are multiplied to make those of this one, first to last."""
@@ -250,25 +250,25 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         Raises:
             ValueError: targets are not the nodes of the structure.
         """
-        found = self.read(structure)
+        targets = self.read(structure)
         what, instead = f"a family after {self}", "one layer after another"
-        check_one_set(found.bipartite or not self.keeps_nodes, found.size, what, instead)
-        return found
+        check_one_set(targets.bipartite or not self.keeps_nodes, targets.size, what, instead)
+        return targets
 
-    def read(self, given: Any, **beside: Any) -> Structure:
+    def read(self, edge_index: Any, **beside: Any) -> Structure:
         """The structure that this family reads, from the arguments of a user, checked.
 
         Args:
-            given: edges, the cells of a grid, an assignment, or None.
+            edge_index: edges, the cells of a grid, an assignment, or None.
             **beside: further arguments of :meth:`Structure.read`, such as ``edge_weight``.
 
         Raises:
-            TypeError: ``given`` is a structure of another kind.
+            TypeError: ``edge_index`` is a structure of another kind.
             TypeError, ValueError: an argument breaks a rule of that kind.
             ValueError: no part of the family reads an argument; ``batch`` is never refused.
         """
         self.refuse_unread(beside)
-        return require_kind(self, given).read(given, **beside)
+        return require_kind(self, edge_index).read(edge_index, **beside)
 
     def refuse_unread(self, beside: dict[str, Any]) -> None:
         """Refuse arguments, by name, that no part of the family reads.
@@ -382,8 +382,8 @@ class Family(Named, BaseTransform, registry=FAMILIES):
         """
         require_data(data)
         structure = self.structure_in(data)
-        found = stored(self, data, structure)
-        return self.basis_on(structure) if found is None else found
+        basis = stored(self, data, structure)
+        return self.basis_on(structure) if basis is None else basis
 
     def structure_in(self, data: Data) -> Structure:
         """The structure that the family reads in a ``Data`` or ``Batch`` object.

@@ -117,8 +117,8 @@ class Kernel(Family):
         if not self.cached or edges.origin is not None:
             return self._make_pattern(edges)
         key = (self.num_bases, edges.size)
-        made: Pattern = _patterns.get(key, lambda: self._make_pattern(edges), edges.edge_index)
-        return made
+        pattern: Pattern = _patterns.get(key, lambda: self._make_pattern(edges), edges.edge_index)
+        return pattern
 
     def _make_pattern(self, edges: Graph) -> Pattern:
         index, count = edges.edge_index, self.num_bases
@@ -150,30 +150,30 @@ class Kernel(Family):
         """The position (E, D) of each source minus that of its target."""
         of_sources, of_targets = _positions(edges)
         there = of_sources.index_select(0, edges.source)
-        found = there - of_targets.index_select(0, edges.target)
+        difference = there - of_targets.index_select(0, edges.target)
         if self.normalised is False:
-            return found
+            return difference
         longest: Any = self.normalised
         if longest is True:
-            longest = found.detach().abs().max() if found.numel() else torch.tensor(1.0)
+            longest = difference.detach().abs().max() if difference.numel() else torch.tensor(1.0)
             longest = torch.where(longest > 0, longest, 1.0)
-        return found / (2 * longest) + 0.5
+        return difference / (2 * longest) + 0.5
 
 
 def _attributes(edges: Graph) -> Tensor:
-    given = edges.edge_attr
-    if given is None:
+    edge_attr = edges.edge_attr
+    if edge_attr is None:
         raise RefusedValue("a kernel on attributes needs them", "edge_attr (E, D)", "None")
-    if not given.is_floating_point():
+    if not edge_attr.is_floating_point():
         raise RefusedType(
-            "edge_attr of a kernel must be floating point", "torch.float32", given.dtype
+            "edge_attr of a kernel must be floating point", "torch.float32", edge_attr.dtype
         )
-    return given.view(-1, 1) if given.dim() == 1 else given
+    return edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
 
 
 def _positions(edges: Graph) -> tuple[Tensor, Tensor]:
-    given = edges.pos
-    if given is None:
+    pos = edges.pos
+    if pos is None:
         raise RefusedValue("a kernel on positions needs them", "pos (N, D)", "None")
-    check_positions(given, edges.size)
-    return given
+    check_positions(pos, edges.size)
+    return pos

@@ -92,8 +92,12 @@ class LinearAttention(Heads):
     score: FeatureMapped = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = self.in_channels
-        ends = tuple(given) if isinstance(given, tuple | list) else (given, given)
+        in_channels = self.in_channels
+        ends = (
+            tuple(in_channels)
+            if isinstance(in_channels, tuple | list)
+            else (in_channels, in_channels)
+        )
         if len(ends) != 2:
             raise RefusedValue("in_channels are of sources and targets", "(P, P_q)", ends)
         options = self.feature_map, self.bias

@@ -98,10 +98,10 @@ class Full(_OtherTargets):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
         """The unit matrices, if M and N are those of the family."""
-        known = structure.known if isinstance(structure, NodeSet) else structure.size
+        counts = structure.known if isinstance(structure, NodeSet) else structure.size
         if not (isinstance(structure, NodeSet) or structure.targets_are_sources):
-            known = (known[0], None)  # a grid has no given number of targets
-        for what, count, wanted in zip(("sources", "targets"), known, self.size, strict=True):
+            counts = (counts[0], None)  # a grid has no given number of targets
+        for what, count, wanted in zip(("sources", "targets"), counts, self.size, strict=True):
             if count not in (None, wanted):
                 raise RefusedValue(f"{self} has a fixed number of {what}", wanted, count)
         return UnitMatrices((self.size[0], self.size[1]), on=structure.device)

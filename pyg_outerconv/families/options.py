@@ -27,11 +27,11 @@ MOST_POWERS = 10_000  # each costs a sparse product at every call
 
 def refuse_unknown(family: type[Any], names: Iterable[str]) -> None:
     """Refuse options that a family does not have."""
-    known = getattr(family, "__dataclass_fields__", {})
-    for name in [name for name in names if known and name not in known]:
+    options = getattr(family, "__dataclass_fields__", {})
+    for name in [name for name in names if options and name not in options]:
         if name in inspect.signature(family).parameters:  # of a constructor of its own
             continue
-        raise RefusedType(unknown(f"option of {family.__name__}", name, known))
+        raise RefusedType(unknown(f"option of {family.__name__}", name, options))
 
 
 def check_options(family: Any) -> None:
@@ -42,8 +42,8 @@ def check_options(family: Any) -> None:
 
 @cache
 def _hints(family: type[Any]) -> dict[str, Any]:
-    known = get_type_hints(family)
-    return {name: known[name] for name in getattr(family, "__dataclass_fields__", ())}
+    hints = get_type_hints(family)
+    return {name: hints[name] for name in getattr(family, "__dataclass_fields__", ())}
 
 
 def check_powers(family: Any, **bounds: int) -> None:
@@ -123,8 +123,8 @@ def check_least(family: Any, **bounds: int) -> None:
     """Refuse options with a number below their bound, on any axis; None and text are no numbers."""
     for name, least in bounds.items():
         value = getattr(family, name)
-        known = () if value is None or isinstance(value, str) else spread(value, 1)
-        if any(part < least for part in known):
+        numbers = () if value is None or isinstance(value, str) else spread(value, 1)
+        if any(part < least for part in numbers):
             rule = f"{name} of {type(family).__name__} is bounded"
             raise RefusedValue(rule, f"{name} >= {least}", value)
 
@@ -142,22 +142,22 @@ def for_each_axis(
 
 def nested(family: Family) -> list[Family]:
     """A family, its parts, and their parts, in depth-first order."""
-    found = [family]  # no generator, which torch.compile cannot trace
+    families = [family]  # no generator, which torch.compile cannot trace
     for part in family.parts:
-        found += nested(part)
-    return found
+        families += nested(part)
+    return families
 
 
 def functions_of(family: Family) -> list[torch.nn.Module]:
     """The modules among the options of a family and its parts, each once."""
-    held = [option for part in nested(family) for option in _options(part)]
-    found = [option for option in held if isinstance(option, torch.nn.Module)]
-    return list(dict.fromkeys(found))
+    options = [option for part in nested(family) for option in _options(part)]
+    modules = [option for option in options if isinstance(option, torch.nn.Module)]
+    return list(dict.fromkeys(modules))
 
 
 def _options(family: Family) -> list[Any]:
-    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
-    given = [getattr(family, option.name) for option in known]
+    option_fields = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    values = [getattr(family, option.name) for option in option_fields]
     return [
-        part for option in given for part in (option if isinstance(option, tuple) else [option])
+        part for option in values for part in (option if isinstance(option, tuple) else [option])
     ]

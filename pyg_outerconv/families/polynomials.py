@@ -73,8 +73,10 @@ class GraphPolynomials(Family):
     def operator(self, edges: Graph, dtype: torch.dtype | None) -> EdgeBasis:
         """Â."""
         edges.require_one_set("a polynomial of a matrix", "Walk(1) or Relation(1)")
-        found = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
-        return found if found.dtype is not None else found.with_values(found.values(dtype))
+        operator = edge_basis(transition(edges, self.norm, dtype, self.add_self_loops))
+        return (
+            operator if operator.dtype is not None else operator.with_values(operator.values(dtype))
+        )
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,8 @@ class Relation(Family):
                     "None",
                 )
         elif has_numbers(types) and types.numel():
-            known = edges.summary  # of these types, with which a graph is read
-            highest = int(types.max()) if known is None else known.highest_type
+            summary = edges.summary  # of these types, with which a graph is read
+            highest = int(types.max()) if summary is None else summary.highest_type
             if highest >= self.num_relations:
                 raise RefusedValue(
                     "edge types must be below num_relations", f"[0, {self.num_relations})", highest

@@ -60,17 +60,17 @@ def check_storable(family: Family) -> None:
 
 def store(family: Family, data: Data, structure: Structure) -> None:
     """Store the edges of a family's basis on a graph, with a hash of the graph as a mark."""
-    basis, found, key = family.basis_on(structure), [], _key(family)
+    basis, stored_edges, key = family.basis_on(structure), [], _key(family)
     for number, edges in enumerate(edge_sets(basis)):
         source, target = edges.index.long().unbind(0)
         # Copies: PyG shares storage between what collates, and rows of one tensor would be one.
         parts = (source.clone(), target.clone(), edges.label.long(), edges.values().detach())
-        found.append(parts)
+        stored_edges.append(parts)
         for what, part in zip(PARTS, parts, strict=True):
             data[f"{key}_{number}_{what}"] = part
     counts = torch.tensor([structure.size[0]], device=structure.device)
-    mark = _mark(family, structure, found, counts, _outline_on(family, basis, structure))
-    if mark is not None and found:
+    mark = _mark(family, structure, stored_edges, counts, _outline_on(family, basis, structure))
+    if mark is not None and stored_edges:
         data[f"{key}_0_mark"] = mark
 
 
@@ -82,7 +82,7 @@ def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
     graph's weights or attributes require gradients, the result is None too, since stored values
     have none.
     """
-    key, found = _key(family), []
+    key, stored_edges = _key(family), []
     mark = data.get(f"{key}_0_mark")
     if not isinstance(mark, Tensor) or mark.dim() != 2 or mark.size(1) != 5 or not len(mark):
         return None
@@ -96,13 +96,13 @@ def stored(family: Family, data: Data, structure: Structure) -> Basis | None:
             return None
         if len({part.shape for part in parts}) > 1:
             return None
-        found.append(tuple(part.to(structure.device) for part in parts))
-    if not found or bool((counts < 0).any()) or int(counts.sum()) != structure.size[0]:
+        stored_edges.append(tuple(part.to(structure.device) for part in parts))
+    if not stored_edges or bool((counts < 0).any()) or int(counts.sum()) != structure.size[0]:
         return None
-    expected = _mark(family, structure, found, counts, kind)
+    expected = _mark(family, structure, stored_edges, counts, kind)
     if expected is None or not torch.equal(mark, expected):
         return None
-    return _read_back(family, structure, found, kind)
+    return _read_back(family, structure, stored_edges, kind)
 
 
 def is_stored(key: str) -> bool:
@@ -122,20 +122,20 @@ def _outline_on(family: Family, basis: Basis, structure: Structure) -> int:
 
 
 def _read_back(
-    family: Family, structure: Structure, found: Sequence[Sequence[Tensor]], kind: int
+    family: Family, structure: Structure, stored_edges: Sequence[Sequence[Tensor]], kind: int
 ) -> Basis | None:
     """The basis of that outline with these sets of edges, or None if outlines differ now."""
-    dtype = found[0][3].dtype
-    if len(found) == 1:
+    dtype = stored_edges[0][3].dtype
+    if len(stored_edges) == 1:
         none = no_edges(structure.size, structure.device, family.num_bases)
-        for alone in (none.with_values(found[0][3][:0]), none):
+        for alone in (none.with_values(stored_edges[0][3][:0]), none):
             if kind == outline(alone):
-                return _edges_like(alone, found[0])
+                return _edges_like(alone, stored_edges[0])
     frame = family.basis_on(structure.bare(), dtype)
     if kind != outline(frame):  # a batch may have a basis of another kind than its graphs
         return None
     frame = frame if frame.dtype in (None, dtype) else frame.to(dtype)
-    return with_edge_sets(frame, lambda sets: list(map(_edges_like, sets, found)))
+    return with_edge_sets(frame, lambda sets: list(map(_edges_like, sets, stored_edges)))
 
 
 def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
@@ -156,8 +156,8 @@ def _edges_like(bare: EdgeBasis, parts: Sequence[Tensor]) -> EdgeBasis:
 def _read_by(family: Family, structure: Any) -> list[Tensor]:
     """The weights, attributes and positions that the family reads."""
     named = [name for name in ("edge_weight", "edge_attr", "pos") if family.makes_use_of(name)]
-    held = [getattr(structure, name, None) for name in named]
-    ends = [end for part in held for end in (part if isinstance(part, tuple) else (part,))]
+    inputs = [getattr(structure, name, None) for name in named]
+    ends = [end for part in inputs for end in (part if isinstance(part, tuple) else (part,))]
     return [end for end in ends if end is not None]
 
 
@@ -172,7 +172,7 @@ def _key(family: Family) -> str:
 def _mark(
     family: Family,
     structure: Structure,
-    found: Iterable[Sequence[Tensor]],
+    stored_edges: Iterable[Sequence[Tensor]],
     counts: Tensor,
     kind: int,
 ) -> Tensor | None:
@@ -209,7 +209,7 @@ def _mark(
     begin = begins.index_select(0, graph)
     read = read + summed(_hash(nodes - begin, *_of_nodes(family, structure, begin)), graph)
     kept = torch.zeros_like(counts)
-    for number, (source, target, label, value) in enumerate(found):
+    for number, (source, target, label, value) in enumerate(stored_edges):
         # The graph may be cast to another dtype, which must not change the hash.
         kept = kept + (number + 1) * edges(graph_of(target), source, target, label, value.float())
     kinds = torch.full_like(counts, kind)
@@ -231,13 +231,13 @@ def _of_nodes(family: Family, structure: Any, begin: Tensor) -> list[Tensor | No
 
 def _hash(first: Tensor, *columns: Tensor | None) -> Tensor:
     """Hashes (n,) of integers (n,) and of columns (n,) or (n, *) that are not None."""
-    found = first * ODD
-    found ^= found >> 31
+    hashes = first * ODD
+    hashes ^= hashes >> 31
     for place, column in enumerate(columns):
         if column is not None:
             for part in _bits(column).flatten(1).unbind(1):
-                found = _mixed(found + place, part)
-    return _mixed(found, found >> 17)
+                hashes = _mixed(hashes + place, part)
+    return _mixed(hashes, hashes >> 17)
 
 
 def _bits(column: Tensor) -> Tensor:
@@ -249,8 +249,8 @@ def _bits(column: Tensor) -> Tensor:
     return column.long()
 
 
-def _mixed(found: Tensor, part: Tensor) -> Tensor:
+def _mixed(hashes: Tensor, part: Tensor) -> Tensor:
     """A hash combined with one more number; integer products wrap around."""
-    found = (found ^ part).mul_(ODD)
-    found ^= found >> 31
-    return found
+    hashes = (hashes ^ part).mul_(ODD)
+    hashes ^= hashes >> 31
+    return hashes

@@ -100,7 +100,7 @@ Taps = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Found:
+class CellEdges:
     """Edges (2, E) with labels (E,), label by label, and the cells of their targets."""
 
     index: Tensor
@@ -108,7 +108,7 @@ class Found:
     outputs: Cells
 
 
-def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> Found:
+def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> CellEdges:
     """The edges where outputs are the cells themselves, with stride 1.
 
     Under the label of shift d, the output at n sees the cell at n − d, if it is listed. Beyond the
@@ -117,20 +117,22 @@ def among_cells(cells: Cells, windows: Sequence[Window], taps: Taps) -> Found:
     box = _Box.around(cells, windows)
     sizes = tuple(axis.num_inputs for axis in box.axes)
     keys, order = cells.keys(box.at, sizes).sort()
-    found = []
+    edges_by_label = []
     for tap in taps:
         seen = [axis.sources(box.at[:, d], t) for d, axis, t in _each(box.axes, tap)]
         place = torch.stack(seen, dim=1)
         wanted = cells.keys(place, sizes)
         nearest = torch.searchsorted(keys, wanted).clamp_(max=max(0, len(keys) - 1))
         (target,) = ((place >= 0).all(1) & (keys[nearest] == wanted)).nonzero(as_tuple=True)
-        found.append(torch.stack([order[nearest[target]], target]))
-    return Found(torch.cat(found, 1), _labels([edges[0] for edges in found]), cells)
+        edges_by_label.append(torch.stack([order[nearest[target]], target]))
+    return CellEdges(
+        torch.cat(edges_by_label, 1), _labels([edges[0] for edges in edges_by_label]), cells
+    )
 
 
 def growing(
     cells: Cells, windows: Sequence[Window], taps: Taps, is_transposed: bool = False
-) -> Found:
+) -> CellEdges:
     """The edges to every output that a cell reaches; outputs sorted by grid, then place.
 
     ``is_transposed``: whether the cells are outputs of the axes, and the cells they reach inputs.
@@ -151,7 +153,7 @@ def growing(
     grid, place = _places(reached, sizes)
     shape = None if cells.shape is None else sizes
     outputs = Cells(place + box.origin, shape, None if cells.batch is None else grid)
-    return Found(torch.stack([torch.cat(sources), target]), _labels(sources), outputs)
+    return CellEdges(torch.stack([torch.cat(sources), target]), _labels(sources), outputs)
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,8 @@ class _Box:
         axes = tuple(axis for axis, _ in framed)
         outputs = index.new_tensor([base for _, base in framed])
         inputs = outputs * index.new_tensor([axis.stride for axis in axes])
-        given, reached = (outputs, inputs) if is_transposed else (inputs, outputs)
-        return _Box(axes, index - given, reached)
+        corner, reached = (outputs, inputs) if is_transposed else (inputs, outputs)
+        return _Box(axes, index - corner, reached)
 
 
 def _each(axes: Sequence[Axis], tap: tuple[int, ...]) -> list[tuple[int, Axis, int]]:
@@ -212,10 +214,10 @@ def _index(cells: Cells) -> Tensor:
     return index
 
 
-def _labels(found: Sequence[Tensor]) -> Tensor:
+def _labels(edges_by_label: Sequence[Tensor]) -> Tensor:
     """The label (E,) of each edge, from the edges of each label."""
-    counts = torch.tensor([len(edges) for edges in found], device=found[0].device)
-    return torch.arange(len(found), device=counts.device).repeat_interleave(counts)
+    counts = torch.tensor([len(edges) for edges in edges_by_label], device=edges_by_label[0].device)
+    return torch.arange(len(edges_by_label), device=counts.device).repeat_interleave(counts)
 
 
 def _places(keys: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -291,11 +293,11 @@ class Windows(Family):
         Raises:
             TypeError, ValueError: see :meth:`basis`.
         """
-        given = self.read(cells)
-        assert isinstance(given, Cells)
-        if given.is_full:
-            return Cells.of_shape(self.rule(given).output_shape, given.device)
-        return self._find(given).outputs if self.is_growing else given
+        sources = self.read(cells)
+        assert isinstance(sources, Cells)
+        if sources.is_full:
+            return Cells.of_shape(self.rule(sources).output_shape, sources.device)
+        return self._find(sources).outputs if self.is_growing else sources
 
     def rule(self, cells: Cells) -> GridShift:
         """The shifts of all cells of a shape."""
@@ -308,12 +310,12 @@ class Windows(Family):
         """The shifts of all cells of a shape, or edges between listed cells."""
         if structure.is_full:
             return self.rule(structure)
-        found = self._find(structure)
-        size = (structure.num_cells, found.outputs.num_cells)
-        pattern = Pattern.build(found.index, found.label, size=size, num_labels=self.num_bases)
+        edges = self._find(structure)
+        size = (structure.num_cells, edges.outputs.num_cells)
+        pattern = Pattern.build(edges.index, edges.label, size=size, num_labels=self.num_bases)
         return EdgeBasis(pattern)
 
-    def _find(self, cells: Cells) -> Found:
+    def _find(self, cells: Cells) -> CellEdges:
         """The edges between listed cells."""
         self._check_axes(cells)
         modes = {window.padding_mode for window in self.windows} - {"zeros"}
@@ -332,8 +334,8 @@ class Windows(Family):
                 "stride 1, or growth='full'; padding centres the kernel",
                 strides,
             )
-        found = among_cells(cells, self.windows, self.taps)
-        return replace(found, index=found.index.flip(0)) if self.is_transposed else found
+        edges = among_cells(cells, self.windows, self.taps)
+        return replace(edges, index=edges.index.flip(0)) if self.is_transposed else edges
 
     def _check_axes(self, cells: Cells) -> None:
         if cells.num_axes != len(self.windows):

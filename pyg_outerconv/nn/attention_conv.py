@@ -168,7 +168,7 @@ class AttentionConv(OuterConv):
         sizes: Any = {"heads": heads, "dropout": dropout, "channels": channels}
         named = Attention(score, support, normalise, align, terms, **sizes)
         edge = {} if edge_dim is None else {"edge": EdgeFeatures(edge_dim, heads, of_values)}
-        family = named.made(in_channels, of_values, **edge)
+        family = named.with_modules(in_channels, of_values, **edge)
         check_edge_features(family.score, edge_dim, of_values)
         if combine == "mean":
             kwargs["label_aggr"] = "mean"
@@ -349,12 +349,12 @@ class AttentionConv(OuterConv):
         """The features, with mask, alignment and Θ; and the values, if the score uses them."""
         content = super()._content(call)
         if keys is not None:
-            given, score = call.edge_index, self._family.score
-            has_values = isinstance(given, Basis) and given.dtype is not None
+            edge_index, score = call.edge_index, self._family.score
+            has_values = isinstance(edge_index, Basis) and edge_index.dtype is not None
             if has_values or score.uses_theta:
                 rule = "keys are what scores read of the sources"
                 expected = "a score of features, and no basis with values"
-                raise RefusedValue(rule, expected, given if has_values else score)
+                raise RefusedValue(rule, expected, edge_index if has_values else score)
             content = content.but(source=nodes_first(keys))
         values = None
         if content.theta is not None:
@@ -471,11 +471,11 @@ def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
         return None
     if not isinstance(edge_index, Tensor) or edge_index.is_sparse or edge_index.dim() != 2:
         return None
-    pattern, value, given = heads.pattern, heads.value, edge_index.size(1)
+    pattern, value, num_edges = heads.pattern, heads.value, edge_index.size(1)
     origin = heads.pattern.origin.long()
     added = origin < 0
-    row = origin.masked_scatter(added, given + added.long().cumsum(0)[added] - 1)
-    shares = value.new_zeros(given + int(added.sum()), pattern.num_labels, value.size(1))
+    row = origin.masked_scatter(added, num_edges + added.long().cumsum(0)[added] - 1)
+    shares = value.new_zeros(num_edges + int(added.sum()), pattern.num_labels, value.size(1))
     return shares.index_put((row, pattern.label.long()), value, accumulate=True).flatten(1)
 
 
@@ -503,5 +503,5 @@ def values_of_edges(
         mask = conv.edge_mask(basis.pattern.origin.long())
         basis = replace(basis, value=mask.view(-1, *(1,) * (basis.value.dim() - 1)) * basis.value)
     score = conv.family.score
-    found = theta.collect(score.edge.of_values(basis, edge_attr, score.fill))
-    return found if found.dim() == 2 else found.movedim(0, -2)
+    values = theta.collect(score.edge.of_values(basis, edge_attr, score.fill))
+    return values if values.dim() == 2 else values.movedim(0, -2)

@@ -198,23 +198,23 @@ def _size(conv: OuterConv, call: Call, kind: type[Structure]) -> tuple[int | Non
     if size is not None:
         check_size(size)
         size = size[::-1] if conv.flow == "target_to_source" else size
-    known = [call.num_sources, call.num_targets]
+    counts = [call.num_sources, call.num_targets]
     if call.featureless:
-        known[0] = conv.theta.in_channels
+        counts[0] = conv.theta.in_channels
     if call.is_single and not kind.targets_are_sources:
-        known[1] = None
+        counts[1] = None
     if size is not None:
         for end, (name, count) in enumerate(zip(("sources", "targets"), size, strict=True)):
             if count is None:
                 continue
-            if known[end] not in (None, count):
+            if counts[end] not in (None, count):
                 raise RefusedValue(
-                    f"size must agree with x in the number of {name}", known[end], count
+                    f"size must agree with x in the number of {name}", counts[end], count
                 )
-            known[end] = count
-    if known[1] is None and kind.targets_are_sources and not _tells_targets(conv, call.edge_index):
-        known[1] = known[0]
-    return known[0], known[1]
+            counts[end] = count
+    if counts[1] is None and kind.targets_are_sources and not _tells_targets(conv, call.edge_index):
+        counts[1] = counts[0]
+    return counts[0], counts[1]
 
 
 def _tells_targets(conv: OuterConv, edges: Any) -> bool:
@@ -247,9 +247,9 @@ def _check_given(conv: OuterConv, call: Call, basis: Basis) -> None:
 
 def _check_ends(basis: Basis, expected: tuple[int | None, int | None]) -> None:
     """Raise ValueError if a basis has other numbers of nodes than expected."""
-    for name, given, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
-        if given is not None and given != actual:
-            raise RefusedValue(f"the basis must have the {name} of x and size", given, actual)
+    for name, count, actual in zip(("sources", "targets"), expected, basis.size, strict=True):
+        if count is not None and count != actual:
+            raise RefusedValue(f"the basis must have the {name} of x and size", count, actual)
 
 
 def _check_root(call: Call, basis: Basis, bipartite: bool = False) -> None:
@@ -299,8 +299,8 @@ def basis_on_support(family: Attention, call: Call, content: Content) -> Basis:
     is_pair = not content.is_single
     structure: Structure
     if isinstance(over, ImplicitEdges):
-        known = NodeSet.read(None, size=over.size, device=over.device, batch=batch)
-        structure = replace(known, pos=ends, bipartite=is_pair)
+        node_set = NodeSet.read(None, size=over.size, device=over.device, batch=batch)
+        structure = replace(node_set, pos=ends, bipartite=is_pair)
     else:
         _check_origin(over, edge_attr)
         index = over.pattern.index

@@ -300,10 +300,10 @@ def _check_place(layer: Module, tensor: Tensor, device: torch.device) -> None:
         raise RefusedValue(RULE, f"{name} on {device}{lost}", tensor.device)
 
 
-def check_given(given: Any, device: torch.device) -> None:
+def check_given(edge_index: Any, device: torch.device) -> None:
     """Raise ValueError if edges or a basis are not on ``device``, or if that is ``meta``."""
-    is_shape = isinstance(given, Cells) and given.index is None  # a shape has no device
-    where = device if is_shape else getattr(given, "device", device)
+    is_shape = isinstance(edge_index, Cells) and edge_index.index is None  # a shape has no device
+    where = device if is_shape else getattr(edge_index, "device", device)
     where = where() if callable(where) else where  # a method of torch_sparse's SparseTensor
     if isinstance(where, torch.device) and where != device:  # of numpy's arrays it is a text
         raise RefusedValue(

@@ -35,11 +35,11 @@ def check_options(
     layer: Any, options: Iterable[str], *takers: type[Any], but: Collection[str] = ()
 ) -> None:
     """Check that each option of a layer is an argument of one of the classes, but for some."""
-    known = {name for kind in takers for name in _arguments(kind)}  # type: ignore[arg-type]
-    known -= {"kwargs", *but}
+    argument_names = {name for kind in takers for name in _arguments(kind)}  # type: ignore[arg-type]
+    argument_names -= {"kwargs", *but}
     for name in options:
-        if name not in known:
-            raise RefusedType(unknown(f"option of {type(layer).__name__}", name, known))
+        if name not in argument_names:
+            raise RefusedType(unknown(f"option of {type(layer).__name__}", name, argument_names))
 
 
 @cache

@@ -256,8 +256,8 @@ def attention(conv: AttentionConv, call: Call, score: Additive, theta: Theta) ->
     x = call.source
     if not _is_served(conv, conv.family.support, call) or not isinstance(x, Tensor):
         return None
-    given = x, theta.value, score.att_source, score.att_target
-    return attend_compiled(_sums_of_ends, *given, _edges(conv, call, x), score.negative_slope)
+    operands = x, theta.value, score.att_source, score.att_target
+    return attend_compiled(_sums_of_ends, *operands, _edges(conv, call, x), score.negative_slope)
 
 
 def key_query_attention(conv: AttentionConv, call: Call, theta: Theta) -> Tensor | None:

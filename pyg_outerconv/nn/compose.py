@@ -98,10 +98,10 @@ class ComposedConv(OuterConv):
         return kept[number, dtype]
 
     def _sums(self, basis: Basis, number: int, dtype: torch.dtype) -> Tensor:
-        known, parts = len(self.family.factors()), factors(basis)
-        if len(parts) != known:
+        num_factors, parts = len(self.family.factors()), factors(basis)
+        if len(parts) != num_factors:
             raise RefusedValue(
-                "inner biases pass through the last factors of a product", known, basis
+                "inner biases pass through the last factors of a product", num_factors, basis
             )
         sums = torch.ones(parts[-number].size[0], 1, dtype=dtype, device=basis.device)
         for part in parts[-number:]:
@@ -152,7 +152,7 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
     if functions_of(family):  # their parameters are copied too
         family = copy.deepcopy(family)
     bounds = [conv.max_memory for conv in (first, second) if conv.max_memory is not None]
-    made = ComposedConv(
+    layer = ComposedConv(
         first.theta.in_channels,
         second.out_channels,
         family,
@@ -162,10 +162,10 @@ def compose(first: OuterConv, second: OuterConv) -> ComposedConv:
         flow=first.flow,
     )
     like = next((p for conv in (first, second) for p in conv.parameters()), torch.empty(0))
-    made.to(like.device, like.dtype).train(first.training)
+    layer.to(like.device, like.dtype).train(first.training)
     with torch.no_grad():
-        _fill(made, first, second, like)
-    return made
+        _fill(layer, first, second, like)
+    return layer
 
 
 def why_not_composed(first: OuterConv, second: OuterConv) -> list[str]:
@@ -213,19 +213,19 @@ def _matrices(conv: OuterConv, like: Tensor) -> Tensor:
     return matrices if conv.root is None else torch.cat([matrices, conv.root()[0].to(like)])
 
 
-def _fill(made: ComposedConv, first: OuterConv, second: OuterConv, like: Tensor) -> None:
+def _fill(layer: ComposedConv, first: OuterConv, second: OuterConv, like: Tensor) -> None:
     """Set the parameters of the composition from those of both layers."""
     ours, theirs = _matrices(first, like), _matrices(second, like)
-    weight: Any = made.theta.weight
+    weight: Any = layer.theta.weight
     weight.copy_(torch.einsum("ipr,jrq->ijpq", ours, theirs).flatten(0, 1))
-    if made.bias is not None and second.bias is not None:
-        made.bias.copy_(second.bias)
+    if layer.bias is not None and second.bias is not None:
+        layer.bias.copy_(second.bias)
     after = len(_family(second).factors())
     for number, constant in constants_of(second).items():
-        made.add_constant(number, Parameter(constant.to(like, copy=True)))
+        layer.add_constant(number, Parameter(constant.to(like, copy=True)))
     inner = {number + after: constant for number, constant in constants_of(first).items()}
     if first.bias is not None:
         inner[after] = first.bias.unsqueeze(0)
     for number, constant in inner.items():
         passed = torch.einsum("ir,jrq->ijq", constant.to(like), theirs).flatten(0, 1)
-        made.add_constant(number, Parameter(passed))
+        layer.add_constant(number, Parameter(passed))

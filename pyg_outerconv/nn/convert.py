@@ -323,11 +323,11 @@ def require_plain(module: nn.Module) -> None:
 
 def _hooks(part: nn.Module) -> list[str]:
     """The names of the hooks of a module, forwards and backwards."""
-    found: list[Any] = []
+    hooks: list[Any] = []
     for name, value in vars(part).items():
         if name.endswith("_hooks") and "state_dict" not in name and isinstance(value, dict):
-            found += value.values()
-    return [getattr(hook, "__name__", type(hook).__name__) for hook in found]
+            hooks += value.values()
+    return [getattr(hook, "__name__", type(hook).__name__) for hook in hooks]
 
 
 def copy_weight(parameter: Any, value: Tensor) -> None:

@@ -47,8 +47,8 @@ def dropout_features(
         raise RefusedType("entries that are dropped are numbers", "floating point", x.dtype)
     if isinstance(x, SparseFeatures):
         if training and torch.compiler.is_compiling() and x.value.requires_grad:
-            found: Any = as_matrix(x)  # a layer takes the entries alone, and gradients pass them
-            return found.with_values(dropped(found.value, p))  # type: ignore[no-any-return]
+            matrix: Any = as_matrix(x)  # a layer takes the entries alone, and gradients pass them
+            return matrix.with_values(dropped(matrix.value, p))  # type: ignore[no-any-return]
         return F.dropout(x, p, training)  # type: ignore[return-value]
     if x.layout == torch.strided:
         return F.dropout(x, p, training)

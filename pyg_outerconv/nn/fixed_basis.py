@@ -137,28 +137,30 @@ def names_of(basis: Basis) -> list[str]:
 
 def state_of(basis: Basis) -> dict[str, Tensor]:
     """The tensors by name: of each set of edges its sources, targets, labels and values."""
-    found: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
     for number, leaf in enumerate(_leaves(basis)[0]):
         if isinstance(leaf, EdgeBasis):
             pattern = leaf.pattern
-            found |= {f"{number}.{end}": getattr(pattern, end).contiguous() for end in _ENDS}
+            state |= {f"{number}.{end}": getattr(pattern, end).contiguous() for end in _ENDS}
             if leaf.value is not None:
-                found[f"{number}.value"] = leaf.value
+                state[f"{number}.value"] = leaf.value
         elif isinstance(leaf, Tensor):
-            found[f"{number}"] = leaf
-    return found
+            state[f"{number}"] = leaf
+    return state
 
 
 def with_state(basis: Basis, state: Mapping[str, Tensor]) -> Basis:
     """A basis of the same kind and size with the tensors of ``state``, perhaps of other edges."""
     leaves, spec = _leaves(basis)
-    made: dict[int, Any] = {}
+    new_leaves: dict[int, Any] = {}
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, EdgeBasis):
-            made[id(leaf)] = _edges(leaf, {end: state.get(f"{number}.{end}") for end in _PARTS})
+            new_leaves[id(leaf)] = _edges(
+                leaf, {end: state.get(f"{number}.{end}") for end in _PARTS}
+            )
         elif isinstance(leaf, Tensor):
-            made[id(leaf)] = _like(leaf, state[f"{number}"], leaf.shape)
-    return tree_unflatten([made.get(id(leaf), leaf) for leaf in leaves], spec)  # type: ignore[no-any-return]
+            new_leaves[id(leaf)] = _like(leaf, state[f"{number}"], leaf.shape)
+    return tree_unflatten([new_leaves.get(id(leaf), leaf) for leaf in leaves], spec)  # type: ignore[no-any-return]
 
 
 def _leaves(basis: Basis) -> tuple[list[Any], Any]:

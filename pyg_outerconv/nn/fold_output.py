@@ -105,10 +105,10 @@ def _full(conv: AttentionConv) -> tuple[Tensor, Tensor | None]:
     if conv.added_sources is not None:
         rule = "values of added sources stay as they are"
         raise RefusedValue(rule, "no added sources", conv.added_sources)
-    found = conv.theta_value()
-    if not isinstance(found, Theta) or found.heads is None:
+    theta = conv.theta_value()
+    if not isinstance(theta, Theta) or theta.heads is None:
         raise RefusedValue("an output projection is folded into values", "values", conv.theta.name)
-    return found.full().squeeze(1), found.full_bias()
+    return theta.full().squeeze(1), theta.full_bias()
 
 
 def _check_rows(conv: AttentionConv) -> None:

@@ -233,12 +233,12 @@ def _over_labels(received: Tensor, problem: Problem) -> Tensor:
     if problem.label_aggr == "sum":
         return received.sum(1)
     pattern, largest = problem.edges.pattern, problem.label_aggr == "max"
-    found = torch.zeros(received.shape[:2], dtype=torch.bool, device=received.device)
-    found[pattern.target.long(), pattern.label.long()] = True
-    found = found.view(*found.shape, *(1,) * (received.dim() - 2))
-    filled = received.masked_fill(~found, -torch.inf if largest else torch.inf)
+    has_edges = torch.zeros(received.shape[:2], dtype=torch.bool, device=received.device)
+    has_edges[pattern.target.long(), pattern.label.long()] = True
+    has_edges = has_edges.view(*has_edges.shape, *(1,) * (received.dim() - 2))
+    filled = received.masked_fill(~has_edges, -torch.inf if largest else torch.inf)
     best = filled.max(1).values if largest else filled.min(1).values
-    return best.masked_fill(~found.any(1), 0.0)
+    return best.masked_fill(~has_edges.any(1), 0.0)
 
 
 def _send(
@@ -248,15 +248,15 @@ def _send(
 
     Returns (N·K, *batch, C).
     """
-    given = torch.argsort(edges.pattern.order)  # explainers expect the order of edge_index
+    permutation = torch.argsort(edges.pattern.order)  # explainers expect the order of edge_index
     if conv.reduce in COMPARISONS and not conv.explain and not _keeps_order(edges):
         # The first of equal messages is the first edge in the order of the basis.
-        given = torch.arange(edges.num_edges, device=edges.device)
-    index = rows.long()[:, given]
-    value = None if edges.value is None else edges.value.to(x.dtype)[given]
+        permutation = torch.arange(edges.num_edges, device=edges.device)
+    index = rows.long()[:, permutation]
+    value = None if edges.value is None else edges.value.to(x.dtype)[permutation]
     if value is None and conv.sends_own_messages:
         value = x.new_ones(index.size(1))  # so that users' messages need not handle None
-    extra = {"edge_origin": _origin(edges)[given].long()} if conv.explain else {}
+    extra = {"edge_origin": _origin(edges)[permutation].long()} if conv.explain else {}
     size, x = (x.size(0), edges.size[1] * num_labels), x.movedim(0, -2)
     # Edges run from source to target; with flow='target_to_source' propagate expects targets first.
     if conv.flow == "target_to_source":

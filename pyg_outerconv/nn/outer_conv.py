@@ -287,8 +287,8 @@ class OuterConv(MessageHooks):
 
         ``alone``: whether a compiler is to see this step as one operator, or not at all.
         """
-        given, x = call.edge_index, call.source
-        if given is None or not (self._adds_ends and call.is_single and self._only_sums()):
+        edge_index, x = call.edge_index, call.source
+        if edge_index is None or not (self._adds_ends and call.is_single and self._only_sums()):
             return None
         module: Any = self._modules["theta"]
         if module.in_channels < 0:
@@ -305,7 +305,7 @@ class OuterConv(MessageHooks):
                 return self._with_root_and_bias(theta.collect(sums), call)
             if alone:
                 return None
-        is_basis = type(given) is not Tensor and isinstance(given, Basis)
+        is_basis = type(edge_index) is not Tensor and isinstance(edge_index, Basis)
         if call.beside:
             family.refuse_unread(call.beside)
         if is_basis and (call.beside or call.size is not None):
@@ -313,7 +313,7 @@ class OuterConv(MessageHooks):
         check_devices(self, call)
         few = call.is_tiny(theta.shape[0]) and family.support.is_quick
         keeps = bool(self.cached) or not few
-        over = given if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
+        over = edge_index if is_basis else basis_of(self, call, family=family.support, keeps=keeps)
         if (
             not isinstance(over, EdgeBasis)
             or over.pattern.num_labels != 1

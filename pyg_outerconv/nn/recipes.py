@@ -161,18 +161,18 @@ def layer_of(
     if not isinstance(recipe, Attention) or recipe.combine == "sum":
         return OuterConv(in_channels, out_channels, recipe, **options)
     check_reduction(recipe, options.pop("label_aggr", "sum"))
-    made = recipe.sized(in_channels, out_channels, shares=True)
+    attention = recipe.sized(in_channels, out_channels, shares=True)
     theta_of(recipe, options.pop("theta", theta), -1, out_channels)  # refuses another theta
     layer = AttentionConv(
         in_channels,
         out_channels,
-        made.heads,
-        support=made.support,
-        align=made.align,
-        score=made.score,
-        normalise=made.normalise,
-        combine=made.combine,
-        terms=made.terms,
+        attention.heads,
+        support=attention.support,
+        align=attention.align,
+        score=attention.score,
+        normalise=attention.normalise,
+        combine=attention.combine,
+        terms=attention.terms,
         **options,
     )
     layer.theta.initial = draw_heads

@@ -112,12 +112,17 @@ class ThetaModule(Named, torch.nn.Module, registry=FORMS):
 
     def shapes(self, in_channels: int) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter, the last two being fan-in and fan-out."""
-        known = {"K": self.num_labels, "P": in_channels, "Q": self.out_channels, "R": self.option}
+        dimensions = {
+            "K": self.num_labels,
+            "P": in_channels,
+            "Q": self.out_channels,
+            "R": self.option,
+        }
 
         def size(text: str) -> int:
             whole, _, part = text.partition("/")
-            count = known.get(whole, 1)
-            return count // max(known[part], 1) if part else count
+            count = dimensions.get(whole, 1)
+            return count // max(dimensions[part], 1) if part else count
 
         parts = [part.split() for part in self.layout.split(";") if part]
         return {key: tuple(map(size, sizes)) for key, *sizes in parts}

@@ -120,10 +120,10 @@ def theta_of(
     runs = family.combinations()
     start = family.initial_coefficients
     if all(combine == "sum" for combine, _ in runs):
-        made = make_theta(form, family.num_bases, in_channels, out_channels, max_parameters)
+        theta = make_theta(form, family.num_bases, in_channels, out_channels, max_parameters)
         if start is not None:
-            made.start_with(start)
-        return made
+            theta.start_with(start)
+        return theta
     others = ("full", "channelwise") if runs == [("channels", family.num_bases)] else ("full",)
     if form not in others and all(combine != "sum" for combine, _ in runs):
         rule = "heads that are put together have values of their own, and no other theta"

@@ -103,10 +103,10 @@ class Hops(Support):
             looped = with_missing_loops(index, count)
             if looped.size(1) == index.size(1) + count:  # there was none
                 return looped, origin
-        stays, known = index[0] != index[1], None if index.is_cpu else structure.summary
-        if known is not None:
-            if known.num_loops:
-                kept = places_of(stays, index.size(1) - known.num_loops)
+        stays, summary = index[0] != index[1], None if index.is_cpu else structure.summary
+        if summary is not None:
+            if summary.num_loops:
+                kept = places_of(stays, index.size(1) - summary.num_loops)
                 index, origin = index.index_select(1, kept), structure.origins()[kept]
         elif not can_read(index) or not bool(stays.all()):
             if index.is_cuda:
@@ -123,15 +123,15 @@ class Hops(Support):
         """The pairs (2, E) that at most ``length`` edges join, each once."""
         nodes = max(edges.size[0], 1)
         step = sorted_pairs(edges.edge_index, edges.size)
-        found, newest = _keys(step, nodes), step
+        keys, newest = _keys(step, nodes), step
         for _ in range(self.length - 1):
             ahead = _keys(compose_edges(newest, step, "max"), nodes)
-            ahead = ahead[~torch.isin(ahead, found)]
+            ahead = ahead[~torch.isin(ahead, keys)]
             if not ahead.numel():
                 break
-            found = torch.cat([found, ahead])
+            keys = torch.cat([keys, ahead])
             newest = sorted_pairs(torch.stack([ahead % nodes, ahead // nodes]), edges.size)
-        return torch.stack([found % nodes, found // nodes])
+        return torch.stack([keys % nodes, keys // nodes])
 
 
 def _keys(edges: EdgeBasis, nodes: int) -> Tensor:
@@ -199,7 +199,7 @@ class Nearest(Support):
         ]
         first = torch.searchsorted(source_graph, target_graph).tolist()
         last = torch.searchsorted(source_graph, target_graph, right=True).tolist()
-        found = [by_source.new_empty(2, 0)]
+        edges = [by_source.new_empty(2, 0)]
         for begin, end in _tiles(first, last):
             here, there = slice(begin, end), slice(first[begin], last[end - 1])
             targets, sources = by_target[here], by_source[there]
@@ -210,8 +210,8 @@ class Nearest(Support):
             if without:
                 apart = apart | (targets.unsqueeze(1) == sources)
             row, column = _smallest(distance.masked_fill_(apart, inf), self.k)
-            found.append(torch.stack([sources[column], targets[row]]))
-        return sorted_pairs(torch.cat(found, dim=1), structure.size)
+            edges.append(torch.stack([sources[column], targets[row]]))
+        return sorted_pairs(torch.cat(edges, dim=1), structure.size)
 
 
 def _positions(structure: Any) -> tuple[Tensor, Tensor]:
@@ -221,11 +221,11 @@ def _positions(structure: Any) -> tuple[Tensor, Tensor]:
         assert index is not None
         place = index.double()
         return place, place
-    given = getattr(structure, "pos", None)
-    if given is None:
+    pos = getattr(structure, "pos", None)
+    if pos is None:
         raise RefusedValue("Nearest needs positions", "pos (N, D)", "None")
-    same = all(end is given[0] for end in given)
-    ends = (_wide(given[0]),) * len(given) if same else tuple(map(_wide, given))
+    same = all(end is pos[0] for end in pos)
+    ends = (_wide(pos[0]),) * len(pos) if same else tuple(map(_wide, pos))
     check_positions(ends, structure.size)
     for end in ends:
         if not holds(torch.isfinite(end).all()):

@@ -67,26 +67,26 @@ _of_numbers: WeakValueDictionary[Hashable, Edges] = WeakValueDictionary()
 
 
 def cached_support(
-    family: Family, structure: Structure, held: Memo, content: Content | None = None
+    family: Family, structure: Structure, cache: Memo, content: Content | None = None
 ) -> Edges:
     """The basis of a support, cached for all layers on the same structure.
 
     Bases of tensors are cached as long as these exist, unmodified; bases of numbers alone as long
-    as a layer's cache ``held`` has them; those of features are not.
+    as ``cache``, that of a layer, has them; those of features are not.
     """
     if isinstance(structure, Placed):
-        return narrowed(cached_support(family, structure.whole, held), structure.place)
+        return narrowed(cached_support(family, structure.whole, cache), structure.place)
 
     def make() -> Edges:
         basis = family.basis_with(structure, None, content)
         return basis if isinstance(basis, EdgeBasis) else counted(basis)
 
-    known = None if torch.compiler.is_compiling() else _cache_key(family, structure)
-    if known is None:
+    cache_key = None if torch.compiler.is_compiling() else _cache_key(family, structure)
+    if cache_key is None:
         return make()
-    tensors, key = known
+    tensors, key = cache_key
     if all(tensor is None for tensor in tensors):
-        support = held.get((family, key), lambda: _shared((family, key), make))
+        support = cache.get((family, key), lambda: _shared((family, key), make))
     else:
         support = _of_tensors.get((family, key), make, *tensors)
     return support  # type: ignore[no-any-return]
@@ -101,8 +101,8 @@ def kept_basis(family: Family, structure: Structure, dtype: torch.dtype | None) 
     def make() -> Basis:
         return family.basis_on(structure, dtype)
 
-    known = None if isinstance(structure, Placed) else _cache_key(family, structure)
-    tensors, key = known or ((), None)
+    cache_key = None if isinstance(structure, Placed) else _cache_key(family, structure)
+    tensors, key = cache_key or ((), None)
     made_of = [tensor for tensor in tensors if tensor is not None]
     if not made_of or any(tensor.requires_grad for tensor in made_of):
         return make()
@@ -115,21 +115,21 @@ def _shared(key: Hashable, make: Callable[[], Edges]) -> Edges:
         with lasting():
             return make()
     key = key, stream_on(None)
-    found = _of_numbers.get(key)
-    if found is None:
+    support = _of_numbers.get(key)
+    if support is None:
         with lasting():
-            found = _of_numbers[key] = make()
-    return found
+            support = _of_numbers[key] = make()
+    return support
 
 
 def _cache_key(
     family: Family, structure: Structure
 ) -> tuple[tuple[Tensor | None, ...], Hashable] | None:
     """The tensors and the value that a basis depends on; None if it cannot be cached."""
-    found = structure.made_of()
-    if found is None or family.makes_use_of("x"):
+    dependencies = structure.made_of()
+    if dependencies is None or family.makes_use_of("x"):
         return None
-    own, key = found
+    own, key = dependencies
     attr, pos = getattr(structure, "edge_attr", None), getattr(structure, "pos", None)
     attr = None if attr is None or not family.makes_use_of("edge_attr") else attr
     pos = None if pos is None or not family.makes_use_of("pos") else pos

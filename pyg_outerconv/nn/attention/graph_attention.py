@@ -373,10 +373,10 @@ class TransformerConv(GraphAttention):
     def forward(  # type: ignore[override]
         self, x: Any, edge_index: Any = None, edge_weight: Tensor | None = None, **beside: Any
     ) -> Any:
-        found = super().forward(x, edge_index, edge_weight, **beside)
+        outputs = super().forward(x, edge_index, edge_weight, **beside)
         if self.skip is None:
-            return found
-        out, *basis = found if isinstance(found, tuple) else (found,)
+            return outputs
+        out, *basis = outputs if isinstance(outputs, tuple) else (outputs,)
         target = x[self.flow == "source_to_target"] if isinstance(x, tuple | list) else x
         if target is None:
             raise RefusedValue("a skip is of the targets", "a pair of features", "None")

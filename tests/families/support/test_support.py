@@ -124,8 +124,8 @@ def test_a_copied_layer_has_supports_of_its_own():
     conv = AttentionConv(3, 4, 2, support=SlidingWindow(1))
     expected = conv(X)
     twin = copy.deepcopy(conv)
-    assert len(conv.family.held) == 1
-    assert len(twin.family.held) == 0
+    assert len(conv.family.support_cache) == 1
+    assert len(twin.family.support_cache) == 0
     assert_near(twin(X), expected)
 
 
