@@ -42,8 +42,8 @@ class LoopAttributes(NamedTuple):
             return torch.as_tensor(self.value, dtype=rows.dtype, device=rows.device)
         end = (pattern.source if self.of_sources else pattern.target).long()
         count = pattern.size[not self.of_sources]  # a row more takes what is added
-        found = scatter(rows, end.masked_fill(added, count), 0, count + 1, self.value)
-        return found.index_select(0, end)
+        node_attr = scatter(rows, end.masked_fill(added, count), 0, count + 1, self.value)
+        return node_attr.index_select(0, end)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +138,8 @@ class EdgeContext:
         """⟨q[n, h], k[m, h]⟩ of (N, *batch, H, D) and (M, *batch, H, D): (E, *batch, H/L)."""
         if isinstance(entries := self.entries, Listed):
             return entries.dot(at_target, at_source)
-        found = sddmm(entries, self.fold(at_target), self.fold(at_source))
-        return self.unfold(found, at_target.size(-2), at_target.shape[1:-2])
+        products = sddmm(entries, self.fold(at_target), self.fold(at_source))
+        return self.unfold(products, at_target.size(-2), at_target.shape[1:-2])
 
     def fold(self, x: Tensor) -> Tensor:
         """(nodes, *batch, H, C) as operands of :attr:`csr`: (nodes·L, B·H/L, C)."""
@@ -173,10 +173,10 @@ class EdgeContext:
 
     def of_given(self, x: Tensor) -> Tensor:
         """Numbers (E', C) of the user's edges in the order of scores, see :func:`of_given`."""
-        found = of_given(self.pattern, x, self.fill)
+        rows = of_given(self.pattern, x, self.fill)
         if not self.listed:
-            return found
-        return torch.zeros_like(found).index_copy(0, self.pattern.order.long(), found)
+            return rows
+        return torch.zeros_like(rows).index_copy(0, self.pattern.order.long(), rows)
 
     def given_attr(self) -> Tensor:
         """The attributes (E', D) of the user's edges, in their order, see :func:`check_attr`."""
@@ -215,16 +215,16 @@ def of_given(pattern: Pattern, x: Tensor, fill: LoopAttributes | None = None) ->
     return rows.masked_fill(added.unsqueeze(1), 0.0)
 
 
-def check_attr(given: Tensor | None) -> Tensor:
+def check_attr(edge_attr: Tensor | None) -> Tensor:
     """Attributes of edges as (E', D); (E',) becomes a column."""
-    if given is None:
+    if edge_attr is None:
         raise RefusedValue("the score reads edge features", "edge_attr (E, D)", "None")
-    if not given.is_floating_point():
-        raise RefusedType("edge features are floating point", "torch.float32", given.dtype)
-    given = given.unsqueeze(1) if given.dim() == 1 else given
-    if given.dim() != 2:
-        raise RefusedValue("edge features are vectors", "edge_attr (E, D)", given)
-    return given
+    if not edge_attr.is_floating_point():
+        raise RefusedType("edge features are floating point", "torch.float32", edge_attr.dtype)
+    edge_attr = edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
+    if edge_attr.dim() != 2:
+        raise RefusedValue("edge features are vectors", "edge_attr (E, D)", edge_attr)
+    return edge_attr
 
 
 def _label_parts(pattern: Pattern) -> list[tuple[CSR, Tensor]]:

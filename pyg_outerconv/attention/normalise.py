@@ -67,10 +67,10 @@ class Normaliser(Named, torch.nn.Module, registry=NORMALISERS):
 
     def forward(self, csr: CSR | Listed, score: Tensor) -> Tensor:
         """The values (E, H), with dropout; a softmax also takes unsorted edges."""
-        found = self.values(csr, score)  # type: ignore[arg-type]
+        values = self.values(csr, score)  # type: ignore[arg-type]
         if self.dropped:
-            found = torch.nn.functional.dropout(found, self.dropped, training=True)
-        return found
+            values = torch.nn.functional.dropout(values, self.dropped, training=True)
+        return values
 
     def extra_repr(self) -> str:
         """The options that differ from their defaults."""

@@ -414,8 +414,8 @@ class GraphPositions(torch.nn.Module):
     def forward(self, data: Data) -> Tensor:
         """The stored encodings (N, C), or :meth:`encode`; with random signs in training."""
         require_data(data)
-        known = data.get(self.attribute)
-        position = self.encode(data) if known is None else known
+        stored_position = data.get(self.attribute)
+        position = self.encode(data) if stored_position is None else stored_position
         if position.shape != (data.num_nodes, self.channels):
             rule = f"data.{self.attribute} has a row for each node"
             expected = (data.num_nodes, self.channels)

@@ -109,9 +109,9 @@ class Projection(torch.nn.Module):
             rule = "a projection needs the channels that it was made for"
             expected = f"{self.in_channels} to {self.channels}"
             raise RefusedValue(rule, expected, f"{channels} to {wanted}")
-        found, own = x.value if isinstance(x, PerHead) else x, self.weight.device
-        if found is not None and found.device != own:
-            raise RefusedValue("features are projected where weights are", own, found.device)
+        features, own = x.value if isinstance(x, PerHead) else x, self.weight.device
+        if features is not None and features.device != own:
+            raise RefusedValue("features are projected where weights are", own, features.device)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars or is_lazy(self.weight))
@@ -162,13 +162,13 @@ def project_heads(x: Queries, weight: Tensor, bias: Tensor | None = None) -> Ten
     if isinstance(x, PerHead):
         check_type(x.value, weight)
         value, weight = autocast_pair(x.value, weight)
-        found = torch.einsum("n...hp,hpd->n...hd", value, weight)
+        projected = torch.einsum("n...hp,hpd->n...hd", value, weight)
     else:
-        found = project(x, weight)
+        projected = project(x, weight)
     if bias is None:
-        return found
-    found, bias = autocast_pair(found, bias)
-    return found + bias
+        return projected
+    projected, bias = autocast_pair(projected, bias)
+    return projected + bias
 
 
 def project_dot(x: Queries, weight: Tensor, bias: Tensor | None, vector: Tensor) -> Tensor:
@@ -180,11 +180,11 @@ def project_dot(x: Queries, weight: Tensor, bias: Tensor | None, vector: Tensor)
 
 def channels_of(x: Queries) -> int:
     """P, the number of channels. Raises ValueError if ``x`` is None, or not floating point."""
-    found = x.value if isinstance(x, PerHead) else x
-    if not isinstance(found, Tensor | SparseMatrix) or not found.is_floating_point():
-        got = "none" if found is None else getattr(found, "dtype", type(found).__name__)
+    features = x.value if isinstance(x, PerHead) else x
+    if not isinstance(features, Tensor | SparseMatrix) or not features.is_floating_point():
+        got = "none" if features is None else getattr(features, "dtype", type(features).__name__)
         raise RefusedValue("scores are made of features", "a float tensor", got)
-    return found.size(found.dim() - 1)
+    return features.size(features.dim() - 1)
 
 
 def spread(x: Queries, heads: int) -> Tensor:
@@ -347,10 +347,10 @@ def over_batch(of_edges: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 def _check_channels(theta: Theta, x: Queries) -> None:
-    found = x.value if isinstance(x, PerHead) else x
-    if found is None or not found.is_floating_point():
+    features = x.value if isinstance(x, PerHead) else x
+    if features is None or not features.is_floating_point():
         return
-    channels = found.size(found.dim() - 1)
+    channels = features.size(features.dim() - 1)
     if channels != theta.inner.size(2):
         rule = "queries (x, unless a pair or align= gives others) have the channels of sources"
         wanted = theta.inner.size(2)
@@ -408,8 +408,8 @@ class EdgeFeatures(Projection):
         query = exact(query)
         projected = torch.einsum("n...hd,hed->n...he", query, self.weight.to(query.dtype))
         edges = _incidence(support.csr.ptr, attr.size(0))
-        found = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
-        return support.unfold(found, self.heads, tuple(query.shape[1:-2]))
+        products = sddmm(edges, support.fold(projected), attr.to(projected.dtype).unsqueeze(1))
+        return support.unfold(products, self.heads, tuple(query.shape[1:-2]))
 
     def of_values(
         self, heads: MultiHeadEdges, edge_attr: Tensor | None, fill: LoopAttributes | None = None

@@ -120,15 +120,15 @@ class LearnedQueries(QueryModule):
 
     def forward(self, content: Content) -> Queries:
         """The queries, graph after graph; expanded, without a copy, over a batch of X."""
-        found: Tensor = self.weight
+        query: Tensor = self.weight
         if content.graph is not None:
             graphs = _num_graphs(content.graph)
-            found = found.expand(graphs, *found.shape).flatten(0, 1)
+            query = query.expand(graphs, *query.shape).flatten(0, 1)
         batch = content.source.shape[1:-1]
         per_head = self.weight.dim() == 3
-        tail = found.shape[1:]
-        found = found.view(found.size(0), *(1,) * len(batch), *tail).expand(-1, *batch, *tail)
-        return PerHead(found) if per_head else found
+        tail = query.shape[1:]
+        query = query.view(query.size(0), *(1,) * len(batch), *tail).expand(-1, *batch, *tail)
+        return PerHead(query) if per_head else query
 
     def graph(self, content: Content) -> Tensor | None:
         """The graph (B·N,) of each query; the same tensor for the same ``content.graph``."""
@@ -220,8 +220,8 @@ def with_positions(
             "such as Part(...)"
         )
         raise RefusedValue(rule, expected, "scores that read positions")
-    given = getattr(sources, "pos", None)
-    source = positions_of(sources, torch.float64)[0] if given is None else given[0]
+    pos_pair = getattr(sources, "pos", None)
+    source = positions_of(sources, torch.float64)[0] if pos_pair is None else pos_pair[0]
     if source.size(0) != sources.size[0]:
         raise RefusedValue("pos needs a row for each source", sources.size[0], source.size(0))
     pos = source, source.index_select(0, as_list(place, source.device))

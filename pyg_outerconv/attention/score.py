@@ -251,24 +251,24 @@ def with_terms(
     """
     if not terms:
         return scores
-    given: dict[str, Tensor] = {}
+    inputs: dict[str, Tensor] = {}
     reads = [read_by(term) for term in terms]
     if "pos" in reads:
-        given["pos"] = differences(support.positions, support.pattern.index)
+        inputs["pos"] = differences(support.positions, support.pattern.index)
     if "edge_attr" in reads:
-        given["edge_attr"] = support.edge_attr
+        inputs["edge_attr"] = support.edge_attr
     pairs = zip(terms, reads, strict=True)
-    added = sum(term(given[name]).expand(-1, heads) for term, name in pairs)
+    added = sum(term(inputs[name]).expand(-1, heads) for term, name in pairs)
     like = scores.query if isinstance(scores, Dot) else scores
     batch = like.shape[1:-2] if isinstance(scores, Dot) else like.shape[1:-1]
     term = over_batch(support.own_heads(added), batch).to(like.dtype)
     if isinstance(scores, Tensor):
-        hidden, found = term.detach() == -torch.inf, scores + term
+        hidden, total = term.detach() == -torch.inf, scores + term
         if can_read(hidden) and not bool(hidden.any()):
-            return found
+            return total
         sources, targets = support.size
-        key, query = (found.new_zeros((count, *batch, heads, 1)) for count in (sources, targets))
-        return Dot(query, key, bias=found.masked_fill(hidden, -torch.inf), value_type=dtype)
+        key, query = (total.new_zeros((count, *batch, heads, 1)) for count in (sources, targets))
+        return Dot(query, key, bias=total.masked_fill(hidden, -torch.inf), value_type=dtype)
     return replace(scores, bias=term if scores.bias is None else scores.bias + term)
 
 
@@ -291,9 +291,9 @@ def basis_of(
     factor = 1.0 / normalise.temperature
     if isinstance(scores, Dot):
         scale, present = scores.scale * factor, support.present
-        found = _as_factors(support.basis, scores, scale, normalise, present, dtype)
-        if found is not None:
-            return found
+        feature_product = _as_factors(support.basis, scores, scale, normalise, present, dtype)
+        if feature_product is not None:
+            return feature_product
         if not scores.exponents:
             there = _of_batch(present, scores.key.shape[1:-2])
             bias = scores.bias if scores.bias is None or factor == 1.0 else scores.bias * factor
@@ -312,8 +312,8 @@ def basis_of(
 def _of_exponents(support: EdgeContext, scores: Dot) -> Tensor:
     """Scores (E, *batch, H/L) from products of exponentials."""
     key = present_keys(scores.key, support.present, exponents=True)
-    found = on_edges(support.csr, support.fold(scores.query), support.fold(key))
-    return support.unfold(found, key.size(-2), tuple(key.shape[1:-2]))
+    products = on_edges(support.csr, support.fold(scores.query), support.fold(key))
+    return support.unfold(products, key.size(-2), tuple(key.shape[1:-2]))
 
 
 def type_of_values(x: Features, score: Score) -> torch.dtype | None:

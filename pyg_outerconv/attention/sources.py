@@ -58,8 +58,8 @@ class AddedSources(torch.nn.Module):
         super().__init__()
         self.learned, self.empty, self.count = learned, empty, learned + empty
         for name, width in (("key", channels), ("value", value_channels)):
-            made = Parameter(torch.empty(learned, heads, width)) if learned else None
-            self.register_parameter(name, made)
+            parameter = Parameter(torch.empty(learned, heads, width)) if learned else None
+            self.register_parameter(name, parameter)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -140,7 +140,7 @@ def _edges_with_sources(over: Edges, count: int) -> EdgeBasis:
     origin = pattern.origin
     if origin is not None:  # -1, as of edges that a family adds
         origin = pad(origin, (0, source.numel() - origin.numel()), value=-1)
-    made = Pattern.of_list(
+    extended_pattern = Pattern.of_list(
         torch.stack([source, target]),
         label if labels > 1 else None,
         size=(sources + count, targets),
@@ -148,4 +148,4 @@ def _edges_with_sources(over: Edges, count: int) -> EdgeBasis:
         origin=origin,
         own=True,
     )
-    return EdgeBasis(made)
+    return EdgeBasis(extended_pattern)

@@ -92,10 +92,10 @@ class Additive(Score):
         """The leaky ReLU of the sum of both ends, (M, *batch, H) and (N, *batch, H)."""
         at_source, at_target = exact(at_source), exact(at_target)
         batch = same_batch(at_source, at_target)
-        found = support.add(at_target, at_source)
+        total = support.add(at_target, at_source)
         if self.edge is not None:
-            found = found + over_batch(self.edge(support), batch)
-        return torch.nn.functional.leaky_relu(found, self.negative_slope)
+            total = total + over_batch(self.edge(support), batch)
+        return torch.nn.functional.leaky_relu(total, self.negative_slope)
 
 
 # SuperGAT: products of transformed features, by themselves or as a gate ---------------------------
@@ -156,12 +156,12 @@ class SuperGAT(Score):
             return Dot(at_target, at_source, self.scale)
         same_batch(at_source[..., 0], at_target[..., 0])
         at_source, at_target = exact(at_source), exact(at_target)
-        found = support.dot(at_target * self.scale, at_source)
+        scores = support.dot(at_target * self.scale, at_source)
         if self.is_mixed:
             of_source = (at_source * self.att_source.to(at_source.dtype)).sum(-1)
             of_target = (at_target * self.att_target.to(at_target.dtype)).sum(-1)
-            found = support.add(of_target, of_source) * found.sigmoid()
-        return torch.nn.functional.leaky_relu(found, self.negative_slope)
+            scores = support.add(of_target, of_source) * scores.sigmoid()
+        return torch.nn.functional.leaky_relu(scores, self.negative_slope)
 
 
 class SuperGATMixed(SuperGAT):
@@ -240,17 +240,17 @@ class Neurons(Score):
             return (_ACTIVATIONS[self.activation](total, self.negative_slope) * self.att).sum(-1)
         at_source, at_target = support.fold(exact(at_source)), support.fold(exact(at_target))
         options: Any = {"activation": self.activation, "negative_slope": self.negative_slope}
-        found, heads = [], self.heads // support.num_labels
+        label_scores, heads = [], self.heads // support.num_labels
         for label, (part, places) in enumerate(support.label_parts()):
             own = (label * heads, heads)
             weight = self.att.narrow(0, *own).expand(prod(batch), heads, -1).flatten(0, 1)
             operands = at_target, at_source, weight.to(at_source.dtype)
             if attr is None:
-                found.append(additive(part, *operands, **options))
+                label_scores.append(additive(part, *operands, **options))
             else:
                 of_label = attr if places is None else attr.index_select(0, places)
-                found.append(self._in_tiles(part, *operands, of_label, own))
-        return support.unfold(support.join_labels(found), self.heads, batch)
+                label_scores.append(self._in_tiles(part, *operands, of_label, own))
+        return support.unfold(support.join_labels(label_scores), self.heads, batch)
 
     def _in_tiles(
         self,

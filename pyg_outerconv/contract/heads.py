@@ -17,8 +17,8 @@ from .problem import Problem
 
 def values_of(theta: Theta, x: Features) -> Tensor:
     """X V_h + b_h: (M, *batch, H, V)."""
-    found = project(x, theta.value)
-    return found if theta.bias is None else found + theta.bias.to(found.dtype)
+    projected = project(x, theta.value)
+    return projected if theta.bias is None else projected + theta.bias.to(projected.dtype)
 
 
 def project(x: Features, weight: Tensor) -> Tensor:
@@ -68,8 +68,8 @@ def steps_of_values(problem: Problem, send: Callable[[Steps, int], object]) -> S
     width = theta.inner.size(3)
     inputs = sources * problem.in_channels * problem.num_columns
     inputs = x.num_entries if isinstance(x, SparseMatrix) else inputs
-    made = Operations(2.0 * inputs * problem.num_labels * width, calls=1)
-    steps.work("values", made, sum(problem.gradients[:2]))
+    operations = Operations(2.0 * inputs * problem.num_labels * width, calls=1)
+    steps.work("values", operations, sum(problem.gradients[:2]))
     steps.learns = any(problem.gradients[:2])
     send(steps, width)
     if theta.outer is not None:  # outputs of heads require gradients if anything does

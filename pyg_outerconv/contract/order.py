@@ -159,8 +159,8 @@ class EdgeOrder(Order):
         """Whether the cached properties that it reads have been computed."""
         if not problem.counted.has_edges:
             return False
-        made = vars(problem.edges.pattern)
-        return all(name in made for name in self.reads)
+        cached_properties = vars(problem.edges.pattern)
+        return all(name in cached_properties for name in self.reads)
 
 
 # Properties of a pattern whose sizes depend on which edges there are.

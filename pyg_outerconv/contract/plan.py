@@ -170,15 +170,15 @@ def candidates(
     Orders that cannot solve the problem are not costed.
     """
     speeds = constants(problem.device.type)
-    found = []
+    order_candidates = []
     for order in orders or orders_of(type(problem.basis)):
         reasons = order.why_not(problem)
         cost = None if reasons else order.cost(problem)
         if cost is not None and (why := _exceeds(cost, max_memory)):
             reasons, cost = [why], None
         seconds = float("inf") if cost is None else cost.work.seconds(speeds)
-        found.append(Candidate(order, tuple(reasons), cost, seconds))
-    return found
+        order_candidates.append(Candidate(order, tuple(reasons), cost, seconds))
+    return order_candidates
 
 
 def choose_order(
@@ -244,9 +244,9 @@ def _best(orders: list[Order], problem: Problem, max_memory: int | None = None) 
     if max_memory is not None:
         orders = [order for order in orders if not _exceeds(order.cost(problem), max_memory)]
     if not orders:
-        found = candidates(problem, max_memory)
-        lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in found)
-        if not found:
+        order_candidates = candidates(problem, max_memory)
+        lines = "\n  ".join(f"{c.order.name}: {'; '.join(c.reasons)}" for c in order_candidates)
+        if not order_candidates:
             kind = type(problem.basis).__name__
             raise RefusedValue(
                 f"a leaf is solved by an order that names its kind, and none names {kind}",
@@ -436,10 +436,10 @@ def contraction_path(
     steps = []
     for problem, taken in zip(parts, chosen, strict=True):
         asked = list(ORDERS.values()) if verbose else None
-        found = candidates(problem, max_memory, asked)
-        legal = [one for one in found if not one.reasons]
+        order_candidates = candidates(problem, max_memory, asked)
+        legal = [one for one in order_candidates if not one.reasons]
         legal.sort(key=lambda one: (one.order.name != taken.name, one.seconds))
-        shown = legal + [one for one in found if one.reasons and verbose]
+        shown = legal + [one for one in order_candidates if one.reasons and verbose]
         words = f"  {', '.join(does for does, _ in taken.steps(problem).parts)}"
         steps.append(Step(repr(problem.basis), plan_with(taken, problem), shown, words))
     return ContractionPath(steps)

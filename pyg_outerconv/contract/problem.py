@@ -249,8 +249,8 @@ def check_kinds(basis: Basis, x: Features, theta: ThetaValue, bias: Tensor | Non
     ):
         check_type("a contraction", name, value, hint)
     if len(theta.shape) != 4:
-        labels, given = f"({basis.num_bases}, G, P/G, Q/G)", tuple(theta.shape)
-        raise RefusedValue("theta needs a matrix for each label", labels, given)
+        labels, shape = f"({basis.num_bases}, G, P/G, Q/G)", tuple(theta.shape)
+        raise RefusedValue("theta needs a matrix for each label", labels, shape)
     if bias is not None and bias.shape != (channels := theta.shape[1] * theta.shape[3],):
         raise RefusedValue("a bias is of output channels", (channels,), tuple(bias.shape))
 
@@ -263,10 +263,12 @@ def check_shapes(problem: Problem) -> None:
         expected = f"({num_labels}, G, P/G, Q/G)"
         raise RefusedValue("theta needs a matrix for each label", expected, shape)
     if coefficient is not None:
-        given, count = tuple(coefficient.shape), theta.num_matrices
-        if given[1:] not in ((count,), (count, shape[3])) or (len(given) == 3 and shape[1] != 1):
+        coefficient_shape, count = tuple(coefficient.shape), theta.num_matrices
+        if coefficient_shape[1:] not in ((count,), (count, shape[3])) or (
+            len(coefficient_shape) == 3 and shape[1] != 1
+        ):
             rule = "a mixture needs a coefficient for each label and matrix"
-            raise RefusedValue(rule, f"(K, {count})", given)
+            raise RefusedValue(rule, f"(K, {count})", coefficient_shape)
     sources, channels = basis.size[0], shape[1] * shape[2]
     if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
         _check_rows(x, sources, channels, shape[1])
@@ -305,8 +307,8 @@ def _check_rows(x: Tensor | None, sources: int, channels: int, groups: int) -> N
             "x of indices needs one for each source", f"({sources},)", tuple(x.shape)
         )
     elif x.numel() and not 0 <= int(x.min()) <= int(x.max()) < channels:
-        found = f"[{int(x.min())}, {int(x.max())}]"
-        raise RefusedValue("indices of x must be rows of theta", f"[0, {channels})", found)
+        index_range = f"[{int(x.min())}, {int(x.max())}]"
+        raise RefusedValue("indices of x must be rows of theta", f"[0, {channels})", index_range)
 
 
 def check_inputs(problem: Problem) -> None:
@@ -316,9 +318,9 @@ def check_inputs(problem: Problem) -> None:
             f"{problem.aggr} over the inputs of a label needs dense node features, "
             "whose zeros are compared too"
         )
-        found = "none" if problem.x is None else "indices"
-        found = "SparseFeatures" if isinstance(problem.x, SparseMatrix) else found
-        raise RefusedValue(rule, "a dense x", found)
+        kind = "none" if problem.x is None else "indices"
+        kind = "SparseFeatures" if isinstance(problem.x, SparseMatrix) else kind
+        raise RefusedValue(rule, "a dense x", kind)
     if problem.basis.hides_edges:
         what = f"{problem.aggr} over the inputs of a label counts or compares its edges"
         raise _hidden_edges(what, problem.basis)

@@ -59,8 +59,8 @@ class HeadOrder(Order):
         rows = _received(problem)
         self.send(steps := Steps(problem), problem.in_channels)
         steps.learns = any(problem.gradients)
-        held = rows * problem.in_channels * problem.itemsize
-        return steps.theta(rows).work("rows of heads", Operations(), memory=held)
+        memory = rows * problem.in_channels * problem.itemsize
+        return steps.theta(rows).work("rows of heads", Operations(), memory=memory)
 
     def run(self, problem: Problem) -> Tensor:
         if self.theta_first:
@@ -108,8 +108,8 @@ class ProductOfEachHead(HeadOrder):
         if isinstance(basis, AttentionBasis):
             _add_shares(steps, basis)
         one = sparse_product(problem, width, basis.size, steps.learns, float(basis.num_edges))
-        held = Cost.of(memory=_received(problem) * width * problem.itemsize)
-        steps.add("Aᵀ of each head", one * (problem.num_labels // basis.num_labels) + held)
+        memory_cost = Cost.of(memory=_received(problem) * width * problem.itemsize)
+        steps.add("Aᵀ of each head", one * (problem.num_labels // basis.num_labels) + memory_cost)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         return _heads(problem).times(x)
@@ -165,8 +165,8 @@ class Attend(HeadOrder):
         )
         # On an H100 kernels of the backward pass take 2.1 times as long as that of the forward one.
         back = 2.0 if keeps else 2.1 if on_gpu else 2.5
-        held = columns * vector if keeps else 4.0 * vector
-        steps.work("attention", work, back * any(problem.gradients), held)
+        memory = columns * vector if keeps else 4.0 * vector
+        steps.work("attention", work, back * any(problem.gradients), memory)
 
     def propagate(self, problem: Problem, x: Tensor) -> Tensor:
         return problem.of(AttentionBasis).attend(x)

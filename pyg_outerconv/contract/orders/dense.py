@@ -41,14 +41,14 @@ class Dense(EdgeOrder):
         if first:
             steps.transform(rows)
         product = Operations(2.0 * places * width * problem.num_columns, calls=1)
-        held, between = places * problem.itemsize, rows * width * problem.itemsize
+        memory, between = places * problem.itemsize, rows * width * problem.itemsize
         # Each edge is written to a random place, which costs some cache lines, by three int64
         # indices.
         edges = float(problem.num_edges)
-        put = Operations(moves=((256.0 * edges, held),)) + moving(*(8.0 * edges,) * 3)
-        steps.work("A as a tensor", moving(held, between) + put, of_basis, held + between)
+        put = Operations(moves=((256.0 * edges, memory),)) + moving(*(8.0 * edges,) * 3)
+        steps.work("A as a tensor", moving(memory, between) + put, of_basis, memory + between)
         # The gradient of A is as large.
-        steps.work("the product with A", product, steps.learns + of_basis, held * of_basis)
+        steps.work("the product with A", product, steps.learns + of_basis, memory * of_basis)
         steps.learns = steps.learns or of_basis
         return steps if first else steps.theta(rows)
 
@@ -87,9 +87,9 @@ class FullyConnected(Order):
 
     def steps(self, problem: Problem) -> Steps:
         """M·N·P·Q dense, and a copy of Θ as one matrix."""
-        held = float(problem.parameter.shape.numel() * problem.itemsize)
+        memory = float(problem.parameter.shape.numel() * problem.itemsize)
         steps = Steps(problem).theta(float(problem.num_labels * problem.num_columns))
-        return steps.work("Θ as one matrix", moving(held), problem.gradients[1], held)
+        return steps.work("Θ as one matrix", moving(memory), problem.gradients[1], memory)
 
     def run(self, problem: Problem) -> Tensor:
         basis, x = problem.of(UnitMatrices), problem.features

@@ -240,9 +240,9 @@ class AllEdges(EdgeOrder):
         # Winning edges are looked up, and their gradients scattered, row by row of the result.
         rows = float(targets * width * problem.num_columns)
         pick = rows * problem.itemsize, float(sources * width * problem.itemsize)
-        found = Operations(picks=(pick,), moves=((8.0 * rows, 8.0 * rows),) * 3, calls=6)
-        held = 16.0 * rows + 8.0 * problem.num_edges  # indices of torch are int64
-        return steps.work("winning edges", found, of_x + of_basis, held)
+        lookups = Operations(picks=(pick,), moves=((8.0 * rows, 8.0 * rows),) * 3, calls=6)
+        memory = 16.0 * rows + 8.0 * problem.num_edges  # indices of torch are int64
+        return steps.work("winning edges", lookups, of_x + of_basis, memory)
 
     def run(self, problem: Problem) -> Tensor:
         edges, factor = problem.edges, problem.factor
@@ -299,17 +299,17 @@ class LabelByLabel(EdgeOrder):
         # Operands and result of one label; or of all labels, those that autograd saves.
         kept = any(problem.gradients)
         dense_kept, sparse_kept = (of_theta, of_basis) if kept else (True, True)
-        held = line * (
+        memory = line * (
             sources * problem.in_channels * (dense_kept if first else sparse_kept)
             + between * width * (sparse_kept if first else dense_kept)
             + targets * problem.out_channels
         )
-        held = held if kept else held / labels
+        memory = memory if kept else memory / labels
         if kept and problem.basis.dtype is not None:
-            held += problem.num_edges * problem.itemsize
+            memory += problem.num_edges * problem.itemsize
         steps = Steps(problem).add("Θ, label by label", dense).add("Aᵀ, label by label", sparse)
         # The rows are written by one small product and read by the next.
-        return steps.add("rows of labels", Cost(ends * 2, spread + ends * (3 * kept), held))
+        return steps.add("rows of labels", Cost(ends * 2, spread + ends * (3 * kept), memory))
 
     def run(self, problem: Problem) -> Tensor:
         out: Tensor | None = None
@@ -391,19 +391,19 @@ class CompareLabels(EdgeOrder):
         width = float(problem.out_channels * problem.num_columns)
         pairs, targets = problem.num_pairs(at_target=True) * width, problem.basis.size[1] * width
         compared = moving(*(pairs * problem.itemsize,) * 6)
-        held = targets * (problem.itemsize + 4)
+        memory = targets * (problem.itemsize + 4)
         if not any(problem.gradients):
-            return steps.work("all labels", once.forward + compared, 0.0, once.memory + held)
-        steps.add("winners", Cost.of(once.forward + compared, memory=held + pairs))
+            return steps.work("all labels", once.forward + compared, 0.0, once.memory + memory)
+        steps.add("winners", Cost.of(once.forward + compared, memory=memory + pairs))
         again = Cost(once.forward + compared, once.backward + compared, once.memory)
         return steps.add("their sum", again)
 
     def run(self, problem: Problem) -> Tensor:
         with torch.no_grad():
-            found = _winners(problem)
-        if found is None:
+            winners = _winners(problem)
+        if winners is None:
             return _zeros(problem)
-        best, winner = found
+        best, winner = winners
         if not any(problem.gradients):
             return best.masked_fill(winner < 0, 0.0)
         out: Tensor | None = None
@@ -477,8 +477,8 @@ class LabelMixing(EdgeOrder):
         edges = float(problem.num_edges * problem.itemsize)
         between = rows * width * problem.itemsize
         one.work("mixed values", moving(edges, edges, between), 2.0 * learns)
-        held = Cost.of(memory=2.0 * edges + between * (count if learns else 1))
-        return Steps(problem).add(f"{count} matrices", one.cost * count + held)
+        memory_cost = Cost.of(memory=2.0 * edges + between * (count if learns else 1))
+        return Steps(problem).add(f"{count} matrices", one.cost * count + memory_cost)
 
     def run(self, problem: Problem) -> Tensor:
         mixture, edges = problem.parameter, problem.edges

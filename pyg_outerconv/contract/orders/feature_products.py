@@ -64,9 +64,9 @@ class LatentTransformFirst(Order):
         problem, basis = steps.problem, steps.problem.of(FeatureProduct)
         nodes = float(sum(basis.size))
         columns = float(problem.num_labels * problem.num_columns * width)
-        held = nodes * columns * problem.itemsize
-        work = Operations(2.0 * nodes * basis.num_channels * columns, calls=2) + moving(held)
-        steps.work("φ(K)ᵀ, then φ(Q)", work, steps.learns + problem.gradients[2], held)
+        memory = nodes * columns * problem.itemsize
+        work = Operations(2.0 * nodes * basis.num_channels * columns, calls=2) + moving(memory)
+        steps.work("φ(K)ᵀ, then φ(Q)", work, steps.learns + problem.gradients[2], memory)
 
     def run(self, problem: Problem) -> Tensor:
         return collect_values(problem, _received(problem, values(problem)))
@@ -120,8 +120,8 @@ class Scan(LatentTransformFirst):
         scores = chunks.count * chunks.size * chunks.size * copies
         within = Operations(2.0 * scores * (basis.num_channels + width), calls=2)
         states = 2.0 * chunks.count * basis.num_channels * width * copies
-        held = (scores + states) * problem.itemsize
-        steps.work("within chunks", within, 2.0 * any(problem.gradients), held)
+        memory = (scores + states) * problem.itemsize
+        steps.work("within chunks", within, 2.0 * any(problem.gradients), memory)
 
 
 class Latent(Order):
@@ -140,12 +140,12 @@ class Latent(Order):
         first = Operations(2.0 * basis.size[0] * rows * problem.in_channels, calls=2)
         last = Operations(2.0 * basis.size[1] * rows * width, calls=2)
         latent = basis.num_blocks * rows * (problem.in_channels + width)
-        held = latent + basis.query.numel() + basis.size[1] * problem.num_columns * width
-        held *= problem.itemsize
+        memory = latent + basis.query.numel() + basis.size[1] * problem.num_columns * width
+        memory *= problem.itemsize
         steps = Steps(problem).work("φ(K)ᵀ X", first, of_x + of_basis)
         steps.work("Θ at latent nodes", Operations(inside, calls=2), of_theta + (of_x or of_basis))
         steps.work("φ(Q)", last, of_basis + any(problem.gradients))
-        return steps.work("latent nodes", moving(held), memory=held)
+        return steps.work("latent nodes", moving(memory), memory=memory)
 
     def run(self, problem: Problem) -> Tensor:
         theta, x = problem.of_heads, problem.features

@@ -118,9 +118,9 @@ class RecurrenceOrder(Order):
         of_basis = problem.gradients[2]
         transposed = steps if wanted else max(steps - 1, 0) * of_basis
         factors = {basis.recurrence.factors(k)[0] for k in range(1, basis.num_terms)} - {1.0}
-        held = line * ((steps + 2 if keeps else 3) + beside)
-        held += (len(factors) if of_basis else bool(factors)) * entries * problem.itemsize
-        terms = Cost(step * steps, step * transposed + sparse * (steps * of_basis), held)
+        memory = line * ((steps + 2 if keeps else 3) + beside)
+        memory += (len(factors) if of_basis else bool(factors)) * entries * problem.itemsize
+        terms = Cost(step * steps, step * transposed + sparse * (steps * of_basis), memory)
         return Steps(problem).add(f"{steps} times Aᵀ", terms).add("products with Θ", products)
 
     def _width(self, problem: Problem) -> int:
@@ -169,9 +169,9 @@ class ChannelRecurrence(Order):
         entries = float(basis.operator.num_edges)
         step = sparse_product(problem, problem.out_channels, size, wanted, entries).forward
         each = step + moving(*[line] * 6)
-        held = line * (terms + 2 if wanted else 4)
+        memory = line * (terms + 2 if wanted else 4)
         steps.add(
-            f"{terms - 1} times Aᵀ", Cost(each * (terms - 1), each * (terms - 1) * wanted, held)
+            f"{terms - 1} times Aᵀ", Cost(each * (terms - 1), each * (terms - 1) * wanted, memory)
         )
         return steps
 
@@ -179,10 +179,10 @@ class ChannelRecurrence(Order):
         theta = problem.parameter
         assert isinstance(theta, ThetaOfChannels)
         basis = problem.of(ChannelPolynomial)
-        known = basis.terms_known(problem.x, theta.weight)
-        if known is not None:
-            out = known[0] * theta.filters[0].to(known[0].dtype)
-            for term, c in zip(known[1:], theta.filters[1:], strict=True):
+        terms = basis.terms_known(problem.x, theta.weight)
+        if terms is not None:
+            out = terms[0] * theta.filters[0].to(terms[0].dtype)
+            for term, c in zip(terms[1:], theta.filters[1:], strict=True):
                 out = torch.addcmul(out, term, c.to(term.dtype))
             return out
         return sum_channels(problem, step_of(basis.operator, problem.dtype))

@@ -129,8 +129,8 @@ def _solve(basis: Basis, x: Features, theta: ThetaValue) -> Tensor:
     out: Tensor | None = None
     for leaf, part in basis.absorb(as_theta(theta)):
         problem = Problem(leaf, x, part)
-        found = choose_order(problem).run(problem)
-        out = found if out is None else out + found
+        summand = choose_order(problem).run(problem)
+        out = summand if out is None else out + summand
     assert out is not None  # a basis has at least one leaf
     return out
 
