@@ -61,29 +61,33 @@ def search(
     if len(asked.datasets) > 1 and source is None:
         begun = {"datasets": list(asked.datasets), "plan": chosen, "settings": settings}
         return _several(begun, asked, place)
-    with ExitStack() as held:
+    with ExitStack() as exit_stack:
         graph = _read(asked.datasets, source, settings, place.root)
         plan = _new_plan(graph, chosen, settings)
         stem = f"search-{plan.base.dataset}".lower()
-        folder = as_path(asked.out, "--out") if asked.out else next_folder(Path("runs"), stem, held)
+        folder = (
+            as_path(asked.out, "--out")
+            if asked.out
+            else next_folder(Path("runs"), stem, exit_stack)
+        )
         return _run(Search(plan, folder, place.root, CONSOLE.say, graph, asked.jobs))
 
 
-def _run(found: Search) -> int:
+def _run(search_run: Search) -> int:
     """Run a search, and say what it came to; return the exit code."""
-    folder = found.folder.path
+    folder = search_run.folder.path
     try:
-        report = found.run()
+        report = search_run.run()
     except Interrupted as interrupted:
-        return _interrupted(interrupted, folder, found.plan.base.imports)
+        return _interrupted(interrupted, folder, search_run.plan.base.imports)
     finally:
-        found.close()
+        search_run.close()
     CONSOLE.say(f"\n{text_table(report.result_rows())}\n")
     for line in [*report.verdict(), *report.findings()]:
         CONSOLE.say(line)
     CONSOLE.say(f"\npage: {folder / 'search.html'}")
     command = ["outerconv", "train", "--config", str(folder / "winner.toml")]
-    CONSOLE.say(f"train it: {shlex.join(command + flags_for(found.plan.base.imports))}")
+    CONSOLE.say(f"train it: {shlex.join(command + flags_for(search_run.plan.base.imports))}")
     return 0
 
 
@@ -117,11 +121,11 @@ def _several(begun: dict[str, Any] | None, asked: Searching, place: Place) -> in
         reports: dict[str, Report] = {}
         for name in kept["datasets"]:
             CONSOLE.say(f"\n{name} ({len(reports) + 1} of {len(kept['datasets'])})")
-            with closing(_one_of(name, kept, folder / name.lower(), asked, place)) as found:
+            with closing(_one_of(name, kept, folder / name.lower(), asked, place)) as search_run:
                 try:
-                    reports[name] = found.run()
+                    reports[name] = search_run.run()
                 except Interrupted as interrupted:
-                    return _interrupted(interrupted, folder, found.plan.base.imports)
+                    return _interrupted(interrupted, folder, search_run.plan.base.imports)
             write_files(folder, {TABLE: markdown_table(summary(reports), "---").encode()})
     CONSOLE.say(f"\n{text_table(summary(reports))}\n\ntable: {folder / TABLE}")
     return 0
@@ -159,11 +163,11 @@ def _check_resumed(datasets: Sequence[str], asked: dict[str, Any], out: str | No
     if not out:
         raise RefusedValue("--resume needs a search to go on with", "--out DIR", "none")
     options = (one for kind in (Settings, Plan) for one in fields(kind))
-    given = ["DATASET"] if datasets else []
-    given += [flag_of(one) for one in options if one.metadata and one.name in asked]
-    if given:
+    flags = ["DATASET"] if datasets else []
+    flags += [flag_of(one) for one in options if one.metadata and one.name in asked]
+    if flags:
         raise RefusedValue(
-            "--resume goes on with the plan of the search", "no other options", ", ".join(given)
+            "--resume goes on with the plan of the search", "no other options", ", ".join(flags)
         )
 
 

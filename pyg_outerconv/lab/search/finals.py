@@ -50,18 +50,21 @@ class Finals:
         """The best models of each kind: a third of its trials on three times as many seeds, again
         and again, until few are left; the best first.
         """
-        alive = {name: ranked(found) for name, found in trials.items()}
+        alive = {name: ranked(kind_trials) for name, kind_trials in trials.items()}
         count, number = self.plan.seeds, max(map(len, alive.values()))
         while number > FEW:
             number = math.ceil(number / THIRD)
             count = min(THIRD * count, FIRST_FINAL_SEED - FIRST_TRIAL_SEED)
-            alive = {name: found[:number] for name, found in alive.items()}
+            alive = {name: kind_trials[:number] for name, kind_trials in alive.items()}
             results = self._rung(alive, range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + count))
-            for name, found in alive.items():
-                scored = [(_order(results[name, one["number"]], one), one) for one in found]
+            for name, kind_trials in alive.items():
+                scored = [(_order(results[name, one["number"]], one), one) for one in kind_trials]
                 alive[name] = [one for _, one in sorted(scored, key=itemgetter(0))]
             self.log(f"halving: {number} models of each kind on {count} seeds")
-        return {name: [(name, trial["number"]) for trial in found] for name, found in alive.items()}
+        return {
+            name: [(name, trial["number"]) for trial in kind_trials]
+            for name, kind_trials in alive.items()
+        }
 
     def _rung(
         self, alive: dict[str, list[Record]], seeds: Sequence[int]
@@ -69,9 +72,9 @@ class Finals:
         """The validation numbers of models on seeds; those of their trials are not made again."""
         kept: dict[str, dict[str, Seeds]] = {}
         wanted = []
-        for name, found in alive.items():
+        for name, kind_trials in alive.items():
             kept[name] = self.studies.kept(name, "rungs", {})
-            for trial in found:
+            for trial in kind_trials:
                 own = kept[name].setdefault(str(trial["number"]), by_seed(trial))
                 place, settings = (name, trial["number"]), settings_of(trial)
                 new = (seed for seed in seeds if str(seed) not in own)
@@ -85,8 +88,8 @@ class Finals:
         self.workers.run(wanted, done)
         return {
             (name, trial["number"]): [kept[name][str(trial["number"])][str(seed)] for seed in seeds]
-            for name, found in alive.items()
-            for trial in found
+            for name, kind_trials in alive.items()
+            for trial in kind_trials
         }
 
     def choose(
@@ -97,7 +100,7 @@ class Finals:
         All have the same seeds and splits, so that means differ as their paired differences do. No
         model is sent twice.
         """
-        sent = [place for found in best.values() for place in found[:FEW]]
+        sent = [place for kind_places in best.values() for place in kind_places[:FEW]]
         reached = {place: self._reached(place, trials) for place in sent}
         # Of equal models the one of the portfolio goes on, under its own name.
         sent.sort(key=lambda place: (-reached[place], place[0] == OURS))
@@ -106,14 +109,16 @@ class Finals:
         finalists = sent[: self.plan.finalists]
         models = {self.key(place): self.settings(place, trials) for place in finalists}
         seeds = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + self.plan.final_seeds)
-        found = self._validated("final", models, seeds)
+        validation_numbers = self._validated("final", models, seeds)
         trial = {place: trials[place[0]][place[1]] for place in finalists}
         finalists.sort(
-            key=lambda place: _order(list(found[self.key(place)].values()), trial[place])
+            key=lambda place: _order(
+                list(validation_numbers[self.key(place)].values()), trial[place]
+            )
         )
         self.studies.keep(OURS, "winner", list(finalists[0]))
         for place in finalists:
-            value = mean(one["val_metric"] for one in found[self.key(place)].values())
+            value = mean(one["val_metric"] for one in validation_numbers[self.key(place)].values())
             self.log(f"final: {100 * value:.2f} % on {len(seeds)} seeds, {self.key(place)}")
         return finalists[0], finalists
 
@@ -178,14 +183,14 @@ class Finals:
             if str(seed) in results:
                 continue
             tasks = [self._task((key,), one, seed, "logits") for key, one in models.items()]
-            found = {task.key[0]: outcome for task, outcome in self.workers.run(tasks)}
+            outcomes = {task.key[0]: outcome for task, outcome in self.workers.run(tasks)}
             mask = self.labels(seed).split.test
             wanted = dataset.data.y[mask]
             numbers = {}
-            for key, outcome in found.items():
+            for key, outcome in outcomes.items():
                 tested = 0.0 if outcome.logits is None else metric(outcome.logits[mask], wanted)
                 numbers[key] = {**outcome.numbers, "test_metric": tested}
-            members = [found[key].logits for key in ensemble]
+            members = [outcomes[key].logits for key in ensemble]
             shares = [one.softmax(-1) for one in members if one is not None]
             if shares:
                 together = torch.stack(shares).mean(0).log()[mask]
@@ -237,10 +242,10 @@ def by_seed(trial: Record) -> Seeds:
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and half the width of its 95 % interval by Student's t; nan of a single value."""
-    found = difference_of(values)
-    error = found["standard_error"]
+    difference = difference_of(values)
+    error = difference["standard_error"]
     quantile = float(stdtrit(len(values) - 1, 0.975)) if error is not None else math.nan
-    return found["mean"], quantile * (error if error is not None else math.nan)
+    return difference["mean"], quantile * (error if error is not None else math.nan)
 
 
 def _order(results: Sequence[Record], trial: Record) -> tuple[float, float, int]:

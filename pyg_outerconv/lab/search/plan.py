@@ -104,9 +104,9 @@ class Plan:
 
 def plan_from(values: Any, origin: str) -> Plan:
     """A plan that was written by :meth:`Plan.as_dict`."""
-    known = {one.name for one in fields(Plan)}
-    if not isinstance(values, dict) or set(values) != known:
+    field_names = {one.name for one in fields(Plan)}
+    if not isinstance(values, dict) or set(values) != field_names:
         rule = f"{origin} must hold the plan of a search of this version (begin anew elsewhere)"
-        raise RefusedValue(rule, sorted(known), values)
+        raise RefusedValue(rule, sorted(field_names), values)
     base = settings_from(values["base"], origin)
     return Plan(**{**values, "base": base, "terms": tuple(values["terms"])})

@@ -65,7 +65,7 @@ class Report:
         """A line on the data and the plan."""
         plan, data = self.plan, self.config["data"]
         base = plan.base
-        counts = sorted({len(found) for found in self.trials.values()})
+        counts = sorted({len(kind_trials) for kind_trials in self.trials.values()})
         number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         own = {"Terms of one's own": plan.terms, "Imported": [base.imports]}
         said = {title: ", ".join(filter(None, parts)) for title, parts in own.items()}
@@ -80,8 +80,8 @@ class Report:
     @property
     def software(self) -> str:
         """The versions that the search began with, and its device."""
-        found = [f"{name} {one}" for name, one in self.config["versions"].items()]
-        return ", ".join([*found, f"device {self.plan.base.device}"])
+        versions = [f"{name} {one}" for name, one in self.config["versions"].items()]
+        return ", ".join([*versions, f"device {self.plan.base.device}"])
 
     # The winner ---------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Report:
         family = terms_text(self.settings(self.first).family)
         what = "the basis that was drawn" if self.first[0] == OURS else f"{name}, of the portfolio"
         middle, half = interval(self._final(self.first))
-        half = _known(half) or 0.0
+        half = _nan_to_none(half) or 0.0
         low, high = (f"{100 * end:.2f}" for end in (middle - half, middle + half))
         said = [f"Winner: {what}: {family}. Validation {low} to {high} % (95 %, final seeds)."]
         better = [row for row in self.differences() if row[1] + row[2] < 0]
@@ -154,13 +154,13 @@ class Report:
         if self.plan.test_seeds < 2:
             return []
         ours, chosen = self.tests(self.first), self.chosen or {}
-        found = []
+        rows = []
         for name, place in chosen.items():
             if place != self.first:
                 theirs = self.tests(place)
                 pairs = zip(ours, theirs, strict=True)
-                found.append((self.titles[name], *interval([a - b for a, b in pairs])))
-        return found
+                rows.append((self.titles[name], *interval([a - b for a, b in pairs])))
+        return rows
 
     # Tables -------------------------------------------------------------------------------------
 
@@ -186,8 +186,8 @@ class Report:
 
     def _so_far(self) -> Rows:
         rows: Rows = [("kind", "best trial, validation %", "trials")]
-        best = {name: max((one["value"] for one in found), default=0.0)
-                for name, found in self.trials.items()}  # fmt: skip
+        best = {name: max((one["value"] for one in kind_trials), default=0.0)
+                for name, kind_trials in self.trials.items()}  # fmt: skip
         for name in sorted(best, key=lambda name: -best[name]):
             reached = f"{100 * best[name]:.2f}"
             rows.append((self.titles[name], reached, str(len(self.trials[name]))))
@@ -200,7 +200,7 @@ class Report:
         for place in self.finalists:
             theirs = self._final(place)
             gap = interval([a - b for a, b in zip(ours, theirs, strict=True)])
-            said = "" if place == self.winner else points(gap[0], _known(gap[1]))
+            said = "" if place == self.winner else points(gap[0], _nan_to_none(gap[1]))
             key = f"{self.titles[place[0]]}, trial {place[1]}"
             rows.append((key, terms_text(self.settings(place).family), _said(theirs), said))
         return rows
@@ -223,15 +223,15 @@ class Report:
 
     def marginals(self) -> dict[str, dict[str, list[Record]]]:
         """Trials by each choice of the basis that is drawn: ``{choice: {value: trials}}``."""
-        found: dict[str, dict[str, list[Record]]] = {}
+        groups_by_title: dict[str, dict[str, list[Record]]] = {}
         own = {choice_of(term): term for term in self.plan.terms}
         for choice, title in (CHOICES | own).items():
             groups: dict[str, list[Record]] = {}
             for trial in self.trials[OURS]:
                 groups.setdefault(_chosen(trial["parameters"], choice), []).append(trial)
             if len(groups) > 1:
-                found[title] = dict(sorted(groups.items()))
-        return found
+                groups_by_title[title] = dict(sorted(groups.items()))
+        return groups_by_title
 
     def marginal_rows(self) -> Rows:
         """For each choice of the basis: how often it was drawn, its median and its best."""
@@ -250,24 +250,24 @@ class Report:
         for term, results in self.kept["without"].items():
             values = self._by_seed(results)
             gap = interval([a - b for a, b in zip(whole, values, strict=True)])
-            rows.append((term, _said(values), points(gap[0], _known(gap[1]))))
+            rows.append((term, _said(values), points(gap[0], _nan_to_none(gap[1]))))
         return rows
 
     def seen(self) -> Seen:
         """What is seen in the winner's models, as means over seeds."""
-        found = list(self.kept["seen"].values())
+        observations = list(self.kept["seen"].values())
         numbers = ("norm", "change", "loss_change")
         rows = []
-        for same in zip(*(one["labels"] for one in found), strict=True):
+        for same in zip(*(one["labels"] for one in observations), strict=True):
             means = {number: mean(row[number] for row in same) for number in numbers}
             rows.append({**same[0], **means})
         shares = [
             (same[0][0], mean(share for _, share in same))
-            for same in zip(*(one["homophily"] for one in found), strict=True)
+            for same in zip(*(one["homophily"] for one in observations), strict=True)
         ]
         response = {}
-        for name in found[0]["response"] if found else ():
-            bands = zip(*(one["response"][name] for one in found), strict=True)
+        for name in observations[0]["response"] if observations else ():
+            bands = zip(*(one["response"][name] for one in observations), strict=True)
             response[name] = [None if None in band else mean(band) for band in bands]
         return Seen(rows, shares, response)
 
@@ -289,7 +289,7 @@ class Report:
         """Sentences on what the choices of the basis were worth, by the best trial of each."""
         said = []
         for title, groups in self.marginals().items():
-            best = {value: max(one["value"] for one in found) for value, found in groups.items()}
+            best = {value: max(one["value"] for one in trials) for value, trials in groups.items()}
             order = sorted(best, key=lambda value: -best[value])
             parts = ", ".join(f"{value} {100 * best[value]:.1f}" for value in order)
             said.append(f"Best validation % by {title}: {parts}.")
@@ -299,8 +299,8 @@ class Report:
         """Where the first trials of each kind are from."""
         rows: Rows = [("kind", "first trials")]
         for name, title in self.titles.items():
-            if known := portfolio().get(name):
-                rows.append((title, "; ".join(one["source"] for one in known.start)))
+            if kind := portfolio().get(name):
+                rows.append((title, "; ".join(one["source"] for one in kind.start)))
         return rows
 
 
@@ -336,7 +336,7 @@ def _said(values: Sequence[float]) -> str:
     return percent(mean(values), spread(values))
 
 
-def _known(half: float) -> float | None:
+def _nan_to_none(half: float) -> float | None:
     return None if math.isnan(half) else half
 
 

@@ -90,8 +90,8 @@ class Search:
         self._prepare(jobs)
         names = [kind.name for kind in self.kinds]
         begin = (lambda: None) if resume else self.folder.make
-        with ExitStack() as held:  # which lets go of the folder if it is refused
-            held.enter_context(alone_in(self.folder.path, begin=begin))
+        with ExitStack() as exit_stack:  # which lets go of the folder if it is refused
+            exit_stack.enter_context(alone_in(self.folder.path, begin=begin))
             if resume:
                 self.folder.check_data(self.dataset)
                 self.studies = self.folder.studies(plan, names)
@@ -103,7 +103,7 @@ class Search:
             self.studies.drop_unfinished()
             self.trials = {name: self.studies.finished(name) for name in names}
             self.finals = Finals(self.studies, plan, self.workers, self.labels, log)
-            self._held = held.pop_all()
+            self._exit_stack = exit_stack.pop_all()
 
     def _prepare(self, jobs: int) -> None:
         """What trials are trained on, what they draw from, and who trains them."""
@@ -132,7 +132,7 @@ class Search:
 
     def close(self) -> None:
         """Let other processes go on with the search."""
-        self._held.close()
+        self._exit_stack.close()
 
     def run(self) -> Report:
         """Search, choose on validation nodes, test once, and write all files."""
@@ -166,7 +166,11 @@ class Search:
     def _is_enough(self, generation: int) -> bool:
         if self.plan.trials or self.studies.kept(space.OURS, "winner", None) is not None:
             return generation >= (self.plan.trials or min(map(len, self.trials.values())))
-        past = (trial["wall"] for found in self.trials.values() for trial in found[:generation])
+        past = (
+            trial["wall"]
+            for kind_trials in self.trials.values()
+            for trial in kind_trials[:generation]
+        )
         return generation > 0 and sum(past) >= self.plan.budget
 
     def _generate(self, generation: int) -> None:
@@ -186,9 +190,11 @@ class Search:
             trial, settings, results = begun[name]
             results[task.seed] = {**outcome.numbers, "seed": task.seed}
             if len(results) == self.plan.seeds:
-                found = [results[seed] for seed in sorted(results)]
-                wall = sum(one.get("wall", 0.0) for one in found)
-                self.studies.end(name, trial, found, settings=settings.as_dict(), wall=wall)
+                sorted_results = [results[seed] for seed in sorted(results)]
+                wall = sum(one.get("wall", 0.0) for one in sorted_results)
+                self.studies.end(
+                    name, trial, sorted_results, settings=settings.as_dict(), wall=wall
+                )
                 self.trials[name] = self.studies.finished(name)
                 self._say(name)
 
@@ -209,14 +215,16 @@ class Search:
             told = self._best_elsewhere(kind, generation)
         trial = self.studies.begin(kind.name, generation, told)
         settings = kind.draw(trial, self.bounds)
-        return trial, settings if start is None else kind.given(start, settings, self.bounds)
+        return trial, settings if start is None else kind.start_settings(
+            start, settings, self.bounds
+        )
 
     def _best_elsewhere(self, kind: space.Kind, generation: int) -> dict[str, Any]:
         """The best model that another kind had before this generation, as it is drawn."""
         others = [
             (-trial["value"], name, trial["number"])
-            for name, found in self.trials.items()
-            for trial in found[:generation]
+            for name, kind_trials in self.trials.items()
+            for trial in kind_trials[:generation]
             if name != kind.name
         ]
         if not others:
@@ -228,7 +236,7 @@ class Search:
     def _say(self, name: str) -> None:
         """A line on the latest trial of a kind."""
         latest = self.trials[name][-1]
-        best = max(trial["value"] for found in self.trials.values() for trial in found)
+        best = max(trial["value"] for kind_trials in self.trials.values() for trial in kind_trials)
         family = f"  {space.terms_text(latest['settings']['family'])}" if name == space.OURS else ""
         said = f"{name} trial {latest['number']}: {100 * latest['value']:.2f} %"
         self.log(f"{said}; best of all {100 * best:.2f} %{family}")
@@ -238,7 +246,7 @@ class Search:
     def _finish(self) -> Report:
         """Halving, the final, what the winner is made of, and then the test."""
         finals, trials = self.finals, self.trials
-        counts = {name: len(found) for name, found in trials.items()}
+        counts = {name: len(kind_trials) for name, kind_trials in trials.items()}
         if len(set(counts.values())) > 1:
             raise RefusedValue("kinds are compared after equal numbers of trials", "equal", counts)
         best = finals.halve(trials)
@@ -247,8 +255,8 @@ class Search:
         finals.ablate(settings)
         finals.look(settings)
         chosen = {
-            name: next((place for place in finalists if place[0] == name), found[0])
-            for name, found in best.items()
+            name: next((place for place in finalists if place[0] == name), kind_places[0])
+            for name, kind_places in best.items()
         }
         members = finalists[: self.plan.ensemble]
         places = dict.fromkeys([*chosen.values(), *members])
@@ -256,12 +264,12 @@ class Search:
         finals.test(models, [finals.key(place) for place in members], self.dataset)
         return self._report(winner, finalists, chosen)
 
-    def _report(self, *found: Any) -> Report:
+    def _report(self, *selection: Any) -> Report:
         titles = {kind.name: kind.title for kind in self.kinds}
         config, kept = self.folder.read_config(), {}
         for what in ("final", "without", "seen", "tests"):
             kept[what] = self.studies.kept(space.OURS, what, {})
-        return Report(self.plan, titles, self.trials, config, kept, *found)
+        return Report(self.plan, titles, self.trials, config, kept, *selection)
 
     def _write(self, report: Report) -> None:
         pages = {TABLE: make_page(report, "markdown"), PAGE: make_page(report)}
@@ -273,5 +281,5 @@ class Search:
 
 def cores() -> int:
     """The cores that this process may use."""
-    found = getattr(os, "sched_getaffinity", None)
-    return len(found(0)) if found is not None else os.cpu_count() or 1
+    get_affinity = getattr(os, "sched_getaffinity", None)
+    return len(get_affinity(0)) if get_affinity is not None else os.cpu_count() or 1

@@ -77,19 +77,19 @@ class Mix:
     @property
     def terms(self) -> dict[str, str]:
         """The text of each term by its name: identity, neighbours, high-pass, attention, own."""
-        found = {}
+        terms = {}
         if self.neighbours == RELATION:
-            found[RELATION] = self._turned(f"relation({self.num_relations})")
+            terms[RELATION] = self._turned(f"relation({self.num_relations})")
         elif self.neighbours != NONE:
-            found[self.neighbours] = self._turned(NEIGHBOURS[self.neighbours](self.steps))
+            terms[self.neighbours] = self._turned(NEIGHBOURS[self.neighbours](self.steps))
         if self.high_pass:
-            found["high_pass"] = self._turned("high_pass")
+            terms["high_pass"] = self._turned("high_pass")
         if self.heads:
-            found["attention"] = self._turned(f"gat({self.heads})")
-        found |= {text: text for text in self.own}
-        if self.identity or not found:
-            found = {"identity": "identity", **found}
-        return found
+            terms["attention"] = self._turned(f"gat({self.heads})")
+        terms |= {text: text for text in self.own}
+        if self.identity or not terms:
+            terms = {"identity": "identity", **terms}
+        return terms
 
     def _turned(self, text: str) -> str:
         return {FORWARD: text, REVERSE: f"reverse({text})", BOTH: f"directed({text})"}[
@@ -111,8 +111,13 @@ def stacked(terms: list[str]) -> str:
 
 def terms_of(family: str) -> list[str]:
     """The texts of the terms of a family, which is one itself if it is no stack."""
-    made = parse_family(family)
-    return [short_name(term) for term in (made.families if isinstance(made, Stack) else (made,))]
+    parsed_family = parse_family(family)
+    return [
+        short_name(term)
+        for term in (
+            parsed_family.families if isinstance(parsed_family, Stack) else (parsed_family,)
+        )
+    ]
 
 
 def terms_text(family: str) -> str:
@@ -150,10 +155,10 @@ class Bounds:
     @property
     def widths(self) -> list[int]:
         """The widths that are tried."""
-        found = [min(SMALLEST_WIDTH, self.max_hidden)]
-        while 2 * found[-1] <= self.max_hidden:
-            found.append(2 * found[-1])
-        return found
+        widths = [min(SMALLEST_WIDTH, self.max_hidden)]
+        while 2 * widths[-1] <= self.max_hidden:
+            widths.append(2 * widths[-1])
+        return widths
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -228,10 +233,10 @@ def starts(bounds: Bounds) -> list[dict[str, Any]]:
         {**alone, "high_pass": True, "identity": True},
     ]
     gcn = {**alone, "neighbours": "gcn", "steps": 1, "identity": False}
-    found = [alone, *own, *({**basis, "direction": FORWARD} for basis in (gcn, *beside))]
+    bases = [alone, *own, *({**basis, "direction": FORWARD} for basis in (gcn, *beside))]
     if bounds.is_directed:
-        found += [{**basis, "direction": way} for way in (REVERSE, BOTH) for basis in beside]
-    return [{**basis, **start_model(bounds)} for basis in found]
+        bases += [{**basis, "direction": way} for way in (REVERSE, BOTH) for basis in beside]
+    return [{**basis, **start_model(bounds)} for basis in bases]
 
 
 LEAST_RATE, MOST_RATE = 1e-3, 0.2
@@ -246,14 +251,14 @@ def draw_model(
 
     The depth may be among the ``settings`` that are what a kind is, and other linear layers.
     """
-    known = settings or {}
-    depth = known.get("depth") or trial.suggest_int("depth", 1, bounds.max_depth)
+    kind_settings = settings or {}
+    depth = kind_settings.get("depth") or trial.suggest_int("depth", 1, bounds.max_depth)
     values: dict[str, Any] = {"depth": depth}
-    if depth > 1 or "input_layer" in known or "architecture" in known:
+    if depth > 1 or "input_layer" in kind_settings or "architecture" in kind_settings:
         values["hidden"] = trial.suggest_categorical("hidden", bounds.widths)
         values["layer_norm"] = trial.suggest_categorical("layer_norm", ("none", "batch", "layer"))
         values["dropout"] = _share(trial, "dropout")
-    if depth > 1 and "skip" not in known:
+    if depth > 1 and "skip" not in kind_settings:
         name, deep = ("deep_skip", ("residual",)) if depth > 2 else ("skip", ())
         values["skip"] = trial.suggest_categorical(name, ("none", "concat", "last", "max", *deep))
     values["input_dropout"] = _share(trial, "input_dropout")
@@ -268,14 +273,20 @@ def as_drawn(model: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
 
     What a sampler is told of a published model, or of the best model of another kind.
     """
-    found = {"layer_norm": "none", "skip": "none", "dropout": 0.0, "input_dropout": 0.0, **model}
-    found = bounds.cut({"normalize_features": False, **found})
-    found["deep_skip"] = found["skip"]
+    drawn_model = {
+        "layer_norm": "none",
+        "skip": "none",
+        "dropout": 0.0,
+        "input_dropout": 0.0,
+        **model,
+    }
+    drawn_model = bounds.cut({"normalize_features": False, **drawn_model})
+    drawn_model["deep_skip"] = drawn_model["skip"]
     for name in ("dropout", "input_dropout"):
-        found[name] = round(min(found[name], MOST_DROPOUT), 1)
-    found["lr"] = min(max(found["lr"], LEAST_RATE), MOST_RATE)
-    found["weight_decay"] = min(max(found["weight_decay"], LEAST_DECAY), MOST_DECAY)
-    return {name: found[name] for name in MODEL}
+        drawn_model[name] = round(min(drawn_model[name], MOST_DROPOUT), 1)
+    drawn_model["lr"] = min(max(drawn_model["lr"], LEAST_RATE), MOST_RATE)
+    drawn_model["weight_decay"] = min(max(drawn_model["weight_decay"], LEAST_DECAY), MOST_DECAY)
+    return {name: drawn_model[name] for name in MODEL}
 
 
 MODEL = (
@@ -295,25 +306,25 @@ def _share(trial: Trial, name: str) -> float:
 
 def read_terms(texts: Sequence[str], num_relations: int) -> tuple[str, ...]:
     """The short texts of families, as ``--family`` takes them."""
-    found = []
+    terms = []
     for text in texts:
         family = make_family(text, num_relations=num_relations)
         if isinstance(family, Stack):
             wanted = " ".join(f'--term "{short_name(part)}"' for part in family.families)
             raise RefusedValue("a search stacks terms itself, each a --term", wanted, repr(text))
-        found.append(short_name(family))
-    return tuple(found)
+        terms.append(short_name(family))
+    return tuple(terms)
 
 
 def check_terms(terms: Sequence[str], bounds: Bounds, graph: Unlabelled) -> None:
     """Try each term, in models of every width that is drawn, on the graph."""
-    known = {repr(parse_family(text)) for text in drawn_terms(bounds)} if terms else set()
+    families = {repr(parse_family(text)) for text in drawn_terms(bounds)} if terms else set()
     for term in terms:
         family = repr(parse_family(term))
-        if family in known:
+        if family in families:
             rule = "each --term adds a family to what is drawn"
             raise RefusedValue(rule, "one that is not drawn already", term)
-        known.add(family)
+        families.add(family)
         try:
             for width in bounds.widths:
                 _try(term, width, bounds, graph)
@@ -386,13 +397,13 @@ class Kind:
         model = as_drawn(start, bounds)
         return {**start, **model, **{name: start[name] for name in self.choices if name in start}}
 
-    def given(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
+    def start_settings(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
         """The settings of a first trial: those that were drawn, with what its start says."""
         return settings
 
 
 @dataclass(frozen=True)
-class Known(Kind):
+class PortfolioKind(Kind):
     """A kind of the portfolio, as ``portfolio.toml`` has it."""
 
     family: str = ""
@@ -410,24 +421,26 @@ class Known(Kind):
             name: trial.suggest_categorical(name, self._values(name, bounds))
             for name in self.choices
         }
-        return self._made(chosen, draw_model(trial, bounds, {**self.settings, **chosen}), bounds)
+        return self._settings_with(
+            chosen, draw_model(trial, bounds, {**self.settings, **chosen}), bounds
+        )
 
     def starts(self, bounds: Bounds) -> list[dict[str, Any]]:
-        found = []
+        first_trials = []
         for one in self.start:
             start = {**start_model(bounds), **one["settings"]}
             for name in self.choices:
                 values = self._values(name, bounds)
                 start[name] = start[name] if start[name] in values else values[0]
-            found.append(start)
-        return found
+            first_trials.append(start)
+        return first_trials
 
-    def given(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
+    def start_settings(self, start: dict[str, Any], settings: Settings, bounds: Bounds) -> Settings:
         """As published, also in depth; but the width, by which time and memory grow, is bounded."""
         chosen = {name: start[name] for name in self.choices}
         model = {name: value for name, value in start.items() if name not in self.choices}
         model["hidden"] = bounds.cut(model)["hidden"]
-        return self._made(chosen, model, bounds)
+        return self._settings_with(chosen, model, bounds)
 
     def _values(self, name: str, bounds: Bounds) -> tuple[Any, ...]:
         """The values of a choice; heads share every width evenly, and depths are bounded."""
@@ -438,7 +451,9 @@ class Known(Kind):
             return tuple(dict.fromkeys(min(one, DEEPER * bounds.max_depth) for one in values))
         return values
 
-    def _made(self, chosen: dict[str, Any], model: dict[str, Any], bounds: Bounds) -> Settings:
+    def _settings_with(
+        self, chosen: dict[str, Any], model: dict[str, Any], bounds: Bounds
+    ) -> Settings:
         texts = {"family": self.family, **self.settings}
         said = {
             name: text.format(**chosen) if isinstance(text, str) else text
@@ -450,14 +465,14 @@ class Known(Kind):
 
 
 @cache
-def portfolio() -> dict[str, Known]:
+def portfolio() -> dict[str, PortfolioKind]:
     """The kinds of ``portfolio.toml`` by name."""
-    found = {}
+    kinds = {}
     for one in read_toml(Path(__file__).with_name("portfolio.toml"))["kind"]:
         choices = {name: tuple(values) for name, values in one.pop("choices", {}).items()}
         lists: dict[str, Any] = {name: tuple(one.pop(name, ())) for name in ("needs", "start")}
-        found[one["name"]] = Known(**one, choices=choices, **lists)
-    return found
+        kinds[one["name"]] = PortfolioKind(**one, choices=choices, **lists)
+    return kinds
 
 
 def check_portfolio(names: str) -> None:
@@ -473,10 +488,10 @@ def check_portfolio(names: str) -> None:
 def kinds_for(names: str, bounds: Bounds) -> list[Kind]:
     """Our basis, then the kinds that a text names, with commas; those of ``'all'`` that fit."""
     check_portfolio(names)
-    known = portfolio()
+    kinds = portfolio()
     if names == ALL:
-        return [Kind(), *(kind for kind in known.values() if kind.fits(bounds))]
-    asked = [] if names == NONE else [known[name.strip()] for name in names.split(",")]
+        return [Kind(), *(kind for kind in kinds.values() if kind.fits(bounds))]
+    asked = [] if names == NONE else [kinds[name.strip()] for name in names.split(",")]
     for kind in asked:
         if not kind.fits(bounds):
             rule = f"kind {kind.name!r} of the portfolio needs a graph that has it"

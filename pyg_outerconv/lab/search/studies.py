@@ -78,8 +78,8 @@ class Studies:
         """The finished trials of a kind, in the order in which they began; see `record`."""
         with writing(self.path):
             states = (TrialState.COMPLETE,)
-            found = self._studies[name].get_trials(deepcopy=False, states=states)
-        return [record(ordinal, trial) for ordinal, trial in enumerate(found)]
+            trials = self._studies[name].get_trials(deepcopy=False, states=states)
+        return [record(ordinal, trial) for ordinal, trial in enumerate(trials)]
 
     def drop_unfinished(self) -> None:
         """Mark the trials that were under way as failed."""
@@ -126,8 +126,8 @@ class Studies:
 
 def record(ordinal: int, trial: FrozenTrial) -> Record:
     """A finished trial as plain values; ``ordinal`` counts the finished trials of its study."""
-    found = {"number": ordinal, "value": trial.value, "parameters": dict(trial.params)}
-    return {**found, **trial.user_attrs["found"]}
+    trial_attributes = {"number": ordinal, "value": trial.value, "parameters": dict(trial.params)}
+    return {**trial_attributes, **trial.user_attrs["found"]}
 
 
 def open_storage(path: Path) -> RDBStorage:
@@ -139,14 +139,14 @@ def open_storage(path: Path) -> RDBStorage:
     if path.exists():  # what a killed process began is rolled back here
         try:
             with closing(sqlite3.connect(path)) as connection:
-                ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+                ((quick_check,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
                 ((page,),) = connection.execute("PRAGMA page_size").fetchall()
         except sqlite3.Error as error:
             raise RefusedValue(f"{path} must be a whole database", WHOLE, error) from error
         if path.stat().st_size % page:  # of which SQLite says nothing
-            found = "a page that is cut"
-        if found != "ok":
-            raise RefusedValue(f"{path} must be a whole database", WHOLE, found)
+            quick_check = "a page that is cut"
+        if quick_check != "ok":
+            raise RefusedValue(f"{path} must be a whole database", WHOLE, quick_check)
     url = URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
     with writing(path):
         return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}})

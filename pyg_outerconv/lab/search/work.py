@@ -144,9 +144,9 @@ class Bench:
                 return Outcome({"val_metric": 0.0, "val_loss": float(10**9), "said": str(error)})
             if not finished:
                 raise Stopped
-            found = run.result()
+            seed_numbers = run.result()
             names = ("val_metric", "val_loss", "best_epoch", "epochs", "seconds")
-            numbers = {name: found[name] for name in names}
+            numbers = {name: seed_numbers[name] for name in names}
             run.model.load_state_dict(run.best.parameters)
             logits = seen = None
             if task.wants == "logits":
@@ -217,8 +217,8 @@ class Workers:
 
     def _begin(self) -> ProcessPoolExecutor:
         self._stopped = multiprocessing.get_context("spawn").Event()
-        given = self.graph, self.imports, torch.get_num_threads(), self._stopped
-        self._pool = spawned(self.jobs, _begin_worker, *given)
+        args = self.graph, self.imports, torch.get_num_threads(), self._stopped
+        self._pool = spawned(self.jobs, _begin_worker, *args)
         return self._pool
 
 

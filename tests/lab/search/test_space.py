@@ -142,7 +142,7 @@ def test_every_kind_trains_from_its_published_settings(name, karate, tmp_path, i
     for number, (start, told) in enumerate(zip(kind.start, kind.starts(bounds), strict=True)):
         assert start["source"]
         trial = studies.begin(name, number, kind.told(told, bounds))
-        settings = kind.given(told, kind.draw(trial, bounds), bounds)
+        settings = kind.start_settings(told, kind.draw(trial, bounds), bounds)
         for key, value in start["settings"].items():
             if key in kind.choices or key in ("depth", "hidden", "skip"):
                 continue
