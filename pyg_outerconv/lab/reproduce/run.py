@@ -66,11 +66,11 @@ def record(cell: Cell, summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+def _numbers(model_summary: dict[str, Any]) -> dict[str, Any]:
     """Seeds, mean and deviation in percent, and seconds of a model."""
-    test, seconds = found["test_metric"], found["seconds"]["mean"]
+    test, seconds = model_summary["test_metric"], model_summary["seconds"]["mean"]
     spread = {"mean": 100 * test["mean"], "std": _percent(test["std"])}
-    return {"seeds": found["seeds"], **spread, "seconds": seconds}
+    return {"seeds": model_summary["seeds"], **spread, "seconds": seconds}
 
 
 def _percent(value: float | None) -> float | None:
@@ -87,13 +87,13 @@ def page(table: Table, records: Sequence[dict[str, Any]], facts: dict[str, Any])
     """The results as Markdown: a table for each data set, and what falls short."""
     parts = []
     for name in table.data:
-        if found := [one for one in records if one["dataset"] == name]:
-            first, best = found[0], max(found, key=lambda one: one["mean"])
+        if dataset_records := [one for one in records if one["dataset"] == name]:
+            first, best = dataset_records[0], max(dataset_records, key=lambda one: one["mean"])
             said = f"Split {first['split']}, {first['metric']}; majority class: "
             said += f"{first['majority']:.1f}."
             shown = f"Best: {best['row']}, {_figure(best['mean'], best['std'])}."
-            short = [line for one in found for line in _shortfalls(one)]
-            parts.append((name, said, [HEAD, *map(_row, found)], shown, short))
+            short = [line for one in dataset_records for line in _shortfalls(one)]
+            parts.append((name, said, [HEAD, *map(_row, dataset_records)], shown, short))
     sources = [row.published[name].source for row in table.rows for name in row.published]
     notes = [f"{row.name}: {row.note}" for row in table.rows if row.note]
     ends = ("Notes", notes), ("Sources of the published figures", list(dict.fromkeys(sources)))
@@ -151,20 +151,20 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
         return 0
     path, device = find_table(asked.table), settings.get("device")
     command = ["outerconv", "reproduce", asked.table]
-    given: dict[str, Any] = {"--data": asked.data, "--row": asked.rows, "--seeds": asked.seeds}
-    given |= {"--root": place.root, "--out": asked.out, "--device": device}
-    go_on = shlex.join([*command, *_options(given)])
+    options: dict[str, Any] = {"--data": asked.data, "--row": asked.rows, "--seeds": asked.seeds}
+    options |= {"--root": place.root, "--out": asked.out, "--device": device}
+    go_on = shlex.join([*command, *_options(options)])
     if "search" in read_toml(path):
         return reproduce_searches(path, asked, settings, place, go_on)
-    found = read_table(path)
-    cells = list(found.cells(check_device(device or "auto")))
+    table = read_table(path)
+    cells = list(table.cells(check_device(device or "auto")))
     data = chosen_names("data set", asked.data, [cell.dataset for cell in cells])
     rows = chosen_names("row", asked.rows, [cell.row.name for cell in cells])
     cells = [cell for cell in cells if cell.dataset in data and cell.row.name in rows]
-    folder = Path("runs") / "tables" / found.name
+    folder = Path("runs") / "tables" / table.name
     folder = as_path(asked.out, "--out") if asked.out else folder
     with alone_in(folder, begin=lambda: _make(folder)):
-        records = _kept(folder, found)
+        records = _kept(folder, table)
         for number, cell in enumerate(cells, 1):
             print(f"{cell.dataset}, {cell.row.name} ({number} of {len(cells)})", flush=True)
             try:
@@ -173,9 +173,9 @@ def reproduce(asked: Reproduction, settings: dict[str, Any], place: Place) -> in
                 print(f"outerconv reproduce: {stopped}; go on by: {go_on}", file=sys.stderr)
                 return STOPPED + stopped.number
             records[cell.dataset, cell.row.name] = one
-            _write(folder, found, records, shlex.join(command))
+            _write(folder, table, records, shlex.join(command))
             print(_said(one), flush=True)
-    print(f"\n{folder / found.name}.md")
+    print(f"\n{folder / table.name}.md")
     return 0
 
 
@@ -195,10 +195,10 @@ def _kept(folder: Path, table: Table) -> dict[tuple[str, str], dict[str, Any]]:
     if not path.is_file():
         return {}
     wanted = {(cell.dataset, cell.row.name): _but_seeds(cell.settings) for cell in table.cells()}
-    known = {(one["dataset"], one["row"]): one for one in read_report(path)}
+    records_by_cell = {(one["dataset"], one["row"]): one for one in read_report(path)}
     return {
         place: one
-        for place, one in known.items()
+        for place, one in records_by_cell.items()
         if place in wanted
         and wanted[place] == _but_seeds(settings_from(one["settings"], str(path)))
     }
@@ -208,11 +208,11 @@ def _but_seeds(settings: Settings) -> Settings:
     return settings.with_values(seeds=1, peer_seeds=0, device="cpu")
 
 
-def _options(given: dict[str, Any]) -> list[str]:
+def _options(options: dict[str, Any]) -> list[str]:
     """Options of a command line, without those that were not given."""
     pairs = [
         (name, value)
-        for name, values in given.items()
+        for name, values in options.items()
         for value in (values if isinstance(values, tuple) else (values,))
         if value is not None
     ]
@@ -229,8 +229,8 @@ def _run(cell: Cell, home: Path, root: str | None, seeds: int | None) -> dict[st
         begun = (home / CONFIG).is_file()
         if begun:
             _check_same(home, settings)
-        made = Experiment(settings, home, root, resume=begun, log=lambda line: None)
-        return record(cell, made.run())
+        experiment = Experiment(settings, home, root, resume=begun, log=lambda line: None)
+        return record(cell, experiment.run())
 
 
 def _make(folder: Path) -> None:
@@ -249,10 +249,10 @@ def _check_same(home: Path, settings: Settings) -> None:
 
 
 def _write(
-    folder: Path, table: Table, found: dict[tuple[str, str], dict[str, Any]], command: str
+    folder: Path, table: Table, records_by_cell: dict[tuple[str, str], dict[str, Any]], command: str
 ) -> None:
     cells = [(dataset, row.name) for dataset in table.data for row in table.rows]
-    records = [found[place] for place in cells if place in found]
+    records = [records_by_cell[place] for place in cells if place in records_by_cell]
     facts = {
         "command": command,
         "versions": versions(),

@@ -79,9 +79,9 @@ class SearchTable:
 def read_search_table(path: Path) -> SearchTable:
     """The table of searches in a TOML file."""
     content = read_toml(path)
-    known = {"title", "about", "plan", "search", "published"}
-    if odd := sorted(set(content) - known):
-        raise RefusedValue(f"{path} is a table of searches", sorted(known), odd)
+    keys = {"title", "about", "plan", "search", "published"}
+    if odd := sorted(set(content) - keys):
+        raise RefusedValue(f"{path} is a table of searches", sorted(keys), odd)
     of_plan = {one.name: one for one in fields(Plan) if one.name not in ("base", "terms")}
     of_settings = {one.name: one for one in fields(Settings) if one.name in SHARED}
     asked = read_values({**of_plan, **of_settings}, content.get("plan", {}), f"{path}, plan")
@@ -128,8 +128,8 @@ def reproduce_searches(
             try:
                 with closing(
                     _search(one, table, folder / one.folder, settings, place, asked)
-                ) as made:
-                    records[one.folder] = record(one, made.run())
+                ) as search_run:
+                    records[one.folder] = record(one, search_run.run())
             except DataUnavailable as error:
                 print(f"  skipped: {error}", file=sys.stderr)
                 records.setdefault(one.folder, {"skipped": " ".join(str(error).split())})
@@ -159,12 +159,12 @@ def _search(
     if not (home / CONFIG).exists():
         graph = load(plan.base.dataset, place.root, one.split)
         return Search(plan, home, place.root, dataset=graph, jobs=asked.jobs)
-    found = Search(None, home, place.root, jobs=asked.jobs)
-    if found.plan != plan:
-        found.close()
+    search_run = Search(None, home, place.root, jobs=asked.jobs)
+    if search_run.plan != plan:
+        search_run.close()
         rule = f"{home} holds this set with another plan (give another --out, or remove it)"
-        raise RefusedValue(rule, plan.as_dict(), found.plan.as_dict())
-    return found
+        raise RefusedValue(rule, plan.as_dict(), search_run.plan.as_dict())
+    return search_run
 
 
 def record(one: Searched, report: Report) -> dict[str, Any]:
@@ -195,20 +195,20 @@ def page(table: SearchTable, records: dict[str, Any], command: str) -> str:
     heads = [("data", "split", "winner", "family", "test %", "kinds that are better")]
     parts, skipped = [], []
     for one in table.searches:
-        found = records.get(one.folder)
-        if found is None or "skipped" in found:
+        summary = records.get(one.folder)
+        if summary is None or "skipped" in summary:
             skipped.append(
-                f"{one.data}, {one.split}: {found['skipped'] if found else 'not run yet'}"
+                f"{one.data}, {one.split}: {summary['skipped'] if summary else 'not run yet'}"
             )
             continue
         better = [
             row["kind"]
-            for row in found["differences"]
+            for row in summary["differences"]
             if row["winner_minus_it"] + row["half_interval"] < 0
         ]
-        row = (one.data, one.split, found["winner"], found["settings"]["family"])
-        heads.append((*row, found["rows"][1][2], ", ".join(better) or "none"))
-        parts.append((f"{one.data}, {one.split}", found))
+        row = (one.data, one.split, summary["winner"], summary["settings"]["family"])
+        heads.append((*row, summary["rows"][1][2], ", ".join(better) or "none"))
+        parts.append((f"{one.data}, {one.split}", summary))
     papers = [("data", "model", "test %", "protocol", "source")]
     for figure in table.published:
         said = f"{figure.value:.1f}" + ("" if figure.std is None else f" ± {figure.std:.1f}")

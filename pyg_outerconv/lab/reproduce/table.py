@@ -96,10 +96,10 @@ def find_table(name: str) -> Path:
     """The file of a table: a path, or the name of one that comes with the package."""
     if Path(name).suffix == ".toml":
         return Path(name)
-    known = {path.stem: path for path in (*shipped_tables(), *shipped_tables("search"))}
-    if name not in known:
-        raise RefusedValue(unknown("table", name, known))
-    return known[name]
+    paths = {path.stem: path for path in (*shipped_tables(), *shipped_tables("search"))}
+    if name not in paths:
+        raise RefusedValue(unknown("table", name, paths))
+    return paths[name]
 
 
 def shipped_tables(of: str = "row") -> list[Path]:
@@ -114,15 +114,17 @@ def shipped_tables(of: str = "row") -> list[Path]:
 def read_results(path: Path, kind: str, version: int) -> Any:
     """The records in a file of results that an earlier call wrote."""
     content = load_json(path)
-    found = content.get("kind"), content.get("format")
-    if found != (kind, version):
-        raise RefusedValue(f"{path} must hold the results of a table", (kind, version), found)
+    kind_and_format = content.get("kind"), content.get("format")
+    if kind_and_format != (kind, version):
+        raise RefusedValue(
+            f"{path} must hold the results of a table", (kind, version), kind_and_format
+        )
     return content["records"]
 
 
-def chosen_names(kind: str, asked: Sequence[str], known: Iterable[str]) -> set[str]:
+def chosen_names(kind: str, asked: Sequence[str], names: Iterable[str]) -> set[str]:
     """The names of a table that are asked for, in whatever case they are written; all for none."""
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in names}
     for name in asked:
         if name.lower() not in by_lower:
             raise RefusedValue(unknown(f"{kind} of the table", name, by_lower.values()))
@@ -138,25 +140,29 @@ _PUBLISHED = {one.name: one for one in fields(Published)}
 def read_table(path: Path) -> Table:
     """The table of a TOML file."""
     content = read_toml(path)
-    found = content.pop("row", None)
+    row_tables = content.pop("row", None)
     read_values(_TABLE, content, f"{path}", ("title", "seeds", "data"))
-    if not isinstance(found, list):
-        got = "none" if found is None else "[row]"
+    if not isinstance(row_tables, list):
+        got = "none" if row_tables is None else "[row]"
         raise RefusedValue(f"{path}: rows are a list", "each under [[row]]", got)
     content["data"] = data = _by_data(content["data"], f"{path}, data")
     for name, options in {"defaults": content.get("defaults", {}), **data}.items():
         read_values(_SETTINGS, options, f"{path}, {name}")
-    rows = tuple(_row(row, f"{path}, row {number}", data) for number, row in enumerate(found, 1))
+    rows = tuple(
+        _row(row, f"{path}, row {number}", data) for number, row in enumerate(row_tables, 1)
+    )
     if len({row.name for row in rows}) < len(rows):
         raise RefusedValue(f"{path}: rows have names of their own", "names", "one name twice")
     content["about"] = " ".join(content.get("about", "").split())
     return Table(path, rows=rows, **content)
 
 
-def _row(found: Any, where: str, data: dict[str, Any]) -> Row:
-    read_values(_ROW | _SETTINGS, found, where, ("name",))
-    settings = {key: found.pop(key) for key in _SETTINGS if key in found}
-    on, published = (_by_data(found.pop(key, {}), f"{where}, {key}") for key in ("on", "published"))
+def _row(row_table: Any, where: str, data: dict[str, Any]) -> Row:
+    read_values(_ROW | _SETTINGS, row_table, where, ("name",))
+    settings = {key: row_table.pop(key) for key in _SETTINGS if key in row_table}
+    on, published = (
+        _by_data(row_table.pop(key, {}), f"{where}, {key}") for key in ("on", "published")
+    )
     for name in (*on, *published):
         if name not in data:
             raise RefusedValue(f"{where} is on data sets of the table", list(data), name)
@@ -166,14 +172,14 @@ def _row(found: Any, where: str, data: dict[str, Any]) -> Row:
     for name, figure in published.items():
         place = f"{where}, published, {name}"
         figures[name] = Published(**read_values(_PUBLISHED, figure, place, ("value", "source")))
-    return Row(settings=settings, on=on, published=figures, **found)
+    return Row(settings=settings, on=on, published=figures, **row_table)
 
 
-def _by_data(found: Any, where: str) -> dict[str, Any]:
+def _by_data(toml_table: Any, where: str) -> dict[str, Any]:
     """What a TOML table has for data sets, by their names in the registry."""
-    if not isinstance(found, dict):
-        raise RefusedValue(f"{where} is a table", "data sets with values", repr(found))
+    if not isinstance(toml_table, dict):
+        raise RefusedValue(f"{where} is a table", "data sets with values", repr(toml_table))
     try:
-        return {entry(name).name: value for name, value in found.items()}
+        return {entry(name).name: value for name, value in toml_table.items()}
     except Refused as error:
         raise RefusedValue(f"{where}: {error}") from error
