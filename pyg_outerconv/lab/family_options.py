@@ -32,8 +32,10 @@ def needs_python(family: type[Family]) -> bool:
 
 def defaults(family: type[Family]) -> dict[str, Any]:
     """The default of each option; ``dataclasses.MISSING`` where it has none."""
-    known = options(family)
-    return {option.name: _default(option) for option in _fields(family) if option.name in known}
+    option_hints = options(family)
+    return {
+        option.name: _default(option) for option in _fields(family) if option.name in option_hints
+    }
 
 
 def short_name(family: Family) -> str:
@@ -52,8 +54,8 @@ def short_name(family: Family) -> str:
 
 
 def _fields(family: type[Family]) -> tuple[Field[Any], ...]:
-    known = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
-    return tuple(option for option in known if option.init)
+    dataclass_fields = fields(family)  # type: ignore[arg-type]  # every family is a dataclass
+    return tuple(option for option in dataclass_fields if option.init)
 
 
 def _default(option: Field[Any]) -> Any:
@@ -77,22 +79,24 @@ def _needed(family: type[Family]) -> list[Field[Any]]:
 
 def make_family(text: str, directed: bool = False, num_relations: int | None = None) -> Family:
     """The family of edges that a text names; ``num_relations`` is for a relation by its name."""
-    made = _parsed(text, {}, num_relations)
-    if not issubclass(Graph, made.reads):
-        raise RefusedValue("a graph is read by families of edges", "such as gcn", short_name(made))
-    return Directed(made) if directed else made
+    family = _parsed(text, {}, num_relations)
+    if not issubclass(Graph, family.reads):
+        raise RefusedValue(
+            "a graph is read by families of edges", "such as gcn", short_name(family)
+        )
+    return Directed(family) if directed else family
 
 
 def any_family(text: str, chosen: dict[str, Any], num_relations: int | None = None) -> Family:
     """The family that a text names, whatever kind of structure it reads, without features."""
-    made = _parsed(text, chosen, num_relations)
-    if made.makes_use_of("x"):
+    family = _parsed(text, chosen, num_relations)
+    if family.makes_use_of("x"):
         raise RefusedValue(
             "a command makes the basis of a structure alone, without features",
             "a family whose values do not depend on features, or a layer in Python",
-            short_name(made),
+            short_name(family),
         )
-    return made
+    return family
 
 
 def _parsed(text: str, chosen: dict[str, Any], num_relations: int | None) -> Family:
@@ -111,10 +115,10 @@ def _named(name: str, chosen: dict[str, Any], num_relations: int | None) -> Fami
             f"{family.__name__}(...) in Python",
             repr(name),
         )
-    known = options(family)
+    option_hints = options(family)
     for option in chosen:
-        if option not in known:
-            has = ", ".join(known) or "no options"
+        if option not in option_hints:
+            has = ", ".join(option_hints) or "no options"
             raise RefusedValue(f"family {name!r} has no option {option}", has, option)
     values = dict(chosen)
     if family is Relation and num_relations is not None:
@@ -133,11 +137,11 @@ def list_families() -> list[tuple[str, str, str]]:
     """A row for each family: its name, its equation, its options with their defaults."""
     rows = [("family", "matrices", "options, with defaults")]
     for _, family in sorted(FAMILIES.items()):
-        known = [
+        option_texts = [
             option if default is MISSING else f"{option}={default!r}"
             for option, default in defaults(family).items()
         ]
-        listed = "in Python" if needs_python(family) else ", ".join(known) or "-"
+        listed = "in Python" if needs_python(family) else ", ".join(option_texts) or "-"
         rows.append((FAMILIES.name_of(family), family.equation, listed))
     return rows
 
@@ -189,10 +193,10 @@ def _sample(hint: Any) -> str:
 
 def _meaning(text: str, option: str) -> str:
     """The sentences on an option in the ``Args`` of a docstring, without markup."""
-    found = re.search(
+    match = re.search(
         rf"^    {option} \([^\n]*?\): (.*?)(?=\n {{0,4}}\S|\n\n|\Z)", text, re.DOTALL | re.MULTILINE
     )
-    sentences = _plain(found[1]) if found else ""
+    sentences = _plain(match[1]) if match else ""
     return re.sub(r"\s*\(default: .*?\)$", "", sentences)
 
 

@@ -146,19 +146,19 @@ def require_modules(
 
 
 def read_values(
-    known: dict[str, Field[Any]], found: Any, where: str, needed: Sequence[str] = ()
+    fields_by_name: dict[str, Field[Any]], values: Any, where: str, needed: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Names and values that a file holds ``where``, if each is that of a field of this name."""
-    if not isinstance(found, dict):
-        raise RefusedValue(f"{where} is a table", "names with values", repr(found))
-    for name, value in found.items():
-        if name not in known:
-            raise RefusedValue(f"{where}: {unknown('setting', name, known)}")
-        check_value(known[name], value, f"{where}: ")
+    if not isinstance(values, dict):
+        raise RefusedValue(f"{where} is a table", "names with values", repr(values))
+    for name, value in values.items():
+        if name not in fields_by_name:
+            raise RefusedValue(f"{where}: {unknown('setting', name, fields_by_name)}")
+        check_value(fields_by_name[name], value, f"{where}: ")
     for name in needed:
-        if not found.get(name):
+        if not values.get(name):
             raise RefusedValue(f"{where} must say its {name}", f"{name} = …", "none")
-    return found
+    return values
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

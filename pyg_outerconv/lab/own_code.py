@@ -30,9 +30,9 @@ def import_own(names: Sequence[str]) -> None:
             module = _file(name) if is_file else _module(name)
             _refuse_taken(name, tables, before)
         except BaseException:
-            for table, known in zip(tables, before, strict=True):
+            for table, snapshot in zip(tables, before, strict=True):
                 table.clear()
-                table.update(known)
+                table.update(snapshot)
             raise
         _imported[name] = module
 
@@ -52,8 +52,8 @@ def require_imported(names: str) -> None:
 
     A run folder says their names, and code is imported from nowhere but by the user's word.
     """
-    known = {Path(name).name for name in _imported}
-    lacking = [name for name in names.split(",") if name and Path(name).name not in known]
+    imported_names = {Path(name).name for name in _imported}
+    lacking = [name for name in names.split(",") if name and Path(name).name not in imported_names]
     if lacking:
         flags = shlex.join(flags_for(",".join(lacking)))
         raise RefusedValue("the run was made with code of its own", flags, "no such option")
@@ -63,10 +63,10 @@ def _file(name: str) -> ModuleType:
     path = Path(name).expanduser().resolve()
     if not path.is_file():
         raise RefusedValue("--import is a module or a file of Python code", "a file", name)
-    known = sys.modules.get(path.stem)
-    if known is not None:
-        if getattr(known, "__file__", None) == str(path):
-            return known
+    imported_module = sys.modules.get(path.stem)
+    if imported_module is not None:
+        if getattr(imported_module, "__file__", None) == str(path):
+            return imported_module
         rule = f"a file for --import has a name that no other module has, such as my_{path.name}"
         raise RefusedValue(rule, "another name", f"{name}, and {path.stem} is imported already")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -117,8 +117,8 @@ def _tables() -> list[dict[str, Any]]:
 
 
 def _refuse_taken(name: str, tables: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
-    for table, known in zip(tables, before, strict=True):
-        for key, old in known.items():
+    for table, snapshot in zip(tables, before, strict=True):
+        for key, old in snapshot.items():
             if table[key] is not old and table[key].__module__ != old.__module__:
                 rule = f"what --import {name} defines has a name of its own"
                 got = f"{key!r}, which {old.__module__} defines"

@@ -377,12 +377,12 @@ def smoothing_of(text: str) -> dict[str, Any] | None:
         numbers = [int(one), float(first), int(other), float(second), *map(float, scale)]
     except ValueError:
         numbers = [-1]
-    found = dict(zip(_SMOOTHING, numbers, strict=False))
-    in_range = all(0 <= number <= _SMOOTHING[name] for name, number in found.items())
-    if not in_range or len(numbers) > len(found):
+    arguments = dict(zip(_SMOOTHING, numbers, strict=False))
+    in_range = all(0 <= number <= _SMOOTHING[name] for name, number in arguments.items())
+    if not in_range or len(numbers) > len(arguments):
         rule = "predictions are corrected and smoothed in steps, each with α in [0, 1]"
         raise RefusedValue(rule, "such as 50,0.8,50,0.8, or 50,0.8,50,0.8,1.0 with γ", text)
-    return {**found, "autoscale": "scale" not in found}
+    return {**arguments, "autoscale": "scale" not in arguments}
 
 
 def resolve(entry: Entry, explicit: dict[str, Any]) -> Settings:

@@ -32,18 +32,20 @@ def draw(asked: Any) -> int:
     cells = None if shape is None else numbers(shape, "--shape", "x")
     classes = None
     if cells is None:
-        made, basis, place, classes = _on_graph(family or "gcn", shifts, dataset, asked.root)
+        drawn_family, basis, place, classes = _on_graph(
+            family or "gcn", shifts, dataset, asked.root
+        )
     else:
-        made, basis, place = _on_grid(family or "grid", shifts, cells)
+        drawn_family, basis, place = _on_grid(family or "grid", shifts, cells)
     kind = kind or ("graph" if cells is None else "matrices")
-    path = as_path(asked.out or f"{type(made).__name__.lower()}-{kind}.svg", "--out")
-    options_of_kind = _picture_options(asked, kind, made, basis, cells)
+    path = as_path(asked.out or f"{type(drawn_family).__name__.lower()}-{kind}.svg", "--out")
+    options_of_kind = _picture_options(asked, kind, drawn_family, basis, cells)
     if kind == "graph":
         options_of_kind |= {"around": options_of_kind.pop("cell", ()), "classes": classes}
     basis.plot(kind, path, **options_of_kind)
     m, n = basis.size
     print(
-        f"{shlex.quote(str(path))}: {kind} of {short_name(made)} on {place}: "
+        f"{shlex.quote(str(path))}: {kind} of {short_name(drawn_family)} on {place}: "
         f"M = {m}, N = {n}, K = {basis.num_bases}"
     )
     return 0
@@ -54,8 +56,8 @@ def _on_grid(
 ) -> tuple[Family, Basis, str]:
     """A family, its basis on a grid, and the grid in words."""
     chosen = _with_shifts(text, shifts)
-    known = FAMILIES.find(text)
-    if known is not None and "dim" in options(known):
+    family_class = FAMILIES.find(text)
+    if family_class is not None and "dim" in options(family_class):
         chosen["dim"] = len(shape)
     family = any_family(text, chosen)
     _require(issubclass(Cells, family.reads), family, "--shape")
@@ -66,8 +68,8 @@ def _on_graph(
     text: str, shifts: tuple[tuple[int, ...], ...], dataset: str | None, root: str | None
 ) -> tuple[Family, Basis, str, Tensor]:
     """A family, its basis on a dataset, the name of the dataset, and the classes of its nodes."""
-    known = FAMILIES.find(text)
-    if known is not None and known.reads is Cells:  # before its options are asked for
+    family_class = FAMILIES.find(text)
+    if family_class is not None and family_class.reads is Cells:  # before its options are asked for
         raise RefusedValue(f"{text} is drawn on a grid", "--shape such as 8x10", "none")
     loaded = data.load(dataset or data.EMBEDDED, root)
     family = any_family(text, _with_shifts(text, shifts), loaded.num_relations)
@@ -106,7 +108,7 @@ def _picture_options(
         if not -basis.num_bases <= label < basis.num_bases:
             expected = f"0 to {basis.num_bases - 1}"
             raise RefusedValue("--label is that of a matrix", expected, label)
-    found: dict[str, Any] = {
+    plot_arguments: dict[str, Any] = {
         "labels": list(labels) or None,
         "cell": at if cell is None else numbers(cell, "--cell", ","),
         "reach": asked.reach,
@@ -114,13 +116,13 @@ def _picture_options(
         "seed": asked.seed,
     }
     if asked.channels is not None:
-        found["channels"] = numbers(asked.channels, "--channels", "x")
+        plot_arguments["channels"] = numbers(asked.channels, "--channels", "x")
     if kind in ("matrices", "shift", "graph"):
-        found["titles"] = family.labels
+        plot_arguments["titles"] = family.labels
     is_square = basis.size[0] == basis.size[1]
     if kind == "receptive-field" and shape is not None and is_square and grids_of(basis) is None:
-        found["inputs"] = shape
-    return {name: value for name, value in found.items() if value is not None}
+        plot_arguments["inputs"] = shape
+    return {name: value for name, value in plot_arguments.items() if value is not None}
 
 
 def numbers(text: str, flag: str, between: str) -> tuple[int, ...]:

@@ -110,5 +110,5 @@ def moved(own: dict[str, Any], both_ways: dict[str, Any]) -> Source | None:
 
 def source_from(values: Any, origin: str) -> Source:
     """A source that was written by :meth:`Source.as_dict`; what is left out is as by default."""
-    known = {one.name: one for one in fields(Source)}
-    return Source(**read_values(known, values, f"{origin}, source"))
+    fields_by_name = {one.name: one for one in fields(Source)}
+    return Source(**read_values(fields_by_name, values, f"{origin}, source"))

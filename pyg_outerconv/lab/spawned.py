@@ -10,15 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 
-def spawned(
-    jobs: int, begin: Callable[..., None] | None = None, *given: Any
-) -> ProcessPoolExecutor:
+def spawned(jobs: int, begin: Callable[..., None] | None = None, *args: Any) -> ProcessPoolExecutor:
     """New processes, each begun by a function, which end when this one is gone, in whatever way."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, _begin, (begin, *given))
+    return ProcessPoolExecutor(jobs, context, _begin, (begin, *args))
 
 
-def _begin(begin: Callable[..., None] | None, *given: Any) -> None:
+def _begin(begin: Callable[..., None] | None, *args: Any) -> None:
     def end_with_parent() -> None:
         parent = multiprocessing.parent_process()
         assert parent is not None  # as multiprocessing began this one
@@ -27,4 +25,4 @@ def _begin(begin: Callable[..., None] | None, *given: Any) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     if begin is not None:
-        begin(*given)
+        begin(*args)
