@@ -137,39 +137,47 @@ def load(
             knows, or are damaged; or the reader needs a module that is not installed.
     """
     log = log or partial(print, file=sys.stderr)
-    known = entry(name).for_split(split)
-    extra = "ogb" if "ogb" in known.requires else "'pyg_outerconv[train]'"
-    require_modules(f"{known.name} is read with", known.requires, extra, DataUnavailable)
-    if known.folder is None:
-        data, place = getattr(pyg_datasets, known.reader)(**known.arguments)[0], None
-    elif known.embedded and known.missing(files.data_root(root)):
+    dataset_entry = entry(name).for_split(split)
+    extra = "ogb" if "ogb" in dataset_entry.requires else "'pyg_outerconv[train]'"
+    require_modules(
+        f"{dataset_entry.name} is read with", dataset_entry.requires, extra, DataUnavailable
+    )
+    if dataset_entry.folder is None:
+        data, place = (
+            getattr(pyg_datasets, dataset_entry.reader)(**dataset_entry.arguments)[0],
+            None,
+        )
+    elif dataset_entry.embedded and dataset_entry.missing(files.data_root(root)):
         below = files.data_root(root)
-        log(f"{known.name} is not below {below}: the copy inside pyg_outerconv is read")
-        data, place = _embedded(known.embedded), None
+        log(f"{dataset_entry.name} is not below {below}: the copy inside pyg_outerconv is read")
+        data, place = _embedded(dataset_entry.embedded), None
     else:
         place = files.data_root(root)
-        data = _read(known, place, log)
+        data = _read(dataset_entry, place, log)
     if undirected:
-        make_undirected(data, lambda row: f"{known.name}, edge {row}")
-    return Dataset(known, data, place, fingerprint(data))
+        make_undirected(data, lambda row: f"{dataset_entry.name}, edge {row}")
+    return Dataset(dataset_entry, data, place, fingerprint(data))
 
 
-def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
+def _read(dataset_entry: Entry, root: Path, log: Callable[[str], None]) -> Data:
     """The graph of the raw files; a copy is cached in the cache folder."""
-    if known.missing(root):
-        log(f"{known.name} is not below {root}: downloading")
-        if record := download(known, root):
+    if dataset_entry.missing(root):
+        log(f"{dataset_entry.name} is not below {root}: downloading")
+        if record := download(dataset_entry, root):
             log(
-                f"{known.name}: files without a known checksum are recorded in {record}, and held "
-                "against it from now on"
+                f"{dataset_entry.name}: files without a known checksum are recorded in {record}, "
+                "and held against it from now on"
             )
-    contents = {name: read_one(known, root, name) for name in known.files}
+    contents = {name: read_one(dataset_entry, root, name) for name in dataset_entry.files}
     home = (
         files.cache_folder()
         / "graphs"
-        / "-".join([known.name, *map(str, known.arguments.values())])
+        / "-".join([dataset_entry.name, *map(str, dataset_entry.arguments.values())])
     )
-    kept, place = home / f"{_key(known, root, contents)}.pt", home / files.temporary_name("reading")
+    kept, place = (
+        home / f"{_key(dataset_entry, root, contents)}.pt",
+        home / files.temporary_name("reading"),
+    )
     try:
         home.mkdir(parents=True, exist_ok=True)
         files.sweep(home)
@@ -179,7 +187,7 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
             pass
         except RefusedValue as error:  # damaged, or written by another version
             log(f"{error}; the graph is read from its raw files, and cached anew")
-        data = read_raw(known, root, contents, place)
+        data = read_raw(dataset_entry, root, contents, place)
         files.save_tensors(kept, data.to_dict())
     except OSError as error:
         raise DataUnavailable(
@@ -194,15 +202,15 @@ def _read(known: Entry, root: Path, log: Callable[[str], None]) -> Data:
     return data
 
 
-def _key(known: Entry, root: Path, contents: dict[str, bytes]) -> str:
+def _key(dataset_entry: Entry, root: Path, contents: dict[str, bytes]) -> str:
     """A name that changes with the root, its raw files and the version of PyG that reads them."""
-    compared = {} if known.copies_differ else known.files  # when they were read
+    compared = {} if dataset_entry.copies_differ else dataset_entry.files  # when they were read
     sums = {
         name: compared.get(name) or hashlib.sha256(content).hexdigest()
         for name, content in contents.items()
     }
     state = repr([torch_geometric.__version__, sorted(sums.items())])
-    parts = (str(known.home(root)), state)
+    parts = (str(dataset_entry.home(root)), state)
     return "-".join(hashlib.sha256(part.encode()).hexdigest()[:16] for part in parts)
 
 

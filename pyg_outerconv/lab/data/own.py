@@ -120,8 +120,8 @@ def load_own(source: Source, log: Callable[[str], None] | None = None) -> Datase
 
 def _entry(source: Source, *counts: int, **further: Any) -> Entry:
     titles = "nodes", "edges", "features", "classes", "relations"
-    known = dict(zip(titles, counts, strict=True))
-    return Entry(source.name, counts=known, about="a graph of one's own", **further)
+    counts_by_title = dict(zip(titles, counts, strict=True))
+    return Entry(source.name, counts=counts_by_title, about="a graph of one's own", **further)
 
 
 def _notes(graph: _Graph) -> list[str]:

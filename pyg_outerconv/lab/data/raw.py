@@ -40,10 +40,10 @@ LIMIT = 2**31  # bytes of one raw file, packed or unpacked
 TEXT_LIMIT = 2**34  # bytes of one text file, unpacked
 
 
-def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> bytes:
+def read_one(dataset_entry: Entry, root: Path, name: str, home: Path | None = None) -> bytes:
     """The content of a raw file of a dataset, if it may be read."""
-    path, expected = (home or known.home(root)) / name, known.files[name]
-    first = recorded(known, root)
+    path, expected = (home or dataset_entry.home(root)) / name, dataset_entry.files[name]
+    first = recorded(dataset_entry, root)
     try:
         content = files.read_bytes(path, LIMIT)
     except OSError as error:
@@ -51,12 +51,15 @@ def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> b
     got = hashlib.sha256(content).hexdigest()
     if got == expected:
         return content
-    if expected is not None and not known.copies_differ:
-        rule = f"{path} must be the file that the registry knows of {known.name}, by its sha256"
+    if expected is not None and not dataset_entry.copies_differ:
+        rule = (
+            f"{path} must be the file that the registry knows of {dataset_entry.name}, "
+            "by its sha256"
+        )
         raise DataUnavailable(refusal(rule, expected, f"{got}: another, or a damaged one"))
     if expected is None and first.get(name, got) != got:
         rule = f"{path} must be as it was first downloaded, by its sha256 in"
-        rule = f"{rule} {record_of(known, root)}"
+        rule = f"{rule} {record_of(dataset_entry, root)}"
         raise DataUnavailable(refusal(rule, first[name], f"{got}: another, or a damaged one"))
     try:
         look_into(path, content)
@@ -70,9 +73,9 @@ def read_one(known: Entry, root: Path, name: str, home: Path | None = None) -> b
 
 def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
     """Compare the raw files of a dataset, those of all its protocols, with their checksums."""
-    known, folder = entry(name), files.data_root(root)
-    first, states = recorded(known, folder), {}
-    for reading in map(known.for_split, known.splits):
+    dataset_entry, folder = entry(name), files.data_root(root)
+    first, states = recorded(dataset_entry, folder), {}
+    for reading in map(dataset_entry.for_split, dataset_entry.splits):
         for file, expected in reading.files.items():
             states[file] = _compare(reading.home(folder) / file, expected or first.get(file))
     return states
@@ -93,39 +96,46 @@ def _compare(path: Path, expected: str | None) -> str:
 # Checksums of what was downloaded -----------------------------------------------------------------
 
 
-def record_of(known: Entry, root: Path) -> Path:
+def record_of(dataset_entry: Entry, root: Path) -> Path:
     """The record of a dataset below a root."""
-    place = hashlib.sha256(str(known.home(root)).encode()).hexdigest()[:16]
-    return files.cache_folder() / "checksums" / f"{known.name}-{place}.json"
+    place = hashlib.sha256(str(dataset_entry.home(root)).encode()).hexdigest()[:16]
+    return files.cache_folder() / "checksums" / f"{dataset_entry.name}-{place}.json"
 
 
-def recorded(known: Entry, root: Path) -> dict[str, str]:
+def recorded(dataset_entry: Entry, root: Path) -> dict[str, str]:
     """The sha256 of files as they were downloaded, by their names below the dataset's folder."""
     try:
-        found = files.load_json(record_of(known, root)).get("files")
+        checksums = files.load_json(record_of(dataset_entry, root)).get("files")
     except FileNotFoundError:
         return {}
     except (OSError, RefusedValue) as error:
-        raise DataUnavailable(f"checksums of {known.name} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise DataUnavailable(f"{record_of(known, root)} must hold checksums of files")
-    return found
+        raise DataUnavailable(
+            f"checksums of {dataset_entry.name} cannot be read: {error}"
+        ) from error
+    if not isinstance(checksums, dict):
+        raise DataUnavailable(f"{record_of(dataset_entry, root)} must hold checksums of files")
+    return checksums
 
 
-def record(known: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
+def record(dataset_entry: Entry, root: Path, contents: dict[str, bytes]) -> Path | None:
     """Record the files whose checksum is not known; None where there are none."""
-    before = recorded(known, root)
+    before = recorded(dataset_entry, root)
     new = {
         name: hashlib.sha256(content).hexdigest()
         for name, content in contents.items()
-        if known.files[name] is None and name not in before
+        if dataset_entry.files[name] is None and name not in before
     }
     if not new:
         return None
-    path = record_of(known, root)
+    path = record_of(dataset_entry, root)
     path.parent.mkdir(parents=True, exist_ok=True)
     files.save_json(
-        path, {"dataset": known.name, "folder": str(known.home(root)), "files": before | new}
+        path,
+        {
+            "dataset": dataset_entry.name,
+            "folder": str(dataset_entry.home(root)),
+            "files": before | new,
+        },
     )
     return path
 
@@ -244,42 +254,42 @@ def _check_sparse(arrays: np.lib.npyio.NpzFile, name: str) -> None:
 # PyG's dataset classes, and ogb's readers ---------------------------------------------------------
 
 
-def read_raw(known: Entry, root: Path, contents: dict[str, bytes], place: Path) -> Data:
+def read_raw(dataset_entry: Entry, root: Path, contents: dict[str, bytes], place: Path) -> Data:
     """The graph of raw files, as PyG's class makes it, if its parts fit together.
 
     PyG loads what it finds processed beside raw files, and that can run code. So it reads copies,
     of the ``contents`` that :mod:`.raw` has checked, in a new folder ``place``.
     """
-    _check_listed_edges(known, root, contents)
+    _check_listed_edges(dataset_entry, root, contents)
     for name, content in contents.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
-    data = _with_labels(_construct(known, root, place))
+    data = _with_labels(_construct(dataset_entry, root, place))
 
     def broken(part: str, number: int, *rule: Any) -> DataUnavailable:
-        return _refused(known, root, *rule)
+        return _refused(dataset_entry, root, *rule)
 
-    check_graph(data, broken, known.task == "graphs")
-    return SELECTIONS[known.keeps](data) if known.keeps else data
+    check_graph(data, broken, dataset_entry.task == "graphs")
+    return SELECTIONS[dataset_entry.keeps](data) if dataset_entry.keeps else data
 
 
-def _construct(known: Entry, root: Path, place: Path) -> Data:
-    if known.reader == "Entities":
-        _process_in_child(known, root, place)
+def _construct(dataset_entry: Entry, root: Path, place: Path) -> Data:
+    if dataset_entry.reader == "Entities":
+        _process_in_child(dataset_entry, root, place)
     try:
         with quiet():
-            if known.reader == OGB:
-                return _read_ogb(known, place)
-            read = _reader(known, "download")(str(place), **known.arguments)
-            data: Data = union_of(read) if known.task == "graphs" else read[0]
+            if dataset_entry.reader == OGB:
+                return _read_ogb(dataset_entry, place)
+            read = _reader(dataset_entry, "download")(str(place), **dataset_entry.arguments)
+            data: Data = union_of(read) if dataset_entry.task == "graphs" else read[0]
     except Exception as error:  # the reader's own formats fail in many ways
-        raise _damaged(known, root, f"{type(error).__name__}: {error}") from error
+        raise _damaged(dataset_entry, root, f"{type(error).__name__}: {error}") from error
     return data
 
 
-def _reader(known: Entry, *skipped: str) -> Any:
+def _reader(dataset_entry: Entry, *skipped: str) -> Any:
     """PyG's class for a dataset, which skips some of its steps."""
-    base = getattr(pyg_datasets, known.reader)
+    base = getattr(pyg_datasets, dataset_entry.reader)
     return type(base.__name__, (base,), dict.fromkeys(skipped, lambda *args: None))
 
 
@@ -296,9 +306,14 @@ getattr(datasets, reader)(place, **arguments)
 """
 
 
-def _process_in_child(known: Entry, root: Path, place: Path) -> None:
+def _process_in_child(dataset_entry: Entry, root: Path, place: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, json.dumps([known.reader, str(place), known.arguments])],
+        [
+            sys.executable,
+            "-c",
+            _CHILD,
+            json.dumps([dataset_entry.reader, str(place), dataset_entry.arguments]),
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -306,7 +321,7 @@ def _process_in_child(known: Entry, root: Path, place: Path) -> None:
     )
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise _damaged(known, root, lines[-1])
+        raise _damaged(dataset_entry, root, lines[-1])
 
 
 def _with_labels(data: Data) -> Data:
@@ -327,15 +342,15 @@ def _mask(num_nodes: int, index: torch.Tensor) -> torch.Tensor:
     return torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, index, True)
 
 
-def _damaged(known: Entry, root: Path, reason: str) -> DataUnavailable:
+def _damaged(dataset_entry: Entry, root: Path, reason: str) -> DataUnavailable:
     reason = " ".join(reason.split())
     return DataUnavailable(
-        f"the files of {known.name} in {known.home(root)} cannot be read "
+        f"the files of {dataset_entry.name} in {dataset_entry.home(root)} cannot be read "
         f"({reason}): compare them by 'outerconv datasets --verify'"
     )
 
 
-def _check_listed_edges(known: Entry, root: Path, contents: dict[str, bytes]) -> None:
+def _check_listed_edges(dataset_entry: Entry, root: Path, contents: dict[str, bytes]) -> None:
     """Refuse a list of edges to nodes that are none.
 
     PyG numbers the edge m → n of N nodes as mN + n, and drops one of two with the same number: so
@@ -349,11 +364,13 @@ def _check_listed_edges(known: Entry, root: Path, contents: dict[str, bytes]) ->
     for word in lines.split():
         if not word.isdigit() or len(word) > 18 or int(word) >= num_nodes:
             rule, got = "edges join the nodes of the graph", repr(word.decode())
-            raise _refused(known, root, rule, f"numbers from 0 to {num_nodes - 1}", got)
+            raise _refused(dataset_entry, root, rule, f"numbers from 0 to {num_nodes - 1}", got)
 
 
-def _refused(known: Entry, root: Path, rule: str, expected: object, got: object) -> DataUnavailable:
-    where = f"the files of {known.name} in {known.home(root)}"
+def _refused(
+    dataset_entry: Entry, root: Path, rule: str, expected: object, got: object
+) -> DataUnavailable:
+    where = f"the files of {dataset_entry.name} in {dataset_entry.home(root)}"
     return DataUnavailable(f"{where}: {refusal(rule, expected, got)}")
 
 
@@ -370,54 +387,54 @@ def quiet() -> Iterator[None]:
 _CONNECT_SECONDS = 30.0
 
 
-def download(known: Entry, root: Path) -> Path | None:
+def download(dataset_entry: Entry, root: Path) -> Path | None:
     """Let PyG download absent files, which are moved to their places when all are checked.
 
     The record of those whose checksum the registry does not know is returned, None without any.
     """
-    absent = known.missing(root)
-    names = [name for name in known.files if known.home(root) / name in absent]
+    absent = dataset_entry.missing(root)
+    names = [name for name in dataset_entry.files if dataset_entry.home(root) / name in absent]
     before = socket.getdefaulttimeout()
     staging = root / files.temporary_name(
         "download"
     )  # so that an incomplete download is never read
-    home = known.home(staging)
+    home = dataset_entry.home(staging)
     try:
         root.mkdir(parents=True, exist_ok=True)
         files.sweep(root, ["download"])
         socket.setdefaulttimeout(_CONNECT_SECONDS)
         with quiet():
-            if known.reader == OGB:
-                _download_ogb(known, home)
+            if dataset_entry.reader == OGB:
+                _download_ogb(dataset_entry, home)
             else:
                 # TUDataset reads what it has processed; its raw files are texts, which run nothing.
-                skipped = () if known.reader == "TUDataset" else ("process", "load")
-                _reader(known, *skipped)(str(home), **known.arguments)
+                skipped = () if dataset_entry.reader == "TUDataset" else ("process", "load")
+                _reader(dataset_entry, *skipped)(str(home), **dataset_entry.arguments)
         if gone := [name for name in names if not (home / name).is_file()]:
             raise FileNotFoundError(f"the source no longer has {', '.join(gone)}")
-        contents = {name: read_one(known, root, name, home) for name in names}
-        kept = record(known, root, contents)
+        contents = {name: read_one(dataset_entry, root, name, home) for name in names}
+        kept = record(dataset_entry, root, contents)
         for name in names:
-            (known.home(root) / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(home / name, known.home(root) / name)
+            (dataset_entry.home(root) / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(home / name, dataset_entry.home(root) / name)
         return kept
     except DataUnavailable as error:  # of a file in the staging folder, which is about to go
         raise DataUnavailable(f"what was downloaded is not used: {error}") from error
     except Exception as error:  # urllib, aiohttp, tarfile, the disk: each has its own
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _absent(known, absent, reason) from error
+        raise _absent(dataset_entry, absent, reason) from error
     finally:
         socket.setdefaulttimeout(before)
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _absent(known: Entry, paths: list[Path], reason: str) -> DataUnavailable:
+def _absent(dataset_entry: Entry, paths: list[Path], reason: str) -> DataUnavailable:
     folders: dict[Path, list[str]] = {}
     for path in paths:
         folders.setdefault(path.parent, []).append(path.name)
     where = "; ".join(f"{', '.join(names)} into {folder}" for folder, names in folders.items())
     return DataUnavailable(
-        f"{known.name} is not here and cannot be downloaded ({reason}): put "
+        f"{dataset_entry.name} is not here and cannot be downloaded ({reason}): put "
         f"{where}; or name another root by --root or {files.ROOT_VARIABLE}"
     )
 
@@ -427,7 +444,7 @@ def _absent(known: Entry, paths: list[Path], reason: str) -> DataUnavailable:
 OGB = "NodePropPredDataset"
 
 
-def _read_ogb(known: Entry, place: Path) -> Data:
+def _read_ogb(dataset_entry: Entry, place: Path) -> Data:
     """The graph below ``place``, with the masks of its split and ``y`` (N,)."""
     import pandas as pd
     from ogb.io.read_graph_raw import read_csv_graph_raw
@@ -436,7 +453,7 @@ def _read_ogb(known: Entry, place: Path) -> Data:
         table = pd.read_csv(folder / f"{name}.csv.gz", header=None)[0]
         return torch.from_numpy(table.fillna(-1).to_numpy().astype("int64"))
 
-    folder, meta = place / _ogb_folder(known), _ogb_meta(known)
+    folder, meta = place / _ogb_folder(dataset_entry), _ogb_meta(dataset_entry)
     with contextlib.redirect_stdout(io.StringIO()):
         inverse = meta["add_inverse_edge"] == "True"
         (graph,) = read_csv_graph_raw(str(folder / "raw"), add_inverse_edge=inverse)
@@ -451,27 +468,27 @@ def _read_ogb(known: Entry, place: Path) -> Data:
     )
 
 
-def _download_ogb(known: Entry, home: Path) -> None:
+def _download_ogb(dataset_entry: Entry, home: Path) -> None:
     """Download and unpack the archive that ``ogb`` names into the folder ``home``."""
     from ogb.utils.url import download_url, extract_zip
 
-    meta = _ogb_meta(known)
+    meta = _ogb_meta(dataset_entry)
     with contextlib.redirect_stdout(io.StringIO()):
         archive = Path(download_url(meta["url"], str(home)))
         extract_zip(str(archive), str(home))
     archive.unlink()
-    shutil.move(home / meta["download_name"], home / _ogb_folder(known))
+    shutil.move(home / meta["download_name"], home / _ogb_folder(dataset_entry))
 
 
-def _ogb_folder(known: Entry) -> str:
+def _ogb_folder(dataset_entry: Entry) -> str:
     """The folder that ``ogb`` gives a dataset, such as ``ogbn_arxiv``."""
-    return str(known.arguments["name"]).replace("-", "_")
+    return str(dataset_entry.arguments["name"]).replace("-", "_")
 
 
-def _ogb_meta(known: Entry) -> Any:
+def _ogb_meta(dataset_entry: Entry) -> Any:
     """What ``ogb`` says of a dataset."""
     import ogb
     import pandas as pd
 
     table = Path(ogb.__file__).parent / "nodeproppred" / "master.csv"
-    return pd.read_csv(table, index_col=0, keep_default_na=False)[known.arguments["name"]]
+    return pd.read_csv(table, index_col=0, keep_default_na=False)[dataset_entry.arguments["name"]]

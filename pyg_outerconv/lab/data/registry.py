@@ -80,12 +80,12 @@ class Entry:
 
 def _is_absent(path: Path) -> bool:
     try:
-        found = path.stat()
+        file_status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError as error:
         raise DataUnavailable(f"{path} cannot be read ({error.strerror})") from error
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0
+    return stat.S_ISREG(file_status.st_mode) and file_status.st_size == 0
 
 
 @cache
@@ -121,5 +121,5 @@ def entry(name: str) -> Entry:
 
 def is_here(name: str, root: str | Path | None = None, split: str | None = None) -> bool:
     """Whether a dataset can be read without a network."""
-    known = entry(name).for_split(split)
-    return known.embedded is not None or not known.missing(data_root(root))
+    dataset_entry = entry(name).for_split(split)
+    return dataset_entry.embedded is not None or not dataset_entry.missing(data_root(root))
