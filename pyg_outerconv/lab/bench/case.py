@@ -182,11 +182,15 @@ def case(name: str, group: str, description: str, **options: Any) -> Callable[[S
 def select(wanted: Iterable[str], cases: dict[str, Case]) -> list[Case]:
     """The cases of these names or groups, in the order of registration; all for none."""
     names = list(wanted)
-    groups = {found.group for found in cases.values()}
+    groups = {bench_case.group for bench_case in cases.values()}
     for name in names:
         if name not in cases and name not in groups:
             raise RefusedValue(unknown("benchmark", name, {*cases, *groups}))
-    return [found for found in cases.values() if not names or {found.name, found.group} & {*names}]
+    return [
+        bench_case
+        for bench_case in cases.values()
+        if not names or {bench_case.name, bench_case.group} & {*names}
+    ]
 
 
 def synchronizer(device: str) -> Step:

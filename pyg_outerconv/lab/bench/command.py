@@ -70,12 +70,12 @@ def bench(options: Options) -> int:
         campaign = Campaign(options, cases)
         campaign.run()
         return FAILED if campaign.failed else 0
-    width = max(len(found.name) for found in cases)
-    for group in dict.fromkeys(found.group for found in cases):
+    width = max(len(case.name) for case in cases)
+    for group in dict.fromkeys(case.group for case in cases):
         print(group)
-        for found in cases:
-            if found.group == group:
-                print(f"  {found.name.ljust(width)}  {found.description}")
+        for case in cases:
+            if case.group == group:
+                print(f"  {case.name.ljust(width)}  {case.description}")
     return 0
 
 
@@ -88,5 +88,5 @@ def chosen_cases(options: Options) -> list[Case]:
     register_all()
     chosen = select(options.only, CASES)
     if options.quick and not options.only:
-        chosen = [found for found in chosen if found.quick]
+        chosen = [case for case in chosen if case.quick]
     return chosen

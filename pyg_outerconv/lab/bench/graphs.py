@@ -156,9 +156,9 @@ class Fresh:
 def citation_graph(context: Context, name: str) -> tuple[Data, str]:
     """A citation graph with its classes and masks, and where it is from."""
     if context.scale == 1 and data.is_here(name, context.root):
-        found = data.load(name, context.root).data
-        found.x = found.x.float()
-        return found, "real"
+        graph = data.load(name, context.root).data
+        graph.x = graph.x.float()
+        return graph, "real"
     nodes, edges, width, density, classes = CITATION[name]
     nodes, edges, width = (context.size(count, 16, quick=False) for count in (nodes, edges, width))
     generator = context.generator()
@@ -226,10 +226,10 @@ def proteins(context: Context) -> tuple[list[Data], str]:
 
 
 def _random_proteins(context: Context) -> list[Data]:
-    generator, made = context.generator(), []
+    generator, graphs = context.generator(), []
     for _ in range(context.size(COUNT, 8, quick=False)):
         edge_index, graph = small_graphs(1, generator)
         label = torch.randint(CLASSES, (1,), generator=generator)
         kinds = torch.randint(FEATURES, graph.shape, generator=generator)
-        made.append(Data(x=F.one_hot(kinds, FEATURES).float(), edge_index=edge_index, y=label))
-    return made
+        graphs.append(Data(x=F.one_hot(kinds, FEATURES).float(), edge_index=edge_index, y=label))
+    return graphs

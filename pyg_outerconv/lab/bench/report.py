@@ -95,9 +95,9 @@ def read_json(path: Path) -> Record:
     return report
 
 
-def say_place(found: Record) -> str:
+def say_place(record: Record) -> str:
     """The case, and the point if it has several."""
-    return str(found["case"]) if found["at"] is None else f"{found['case']} at {found['at']}"
+    return str(record["case"]) if record["at"] is None else f"{record['case']} at {record['at']}"
 
 
 def failures(report: Record) -> list[str]:
@@ -197,22 +197,22 @@ def compare_timings(new: Record, old: Record) -> str:
 def compare_reports(new: Record, old: Record) -> Record:
     """Compare every timing that both reports have."""
     before = {say_place(record): record["sizes"] for record in old["records"]}
-    known = {say_place(record): record for record in new["records"]}
+    records = {say_place(record): record for record in new["records"]}
     others = {
         place: record["case"]
-        for place, record in known.items()
+        for place, record in records.items()
         if before.get(place, record["sizes"]) != record["sizes"]
     }
     now, then = (timings(report["records"]) for report in (new, old))
     rows, notes = [], []
     for row in now.merge(then, on=_PLACE, suffixes=("", "_before")).to_dict("records"):
-        record, was = known[row["place"]], {key: row[f"{key}_before"] for key in _QUARTILES}
+        record, was = records[row["place"]], {key: row[f"{key}_before"] for key in _QUARTILES}
         if row["place"] in others:
             continue
-        found = {"case": record["case"], "at": record["at"], "mode": row["mode"]}
-        found |= {"contender": row["contender"], "before": was["median"], "now": row["median"]}
+        comparison = {"case": record["case"], "at": record["at"], "mode": row["mode"]}
+        comparison |= {"contender": row["contender"], "before": was["median"], "now": row["median"]}
         verdict = compare_timings(row, was)
-        rows.append({**found, "ratio": row["median"] / was["median"], "verdict": verdict})
+        rows.append({**comparison, "ratio": row["median"] / was["median"], "verdict": verdict})
     for key in ("processor", "threads", "gpu"):
         one, other = old["machine"].get(key), new["machine"].get(key)
         if one != other:
@@ -248,7 +248,7 @@ def merge(reports: Sequence[Record]) -> tuple[list[Record], Roofline]:
     for report in reports:
         for record in report["records"]:
             together.setdefault(say_place(record), []).append(record)
-    records = {place: _merged(found) for place, found in together.items()}
+    records = {place: _merged(place_records) for place, place_records in together.items()}
     for (place, mode, name), timing in merged.to_dict("index").items():
         record, ratios = records[place], [one for one in timing.pop("ratios") if one == one]
         record["modes"].setdefault(mode, {})[name] = timing
@@ -264,14 +264,19 @@ def merge(reports: Sequence[Record]) -> tuple[list[Record], Roofline]:
 
 def _merged(records: Sequence[Record]) -> Record:
     """One point of several runs, without its times."""
-    found = {**records[0], "modes": {}, "ratios": {}, "fractions": {}}
+    merged_record = {**records[0], "modes": {}, "ratios": {}, "fractions": {}}
     for name in ("absent", "errors", "memory"):
-        found[name] = {key: text for record in records for key, text in record[name].items()}
-    for name in found["agreement"]:
+        merged_record[name] = {
+            key: text for record in records for key, text in record[name].items()
+        }
+    for name in merged_record["agreement"]:
         gaps = [record["agreement"].get(name) for record in records]
-        found["agreement"] = {**found["agreement"], name: None if None in gaps else max(gaps)}
-    found["seconds"] = round(sum(record["seconds"] for record in records), 2)
-    return found
+        merged_record["agreement"] = {
+            **merged_record["agreement"],
+            name: None if None in gaps else max(gaps),
+        }
+    merged_record["seconds"] = round(sum(record["seconds"] for record in records), 2)
+    return merged_record
 
 
 _PLACE = ["place", "mode", "contender"]
@@ -293,7 +298,7 @@ def timings(records: Iterable[Record]) -> pd.DataFrame:
 
 def find_crossovers(records: Iterable[Record]) -> list[Record]:
     """For each sweep over density and each mode: from where on the best dense form is faster."""
-    found = []
+    crossovers = []
     swept = timings(record for record in records if record["axis"] == "density")
     for (name, mode), rows in swept.groupby(["case", "mode"], sort=False):
         times = rows.pivot(index="at", columns="contender", values="median").sort_index()
@@ -305,8 +310,8 @@ def find_crossovers(records: Iterable[Record]) -> list[Record]:
             at = both.index.astype(float).tolist()
             density = crossover(at, both["sparse"].tolist(), both["dense"].tolist())
             ends = {"lowest": at[0], "highest": at[-1]}
-            found.append({"case": name, "mode": mode, "density": density, **ends})
-    return found
+            crossovers.append({"case": name, "mode": mode, "density": density, **ends})
+    return crossovers
 
 
 # Tables, for the terminal ----------------------------------------------------------------------
@@ -370,8 +375,8 @@ def ratio_rows(report: Record) -> list[tuple[str, ...]]:
     """Times over ours over several processes, median and range, below their head."""
     rows: list[tuple[str, ...]] = [("case", "contender", "mode", "median", "range")]
     for record in report["records"]:
-        for mode, found in record.get("ratios", {}).items():
-            for name, ratios in found.items():
+        for mode, of_mode in record.get("ratios", {}).items():
+            for name, ratios in of_mode.items():
                 spread = f"{min(ratios):.2f} – {max(ratios):.2f}"
                 rows.append((say_place(record), name, mode, f"{median(ratios):.2f}", spread))
     return rows
@@ -452,12 +457,12 @@ def _case(points: Sequence[Record], report: Record) -> Record:
     first = points[0]
     name, axis, sizes = first["case"], first["axis"], first["sizes"]
     modes = list(dict.fromkeys(mode for record in points for mode in record["modes"]))
-    found = [crossing for crossing in report["crossovers"] if crossing["case"] == name]
+    crossings = [crossing for crossing in report["crossovers"] if crossing["case"] == name]
     figures = []
     if axis is None and modes:
         figures = [bars(first)]
     elif axis == "density":
-        densities = {crossing["mode"]: crossing["density"] for crossing in found}
+        densities = {crossing["mode"]: crossing["density"] for crossing in crossings}
         figures = [curves(points, mode, densities.get(mode)) for mode in modes]
         sizes = {size: count for size, count in sizes.items() if size != "edges"}
     elif axis == "problem" and TRAINING in modes:
@@ -474,7 +479,7 @@ def _case(points: Sequence[Record], report: Record) -> Record:
         if axis in (None, "density")
         else "",
         "figures": figures,
-        "crossovers": [say_crossover(crossing) for crossing in found],
+        "crossovers": [say_crossover(crossing) for crossing in crossings],
         "is_sweep": axis is not None,
         "rows": rows,
         "notes": list(dict.fromkeys(note for record in points for note in record["notes"])),
@@ -493,9 +498,9 @@ def bars(record: Record) -> str:
     """Medians with quartiles, a panel for each mode; the bound of the machine as a line."""
     panels = list(timings([record]).groupby("mode", sort=False))
     most = max(len(rows) for _, rows in panels)
-    with drawing(record["case"], 4.6 * len(panels), 0.7 + 0.34 * most) as made:
+    with drawing(record["case"], 4.6 * len(panels), 0.7 + 0.34 * most) as picture:
         for place, (mode, rows) in enumerate(panels, start=1):
-            axes, rows = made.figure.add_subplot(1, len(panels), place), rows[::-1]
+            axes, rows = picture.figure.add_subplot(1, len(panels), place), rows[::-1]
             spread = rows[["low", "high"]].sub(rows["median"], axis=0).abs().T
             colours = [COLOURS[0 if name == OURS else 5] for name in rows["contender"]]
             axes.barh(
@@ -510,14 +515,14 @@ def bars(record: Record) -> str:
                 at = 1e3 * bound["seconds"]
                 axes.axvline(at, color=COLOURS[1], linewidth=1.2, linestyle="--")
             axes.set_xlabel(f"{mode}, ms")
-    return made.svg
+    return picture.svg
 
 
 def curves(records: Sequence[Record], mode: str, crossover: float | None) -> str:
     """Time over density of every contender with its quartiles, the crossover marked."""
     rows = timings(records).query("mode == @mode")
-    with drawing(records[0]["case"] + mode, 4.6, 3.1) as made:
-        axes = made.figure.add_subplot(xlabel=records[0]["axis"], ylabel=f"{mode}, ms")
+    with drawing(records[0]["case"] + mode, 4.6, 3.1) as picture:
+        axes = picture.figure.add_subplot(xlabel=records[0]["axis"], ylabel=f"{mode}, ms")
         for number, (name, of) in enumerate(rows.groupby("contender", sort=False)):
             at, colour = of["at"].astype(float), COLOURS[number % len(COLOURS)]
             axes.plot(at, 1e3 * of["median"], "o-", color=colour, label=name, ms=3)
@@ -528,7 +533,7 @@ def curves(records: Sequence[Record], mode: str, crossover: float | None) -> str
             axes.set_title(f"crossover at {crossover:.2g}", fontsize=9)
         axes.set(xscale="log", yscale="log")
         axes.legend(frameon=False, fontsize=8)
-    return made.svg
+    return picture.svg
 
 
 def order_ratios(records: Sequence[Record], mode: str) -> str:
@@ -537,9 +542,9 @@ def order_ratios(records: Sequence[Record], mode: str) -> str:
     rows = timings(records).query("mode == @mode")
     rows = rows.assign(ratio=rows["median"] / rows.groupby("place")["median"].transform("min"))
     rows = rows[rows["contender"] == rows["at"].astype(str).map(chosen)][::-1]
-    with drawing("orders", 7, 0.9 + 0.26 * len(rows)) as made:
-        axes = made.figure.add_subplot()
+    with drawing("orders", 7, 0.9 + 0.26 * len(rows)) as picture:
+        axes = picture.figure.add_subplot()
         axes.barh(list(rows["at"].astype(str)), rows["ratio"], color=COLOURS[0], height=0.66)
         axes.axvline(1.15, color=COLOURS[1], linewidth=1.2, linestyle="--")
         axes.set_xlabel(f"{mode}: chosen order over the best one")
-    return made.svg
+    return picture.svg

@@ -110,15 +110,15 @@ def compare(contenders: Sequence[Contender], tolerance: float, record: Record) -
     for contender in contenders:
         is_first = contender is contenders[0]
         try:
-            found = None if contender.check is None else contender.check()
+            outputs = None if contender.check is None else contender.check()
         except Exception as error:  # such as a compiler that is missing; all others are timed
             place = "errors" if contender.own or is_first else "absent"
             record[place][contender.name] = _tell(error)
             continue
         if is_first:
-            expected = found
-        elif found is not None and expected is not None:
-            gap = difference(found, expected)
+            expected = outputs
+        elif outputs is not None and expected is not None:
+            gap = difference(outputs, expected)
             record["agreement"][contender.name] = gap if math.isfinite(gap) else None
             if not gap <= tolerance:
                 record["errors"][contender.name] = (
@@ -287,8 +287,8 @@ def _peak(step: int, process: int, method: str) -> Record:
 
 def _high_water() -> int:
     lines = _STATUS.read_text(encoding="utf-8").splitlines()
-    (found,) = (line for line in lines if line.startswith("VmHWM"))
-    return int(found.split()[1]) * 1024
+    (peak_line,) = (line for line in lines if line.startswith("VmHWM"))
+    return int(peak_line.split()[1]) * 1024
 
 
 def peak_alone(context: Context, case: str, at: Point, mode: str, contender: str) -> Record:
@@ -308,10 +308,10 @@ def _peak_of(context: Context, case: str, at: Point, mode: str, contender: str) 
     return peak
 
 
-def in_a_process(function: Callable[..., T], *given: Any) -> T:
+def in_a_process(function: Callable[..., T], *arguments: Any) -> T:
     """The result of a function in a new process of its own, which shows no warnings."""
     with _environment({"PYTHONWARNINGS": "ignore"}), spawned(1) as alone:
-        return alone.submit(function, *given).result()
+        return alone.submit(function, *arguments).result()
 
 
 @contextmanager

@@ -109,18 +109,18 @@ class Sides:
         own: bool = False,
     ) -> Contender:
         """A contender: its forward pass without gradient, and with those of x and parameters."""
-        made = contender(name, forward, [self.x, *parameters], self.direction, own)
-        self.contenders.append(made)
-        return made
+        new_contender = contender(name, forward, [self.x, *parameters], self.direction, own)
+        self.contenders.append(new_contender)
+        return new_contender
 
     def layer(
-        self, name: str, layer: Module, *given: Any, own: bool = False, **beside: Any
+        self, name: str, layer: Module, *arguments: Any, own: bool = False, **beside: Any
     ) -> Contender:
         """A module, which is called with x and what is given."""
-        return self.add(name, lambda: layer(self.x, *given, **beside), layer.parameters(), own)
+        return self.add(name, lambda: layer(self.x, *arguments, **beside), layer.parameters(), own)
 
     def compiled(
-        self, step: Callable[..., Tensor], *given: Any, of: Iterable[Tensor], **beside: Any
+        self, step: Callable[..., Tensor], *arguments: Any, of: Iterable[Tensor], **beside: Any
     ) -> None:
         """PyG's layer under ``torch.compile``, and its parameters; none in a quick run."""
         if self.context.quick:
@@ -128,7 +128,7 @@ class Sides:
             return
         torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
         fused = torch.compile(step)
-        self.add(PYG_COMPILED, lambda: fused(*given, **beside), of)
+        self.add(PYG_COMPILED, lambda: fused(*arguments, **beside), of)
 
     def torch_scatter(self) -> Any:
         """The module; None, with the reason in ``absent``, if it cannot be imported."""

@@ -31,10 +31,10 @@ class Point:
 
     def seconds(self, mode: str, who: str = OURS) -> float:
         """What a contender took."""
-        found = self.record["modes"].get(mode, {}).get(who)
-        if found is None:
+        timing = self.record["modes"].get(mode, {}).get(who)
+        if timing is None:
             raise self._missing(who)
-        return float(found["median"])
+        return float(timing["median"])
 
     def has(self, mode: str, who: str) -> bool:
         """Whether a contender was timed."""
@@ -73,8 +73,8 @@ class Target:
             verdict = self.measure([Point(record) for record in records])
         except NotMeasured as reason:
             verdict = None, None, str(reason)
-        found = dict(zip(("measured", "reached", "note"), verdict, strict=True))
-        return {"what": self.what, "asked": self.asked, **found}
+        judgement = dict(zip(("measured", "reached", "note"), verdict, strict=True))
+        return {"what": self.what, "asked": self.asked, **judgement}
 
 
 def of_point(what: str, asked: str, measure: Callable[[Point], Measured]) -> Target:
@@ -216,13 +216,13 @@ def crossover(
     return None
 
 
-def say_crossover(found: dict[str, Any]) -> str:
+def say_crossover(crossing: dict[str, Any]) -> str:
     """The crossover of a case and a mode, in one line."""
-    density = found["density"]
+    density = crossing["density"]
     if density is None:
-        where = f"sparse is faster up to density {found['highest']:g}"
-    elif density <= found["lowest"]:
-        where = f"dense is faster from density {found['lowest']:g} on"
+        where = f"sparse is faster up to density {crossing['highest']:g}"
+    elif density <= crossing["lowest"]:
+        where = f"dense is faster from density {crossing['lowest']:g} on"
     else:
         where = f"dense is faster from density {density:.2g} on"
-    return f"{found['case']}, {found['mode']}: {where}"
+    return f"{crossing['case']}, {crossing['mode']}: {where}"

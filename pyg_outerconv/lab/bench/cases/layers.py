@@ -76,21 +76,23 @@ def both(sides: Sides, layer: Layer, compiles: bool = True) -> tuple[OuterConv, 
     The edges are normalised, and sorted, before the clock starts, for either of them.
     """
     channels = sides.x.size(1)
-    ours, theirs, given = layer.pair(sides.data, channels, channels)
+    ours, theirs, arguments = layer.pair(sides.data, channels, channels)
     is_learned = ours.family.makes_use_of("x")
     ours = outer_conv(theirs) if is_learned else ours  # which has every bias of PyG's
     ours, theirs = sides.placed(ours), sides.placed(theirs)
     if isinstance(theirs, GCNConv):
         theirs.cached = True
     elif isinstance(theirs, ChebConv):  # which has no cache of its own
-        norm = theirs.normalization, given["lambda_max"].to(sides.x)
-        made = theirs.__norm__(sides.edge_index, sides.nodes, None, *norm, dtype=sides.x.dtype)
-        theirs.__norm__ = lambda *_, **__: made
+        norm = theirs.normalization, arguments["lambda_max"].to(sides.x)
+        rescaled_laplacian = theirs.__norm__(
+            sides.edge_index, sides.nodes, None, *norm, dtype=sides.x.dtype
+        )
+        theirs.__norm__ = lambda *_, **__: rescaled_laplacian
     structure = sides.edge_index if is_learned else sides.basis(ours.family)
     sides.layer(OURS, ours, structure)
-    sides.layer(PYG, theirs, **given)
+    sides.layer(PYG, theirs, **arguments)
     if compiles:
-        sides.compiled(theirs, sides.x, of=theirs.parameters(), **given)
+        sides.compiled(theirs, sides.x, of=theirs.parameters(), **arguments)
     return ours, theirs, structure
 
 
@@ -324,7 +326,7 @@ def two_layers(context: Context, layer: str, size: str) -> Setup:
     edge_index = torch.randint(nodes, (2, edges), generator=generator)
     types = uniform_types(edges, RELATIONS, generator) if layer == "rgcn" else None
     sides = Sides(context, (nodes, CHANNELS), edge_index, types)
-    given = [part for part in (sides.edge_index, sides.types) if part is not None]
+    arguments = [part for part in (sides.edge_index, sides.types) if part is not None]
     pairs = [LAYERS[layer].pair(sides.data, CHANNELS, CHANNELS) for _ in range(2)]
     theirs = sides.placed(TwoLayers([one for _, one, _ in pairs]))
     ours = from_pyg(theirs)
@@ -336,7 +338,7 @@ def two_layers(context: Context, layer: str, size: str) -> Setup:
         torch.compiler.reset()  # layers of one class share a bound on how often they are compiled
     for name, (model, compiles) in running.items():
         step: Any = torch.compile(model) if compiles and not context.quick else model
-        sides.layer(name, step, *given, own=model is ours)
+        sides.layer(name, step, *arguments, own=model is ours)
     return sides.setup({"channels": CHANNELS})
 
 

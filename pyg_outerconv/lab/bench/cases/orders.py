@@ -121,17 +121,17 @@ def every_order(context: Context, point: Point) -> Setup:
     basis, x, conv = _drawn(context, shape)
     direction = context.randn(basis.size[1], shape.channels[1], generator=context.generator())
 
-    def found() -> tuple[str, list[Candidate]]:
+    def choice_and_candidates() -> tuple[str, list[Candidate]]:
         problem = Problem(basis, x, as_theta(conv.theta.parameter()), shape.aggr)
         return choose_order(problem).name, candidates(problem)
 
     with torch.no_grad():
-        forward_taken, of_forward = found()
-    taken, of_training = found()
+        forward_taken, of_forward = choice_and_candidates()
+    taken, of_training = choice_and_candidates()
     priced = [min(some, key=lambda one: one.seconds) for some in (of_training, of_forward)]
     room, least = free_memory(context.device) / 4, priced[0].seconds
-    given = (x, getattr(basis, "value", None), *conv.parameters())
-    learning = [one for one in given if isinstance(one, Tensor) and one.requires_grad]
+    operands = (x, getattr(basis, "value", None), *conv.parameters())
+    learning = [one for one in operands if isinstance(one, Tensor) and one.requires_grad]
     contenders: list[Contender] = []
     absent: dict[str, str] = {}
     for candidate in sorted(of_training, key=lambda candidate: candidate.order.name != taken):
@@ -146,8 +146,8 @@ def every_order(context: Context, point: Point) -> Setup:
         def forward(name: str = name) -> Tensor:
             return contract(basis, x, conv.theta.parameter(), order=name, aggr=shape.aggr)
 
-        made = contender(name, forward, learning, direction, own=True, compared=None)
-        contenders.append(made)
+        new_contender = contender(name, forward, learning, direction, own=True, compared=None)
+        contenders.append(new_contender)
     sizes: Sizes = {
         "nodes": basis.size[1],
         "edges": shape.degree * basis.size[1],
