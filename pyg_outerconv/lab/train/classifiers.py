@@ -166,8 +166,8 @@ class Classifier(Module):
         layer.
         """
         chosen = list(self.get_submodule(self.begins).parameters())
-        known = {id(parameter) for parameter in chosen}
-        others = [parameter for parameter in self.parameters() if id(parameter) not in known]
+        chosen_ids = {id(parameter) for parameter in chosen}
+        others = [parameter for parameter in self.parameters() if id(parameter) not in chosen_ids]
         decay = settings.weight_decay
         return [
             {"params": chosen, "weight_decay": decay},
@@ -376,9 +376,9 @@ class LINKX(Classifier):
         of_nodes, x = way.conv(self.nodes, None, structure), self.features(x)
         return way.rows(self._of_rows, of_nodes, *([] if x is None else [self.first(x, way)]))
 
-    def _of_rows(self, of_nodes: Tensor, *given: Tensor) -> Tensor:
+    def _of_rows(self, of_nodes: Tensor, *of_features: Tensor) -> Tensor:
         out: Tensor = of_nodes + self.beside_nodes(of_nodes)
-        for own in given:
+        for own in of_features:
             out = out + own + self.beside_features(own)
         out = self.activation(out)
         for linear, norm in zip(self.linears, self.norms, strict=True):

@@ -78,11 +78,11 @@ def train(
         folder = Path("runs", stem) if out is None else as_path(out, "--out")
     together = processes(chosen.device)
     try:
-        with ExitStack() as held:
+        with ExitStack() as exit_stack:
             if together.leads and out is None:
-                folder = next_folder(folder.parent, folder.name, held)
+                folder = next_folder(folder.parent, folder.name, exit_stack)
             board = training.tensorboard
-            return _run(chosen, folder, root, run.resume, graph, together, board, held)
+            return _run(chosen, folder, root, run.resume, graph, together, board, exit_stack)
     finally:
         together.end()
 
@@ -95,13 +95,13 @@ def _run(
     graph: data.Dataset | None,
     together: Processes,
     tensorboard: bool,
-    held: ExitStack,
+    exit_stack: ExitStack,
 ) -> int:
     try:
         folder = together.shared(folder)
         if together.leads:
             begin = (lambda: None) if resume else RunFolder(folder).make
-            held.enter_context(alone_in(folder, _complain, begin))
+            exit_stack.enter_context(alone_in(folder, _complain, begin))
         experiment = Experiment(
             chosen,
             folder,

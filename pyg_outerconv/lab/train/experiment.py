@@ -250,7 +250,9 @@ class Experiment:
         """Save the checkpoint, then the metrics, which hold only seeds compared with the best."""
         result = run.result() | run.test(self.dataset.data.y, split.test)
         place = self._rank(result)
-        others = [self._rank(known) for known in self.runs if known["model"] == OURS]
+        others = [
+            self._rank(earlier_run) for earlier_run in self.runs if earlier_run["model"] == OURS
+        ]
         if run.contender.key == OURS and all(place < other for other in others):
             self.folder.save_checkpoint(
                 {

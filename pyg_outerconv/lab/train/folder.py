@@ -108,20 +108,20 @@ class Folder:
         config = self.load(files.load_json, self.config)
         if config is None:
             raise RefusedValue(f"{self.path} is not {self.called}", CONFIG, "no such file")
-        found = config.get("format")
-        if found != FORMAT or self.key not in config:
+        config_format = config.get("format")
+        if config_format != FORMAT or self.key not in config:
             rule = f"{self.config} must be the configuration of {self.of} of this version"
             expected = f"format {FORMAT} with {self.key}"
-            if isinstance(found, int) and found < FORMAT:
+            if isinstance(config_format, int) and config_format < FORMAT:
                 said = config.get("versions", {}).get("pyg_outerconv", "that wrote it")
                 rule += f" (begin anew in another folder, or use pyg_outerconv {said})"
-            raise RefusedValue(rule, expected, f"format {found}, {sorted(config)}")
+            raise RefusedValue(rule, expected, f"format {config_format}, {sorted(config)}")
         return config
 
     def data(self) -> dict[str, Any]:
         """What the configuration says of the data."""
-        found: dict[str, Any] = self.read_config()["data"]
-        return found
+        data_config: dict[str, Any] = self.read_config()["data"]
+        return data_config
 
     def root(self, asked: str | Path | None = None) -> str | None:
         """Where the data is: as asked, else where it was; None if it is no longer there."""

@@ -155,16 +155,16 @@ class WithClasses(WholeGraph):
     def with_classes(self, nodes: Tensor, classes: Tensor, num_classes: int) -> WithClasses:
         """The same with C columns, and the classes in them; called once for a seed."""
         count, width = self.x.shape
-        made = replace(self, columns=num_classes, shown=nodes)
+        inputs = replace(self, columns=num_classes, shown=nodes)
         if self.x.layout == torch.strided:
             x = torch.cat([self.x, self.x.new_zeros(count, num_classes)], dim=-1)
             x[nodes, width + classes] = 1.0
-            return replace(made, x=x)
+            return replace(inputs, x=x)
         places, ones = torch.stack([nodes, classes]), torch.ones_like(classes, dtype=self.x.dtype)
         size = count, num_classes
         own = torch.sparse_coo_tensor(places, ones, size, check_invariants=False)
         x = as_csr(torch.cat([self.x.to_sparse_coo(), own], dim=-1))
-        return replace(made, x=x, places=(x.col_indices() >= width).nonzero().view(-1))
+        return replace(inputs, x=x, places=(x.col_indices() >= width).nonzero().view(-1))
 
     def batches(self, nodes: Tensor, seed: int, epoch: int, share: Share = WHOLE) -> Batches:
         """The training nodes (T,) that show no class."""
@@ -408,8 +408,8 @@ def check_task(entry: Entry, settings: Settings) -> str:
 
 def some_graphs(data: Data, nodes: Tensor) -> Data:
     """The structure of some nodes of whole graphs: edges, their types, and numbers of graphs."""
-    given = {name: data.get(name) for name in ("edge_index", "edge_type", "batch")}
-    kept = Data(**given, num_nodes=data.num_nodes).subgraph(nodes.to(data.edge_index.device))
+    structure = {name: data.get(name) for name in ("edge_index", "edge_type", "batch")}
+    kept = Data(**structure, num_nodes=data.num_nodes).subgraph(nodes.to(data.edge_index.device))
     kept.batch = kept.batch.unique(return_inverse=True)[1]
     return kept
 

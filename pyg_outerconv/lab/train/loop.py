@@ -168,7 +168,7 @@ class SeedRun:
         nodes = mask.nonzero().view(-1)
         wanted, own = y[nodes], nodes.to(self.settings.device)
         most = majority(self.settings.metric, self.wanted["train"].cpu(), wanted, self.num_classes)
-        found = {"majority": most}
+        metrics = {"majority": most}
         if self.smoothing is None:
             logits = self.inputs.predicted(self.model, own)
         else:
@@ -176,9 +176,9 @@ class SeedRun:
             logits = everywhere[own]
             smoothed = self.smoothing(everywhere, self.nodes["train"], self.wanted["train"])
             val = self.metric(smoothed[self.nodes["val"]], self.wanted["val"])
-            found |= {SMOOTHED["val_metric"]: val}
-            found |= {SMOOTHED["test_metric"]: self.metric(smoothed[own].cpu(), wanted)}
-        return {"test_metric": self.metric(logits.cpu(), wanted), **found}
+            metrics |= {SMOOTHED["val_metric"]: val}
+            metrics |= {SMOOTHED["test_metric"]: self.metric(smoothed[own].cpu(), wanted)}
+        return {"test_metric": self.metric(logits.cpu(), wanted), **metrics}
 
     def result(self) -> dict[str, Any]:
         """The numbers of this seed, as ``metrics.json`` has them beside those of :meth:`test`."""
@@ -364,7 +364,7 @@ def smoothing_on(data: Data, settings: Settings) -> Smoothing | None:
     @torch.no_grad()
     def smoothed(logits: Tensor, nodes: Tensor, classes: Tensor) -> Tensor:
         shares = logits.softmax(-1).clamp(min=SMALLEST)  # where all are right γ would be 0 / 0
-        found: Tensor = process(shares, classes, nodes, matrix)
-        return found.clamp(min=SMALLEST).log()
+        smoothed_shares: Tensor = process(shares, classes, nodes, matrix)
+        return smoothed_shares.clamp(min=SMALLEST).log()
 
     return smoothed

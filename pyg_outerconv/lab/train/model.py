@@ -166,9 +166,9 @@ def pooling(channels: int, aggr: str) -> OuterConv:
 
 def structure_on(family: Family, data: Data, settings: Settings) -> Any:
     """What the layers of a family are called with beside the features, on the device of a run."""
-    found = structure_of(family, data)
-    if isinstance(found, Basis) or settings.device == "cpu":
-        return found.to(settings.device) if isinstance(found, Basis) else found
+    structure = structure_of(family, data)
+    if isinstance(structure, Basis) or settings.device == "cpu":
+        return structure.to(settings.device) if isinstance(structure, Basis) else structure
     return structure_of(family, copy(data).to(settings.device))
 
 

@@ -108,8 +108,8 @@ class Peer:
         """PyG's layer, which begins as ours does and leaves torch's random numbers as they are."""
         width = q // self.options["heads"] if self.options.get("concat") else q
         with torch.random.fork_rng(devices=[]):
-            given = (p, width) if self.around is None else (self.around(p, q),)
-            layer: Module = self.kind(*given, **self.options)
+            constructor_arguments = (p, width) if self.around is None else (self.around(p, q),)
+            layer: Module = self.kind(*constructor_arguments, **self.options)
         begin_as(layer, mine)
         return layer
 
@@ -124,11 +124,11 @@ def begin_as(theirs: Module, mine: OuterConv) -> None:
     parameters = list(theirs.parameters())
     with torch.enable_grad():
         read = [sources[name].of(theirs) for name in values]
-        found = torch.autograd.grad(
+        parameter_values = torch.autograd.grad(
             read, parameters, list(values.values()), allow_unused=True, materialize_grads=True
         )
     with torch.no_grad():
-        for parameter, value in zip(parameters, found, strict=True):
+        for parameter, value in zip(parameters, parameter_values, strict=True):
             parameter.copy_(value)
 
 
@@ -180,8 +180,8 @@ def peer_of(
     """PyG's layer for ``OuterConv(P, Q, family, **options)``, and what it is called with."""
     family = parse_family(family)
     if type(family) not in HAS:
-        known = ", ".join(sorted(kind.__name__ for kind in HAS))
-        raise no_peer(f"one of {known}", repr(family))
+        family_names = ", ".join(sorted(kind.__name__ for kind in HAS))
+        raise no_peer(f"one of {family_names}", repr(family))
     if aggr != "sum" or label_aggr != "sum":
         raise no_peer("aggr='sum' and label_aggr='sum'", f"{aggr!r} and {label_aggr!r}")
     if theta != "full" and not isinstance(family, Relation):
@@ -194,13 +194,13 @@ def peer_of(
         if len(others) == 1 and isinstance(others[0], (GCN, Relation, *HEADS)):
             (part,) = others
     is_stack = part is not family
-    found = _peer_of(part, data, theta, root_weight or is_stack)
-    if found is None:
+    pyg_peer = _peer_of(part, data, theta, root_weight or is_stack)
+    if pyg_peer is None:
         got = f"{family!r}, theta={theta!r}, root_weight={root_weight}"
         raise no_peer(HAS[type(family)], got)
     if is_stack and isinstance(part, HEADS):
-        return replace(found, said=f"{found.said}, residual")
-    return found
+        return replace(pyg_peer, said=f"{pyg_peer.said}, residual")
+    return pyg_peer
 
 
 def _peer_of(family: Family, data: Data, theta: str, has_root: bool) -> Peer | None:
@@ -244,8 +244,8 @@ def _peer_of(family: Family, data: Data, theta: str, has_root: bool) -> Peer | N
             return row(pyg.TAGConv, step, f"K={steps}", K=steps, normalize=False)
         case Chebyshev(terms, str() | int() | float() as largest, "sym" | "source" | None as norm):
             name = "rw" if norm == "source" else norm
-            given = {**edges, "lambda_max": _lambda_max(largest, name, data)}
-            return row(pyg.ChebConv, given, f"K={terms}", K=terms, normalization=name)
+            arguments = {**edges, "lambda_max": _lambda_max(largest, name, data)}
+            return row(pyg.ChebConv, arguments, f"K={terms}", K=terms, normalization=name)
         case Directed() | Reverse() | Scale():
             return _directions(family, data, has_root)
         case GAT(heads, "concat" | "mean" as combine) | GATv2(heads, "concat" | "mean" as combine):
@@ -284,8 +284,8 @@ def _relational(family: Relation, data: Data, theta: str, has_root: bool) -> Pee
     if types is None:
         types = torch.zeros(data.num_edges, dtype=torch.long)
     kind = pyg.FastRGCNConv if featureless else pyg.RGCNConv
-    given = {"edge_index": data.edge_index, "edge_type": types}
-    return _row(family, kind, given, root_weight=has_root, **options)
+    arguments = {"edge_index": data.edge_index, "edge_type": types}
+    return _row(family, kind, arguments, root_weight=has_root, **options)
 
 
 def _directions(family: Family, data: Data, has_root: bool) -> Peer | None:
@@ -323,16 +323,16 @@ def _directions(family: Family, data: Data, has_root: bool) -> Peer | None:
     return Peer(pyg.DirGNNConv, {"edge_index": edge_index}, options, said, inner, note)
 
 
-def _lambda_max(given: Any, normalization: str | None, data: Data) -> Tensor | None:
+def _lambda_max(largest: Any, normalization: str | None, data: Data) -> Tensor | None:
     """What PyG's Chebyshev layer is told; its default is the bound of D − W."""
-    if given == "exact":
+    if largest == "exact":
         plain = Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
         plain.edge_attr = data.get("edge_weight")
         find = LaplacianLambdaMax(normalization, is_undirected=is_symmetric(data))
         return torch.tensor(find(plain).lambda_max)
-    if given == "bound":
+    if largest == "bound":
         return torch.tensor(2.0) if normalization else None
-    return torch.tensor(float(given))
+    return torch.tensor(float(largest))
 
 
 def matrix_of(family: Family, data: Data) -> dict[str, Any]:
@@ -387,24 +387,26 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
     check_out_heads(family, settings)
     options = {name: getattr(settings, name) for name in ("theta", "root_weight")}
     reductions = {name: getattr(settings, name) for name in ("aggr", "label_aggr")}
-    found = peer_of(family, dataset.data, **options, **reductions)
-    kept = settings.features if found.takes_sparse else "dense"
+    pyg_peer = peer_of(family, dataset.data, **options, **reductions)
+    kept = settings.features if pyg_peer.takes_sparse else "dense"
     x = kept_features(dataset, replace(settings, features=kept))
     num_nodes = int(dataset.data.num_nodes or 0)
     instead = None
-    if x is None and found.kind is not pyg.FastRGCNConv:
+    if x is None and pyg_peer.kind is not pyg.FastRGCNConv:
         instead = torch.eye(num_nodes)  # an embedding of each node
 
-    def make_layer(p: int, q: int, family: Family = family, found: Peer = found) -> Module:
-        return PeerLayer(found.layer(layer_of(p, q, family, **options), p, q), instead)
+    def make_layer(p: int, q: int, family: Family = family, pyg_peer: Peer = pyg_peer) -> Module:
+        return PeerLayer(pyg_peer.layer(layer_of(p, q, family, **options), p, q), instead)
 
     last = family.averaged(settings.out_heads)
     make_last = make_layer
     if last != family:
-        make_last = partial(make_layer, family=last, found=peer_of(last, dataset.data, **options))
+        make_last = partial(
+            make_layer, family=last, pyg_peer=peer_of(last, dataset.data, **options)
+        )
 
-    structure: Any = _moved(found.arguments, settings)
-    name, make_propagation = found.name, None
+    structure: Any = _moved(pyg_peer.arguments, settings)
+    name, make_propagation = pyg_peer.name, None
     if settings.propagation:
         make_propagation = _appnp(settings)
         structure = Structures(structure, _moved(edges_of(dataset.data), settings))
@@ -421,8 +423,8 @@ def peer(dataset: Dataset, settings: Settings) -> Contender:
         def make_readout(channels: int) -> Module:
             return PeerLayer(aggregation_resolver(settings.pool))
 
-    notes = [found.note]
-    if settings.features == "sparse" and not found.takes_sparse:
+    notes = [pyg_peer.note]
+    if settings.features == "sparse" and not pyg_peer.takes_sparse:
         notes += [
             "its features are the same numbers, stored dense: it sends them along edges first"
         ]

@@ -84,35 +84,38 @@ def table(summary: dict[str, Any]) -> str:
     metric = summary["metric"]
     rows = [("model", "seeds", f"test {metric} %", "validation %", "epochs", "s/seed")]
     for model in (OURS, PEER):
-        if found := summary.get(model):
+        if statistics := summary.get(model):
             rows.append(
                 (
-                    found["name"],
-                    str(found["seeds"]),
-                    percent(**found["test_metric"]),
-                    percent(**found["val_metric"]),
-                    f"{found['epochs']['mean']:.0f}",
-                    f"{found['seconds']['mean']:.1f}",
+                    statistics["name"],
+                    str(statistics["seeds"]),
+                    percent(**statistics["test_metric"]),
+                    percent(**statistics["val_metric"]),
+                    f"{statistics['epochs']['mean']:.0f}",
+                    f"{statistics['seconds']['mean']:.1f}",
                 )
             )
-            if SMOOTHED["test_metric"] in found:
-                test, val = (percent(**found[key]) for key in SMOOTHED.values())
+            if SMOOTHED["test_metric"] in statistics:
+                test, val = (percent(**statistics[key]) for key in SMOOTHED.values())
                 rows.append(("  corrected and smoothed", "", test, val, "", ""))
-    if found := summary.get("majority"):
-        rows.append(("majority class", "", percent(**found), "", "", ""))
+    if statistics := summary.get("majority"):
+        rows.append(("majority class", "", percent(**statistics), "", "", ""))
     lines = [text_table(rows)]
     if difference := summary.get("difference"):
         lines.append(_difference(difference))
     return "\n".join(lines)
 
 
-def _difference(found: dict[str, Any]) -> str:
+def _difference(difference: dict[str, Any]) -> str:
     """A paired difference in percentage points."""
-    points = f"{100 * found['mean']:.2f}".replace("-0.00", "0.00")
-    if found["standard_error"] is None:
+    points = f"{100 * difference['mean']:.2f}".replace("-0.00", "0.00")
+    if difference["standard_error"] is None:
         return f"ours − PyG: {points} points, 1 seed"
-    error = f"{100 * found['standard_error']:.2f}"
-    return f"ours − PyG: {points} ± {error} points (mean ± standard error), {found['seeds']} seeds"
+    error = f"{100 * difference['standard_error']:.2f}"
+    return (
+        f"ours − PyG: {points} ± {error} points (mean ± standard error), "
+        f"{difference['seeds']} seeds"
+    )
 
 
 # Learning curves ----------------------------------------------------------------------------------
@@ -178,14 +181,14 @@ def auroc(logits: Tensor, wanted: Tensor) -> float:
     else:
         shares = logits.softmax(-1)
         areas = [_area(shares[:, label], wanted == label) for label in range(logits.size(-1))]
-    known = [area for area in areas if area is not None]
-    if not known:
+    defined_areas = [area for area in areas if area is not None]
+    if not defined_areas:
         raise RefusedValue(
             "the area under the ROC curve compares nodes of a class with others",
             "nodes of two classes in each part of the split",
             f"{wanted.numel()} nodes of class {sorted(set(wanted.tolist()))}",
         )
-    return sum(known) / len(known)
+    return sum(defined_areas) / len(defined_areas)
 
 
 def _area(values: Tensor, positive: Tensor) -> float | None:

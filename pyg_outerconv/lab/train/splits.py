@@ -69,8 +69,8 @@ def check_protocol(entry: Entry, protocol: str) -> str:
                 protocol,
             )
     elif protocol not in (*entry.splits, "random", "ten-fold"):
-        known = ("random", "per-class-20-30", "random-60-20-20", "ten-fold")
-        names = dict.fromkeys((*entry.splits, *known))
+        drawn_protocols = ("random", "per-class-20-30", "random-60-20-20", "ten-fold")
+        names = dict.fromkeys((*entry.splits, *drawn_protocols))
         raise RefusedValue(unknown(f"split of {entry.name}", protocol, names))
     return protocol
 
@@ -80,8 +80,10 @@ def make_split(data: Data, protocol: str, seed: int) -> Split:
     generator = torch.Generator().manual_seed(seed)
     shares = _SHARES.fullmatch(protocol)
     if shares:
-        held = torch.Generator().manual_seed(HELD_OUT) if protocol.startswith("held") else None
-        return _by_share(data.y, [int(share) / 100 for share in shares.groups()], generator, held)
+        held_out = torch.Generator().manual_seed(HELD_OUT) if protocol.startswith("held") else None
+        return _by_share(
+            data.y, [int(share) / 100 for share in shares.groups()], generator, held_out
+        )
     if per_class := _PER_CLASS.fullmatch(protocol):
         return _rest_tests(data.y, int(per_class[1]), int(per_class[2]), generator)
     if protocol == "random":
@@ -172,11 +174,11 @@ def check_classes(
 ) -> None:
     """Refuse a split on which the metric has no value; ``class_name`` is for the message."""
     for part in ("train", "validation", "test") if metric == "auroc" else ():
-        if (found := y[getattr(split, part)].unique()).numel() < 2:
+        if (classes := y[getattr(split, part)].unique()).numel() < 2:
             raise RefusedValue(
                 "the area under the ROC curve compares classes",
                 f"two of them among the {part} nodes",
-                f"class {class_name(int(found[0]))} alone",
+                f"class {class_name(int(classes[0]))} alone",
             )
 
 

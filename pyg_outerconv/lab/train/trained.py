@@ -57,8 +57,8 @@ class Trained:
     @property
     def inputs(self) -> Inputs:
         """What the model is called with, with the classes of training nodes if it reads them."""
-        given = self.contender.inputs
-        return given.with_classes(*self._training(), self.dataset.num_classes)
+        inputs = self.contender.inputs
+        return inputs.with_classes(*self._training(), self.dataset.num_classes)
 
     def _training(self) -> tuple[Tensor, Tensor]:
         """The training nodes and their classes."""
@@ -284,7 +284,7 @@ def contributions(
         for label in range(terms.num_labels):
             sums[label] += float(terms.term(label).double().square().sum())
 
-    found = []
+    label_contributions = []
     with evaluating(model):
         with watching(layers, add_squares):
             whole, whole_loss = measured()
@@ -300,8 +300,8 @@ def contributions(
                     value, loss = measured()
                 title, changes = layer.family.labels[label], (value - whole, loss - whole_loss)
                 row = name, label, title, square**0.5, value, changes[0], loss, changes[1]
-                found.append(Contribution(*row))
-    return found
+                label_contributions.append(Contribution(*row))
+    return label_contributions
 
 
 @contextmanager
