@@ -311,7 +311,7 @@ class Ends(torch.nn.Module):
             return False
         if not isinstance(x, Tensor) or torch.compiler.is_compiling():
             return True
-        return x.numel() // rows * heads * width > min(edge_sums.HELD, edge_sums.MOST)
+        return x.numel() // rows * heads * width > min(edge_sums.MOST_MESSAGES, edge_sums.MOST)
 
     def _theta(self, theta: Any) -> Theta:
         """The layer's Θ (H, P, D). Raises ValueError if it has another shape, or no values."""

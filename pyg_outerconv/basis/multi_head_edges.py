@@ -125,7 +125,7 @@ class MultiHeadEdges(PatternBasis):
         whatever X holds.
         """
         batch, listed = tuple(x.shape[1:-2]), self._listed
-        if listed is not None and bias is None and is_small(listed.size(0), x, held=True):
+        if listed is not None and bias is None and is_small(listed.size(0), x, holds_messages=True):
             if batch and not self.batch:
                 listed = listed.view(listed.size(0), *(1,) * len(batch), -1)
             if listed.dtype != x.dtype:

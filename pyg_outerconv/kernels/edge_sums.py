@@ -23,7 +23,7 @@ MOST = 2**22
 With t threads, which the product of sorted edges would use, the limit is divided by t.
 """
 
-HELD = 160 * 2**10
+MOST_MESSAGES = 160 * 2**10
 """The largest number of edges times channels, if the messages of all edges are held.
 
 They fit into a cache. Attention in training then takes half the time that it takes on sorted edges
@@ -34,7 +34,7 @@ TINY = 2**14
 """Up to so many edges times channels a graph is tiny: sums with gradients are torch's own."""
 
 
-def most(x: Tensor, here: Mode, held: bool = False) -> int:
+def most(x: Tensor, here: Mode, holds_messages: bool = False) -> int:
     """The largest number of edges times channels for :func:`edge_sums`; -1 where it may not run.
 
     It runs on a CPU and by plain autograd: a trace, for one, would store the edges of this graph.
@@ -42,20 +42,20 @@ def most(x: Tensor, here: Mode, held: bool = False) -> int:
     Args:
         x: the features that are propagated, or others of their class, dtype and device.
         here: what surrounds the call.
-        held: whether the messages of all edges are held.
+        holds_messages: whether the messages of all edges are held.
     """
     # One that is asked for and missing is refused where sorted edges are multiplied.
     there = here.backend is None or (here.backend == Small.name and coo_product() is not None)
     if not (here.is_plain and there and x.is_cpu and x.dtype in Small.dtypes and type(x) in PLAIN):
         return -1
-    if held or coo_product() is None:
-        return min(HELD, MOST)
+    if holds_messages or coo_product() is None:
+        return min(MOST_MESSAGES, MOST)
     return MOST // here.threads
 
 
-def is_small(num_edges: int, x: Tensor, held: bool = False) -> bool:
+def is_small(num_edges: int, x: Tensor, holds_messages: bool = False) -> bool:
     """Whether :func:`edge_sums` may run for so many edges and features x (rows, *)."""
-    return num_edges * (x.numel() // max(1, x.size(0))) <= most(x, mode(), held)
+    return num_edges * (x.numel() // max(1, x.size(0))) <= most(x, mode(), holds_messages)
 
 
 def are_few(num_edges: int, x: Tensor) -> bool:
@@ -64,7 +64,7 @@ def are_few(num_edges: int, x: Tensor) -> bool:
     if not here.is_plain or RECORDERS:  # asked first, for a compiler would guard on the sizes
         return False
     numbers = num_edges * (x.numel() // max(1, x.size(0)))
-    return numbers <= HELD and numbers <= most(x, here, held=True)
+    return numbers <= MOST_MESSAGES and numbers <= most(x, here, holds_messages=True)
 
 
 def edge_sums(

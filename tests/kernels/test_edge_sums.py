@@ -125,7 +125,7 @@ def test_what_wants_to_see_a_kernel_does(monkeypatch):
     assert not is_small(6, x.half())
     assert not is_small(module.MOST, x)
     assert not is_small(1 + module.MOST // (2 * torch.get_num_threads()), x)
-    assert not is_small(1 + module.HELD // 2, x, held=True)
+    assert not is_small(1 + module.MOST_MESSAGES // 2, x, holds_messages=True)
     with torch.autograd.forward_ad.dual_level():
         assert not is_small(6, x)
     assert torch.func.vmap(lambda row: row * is_small(6, x))(x).eq(0).all()
