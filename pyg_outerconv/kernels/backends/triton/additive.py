@@ -228,7 +228,7 @@ def coefficients(phi: Activation) -> tuple[float, ...]:
     return tuple(map(float, reversed(of_tanh(phi.order)))) if phi.name == "tanh" else ()
 
 
-def held(phi: Activation, dtype: torch.dtype) -> int:
+def num_tiles(phi: Activation, dtype: torch.dtype) -> int:
     """How many tiles a program holds: exp and tanh in float64 take registers of several."""
     return 4 if dtype == torch.float64 and phi.name in ("tanh", "exp") else 1
 
@@ -240,9 +240,9 @@ def form(factor: Tensor | None) -> int:
     return SHARED_ROW.value if factor.size(0) == 1 else EACH_ROW.value
 
 
-def additive(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
+def additive(ptr: Tensor, index: Tensor, layer: Neurons) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
-    a, b, left, right, phi = given
+    a, b, left, right, phi = layer
     heads, channels = a.size(1), a.size(2)
     out = a.new_empty((index.numel(), heads))
     if out.numel() == 0:
@@ -261,7 +261,7 @@ def additive(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
 def _plan_of_scores(
     heads: int, channels: int, dtype: torch.dtype, phi: Activation, **kinds: int
 ) -> Plan:
-    blocks = tile(heads, channels, dtype, held=held(phi, dtype))
+    blocks = tile(heads, channels, dtype, num_tiles=num_tiles(phi, dtype))
     return plan(
         additive_kernel, dtype, blocks.head_blocks,
         (heads, channels, blocks.head_blocks, *halves(phi.slope)),
@@ -271,9 +271,9 @@ def _plan_of_scores(
     )  # fmt: skip
 
 
-def additive_rows(ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int) -> Tensor:
+def additive_rows(ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor, count: int) -> Tensor:
     """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
-    a, b, _, right, phi = given
+    a, b, _, right, phi = layer
     heads, channels = a.size(1), a.size(2)
     out = a.new_empty((count, *a.shape))
     if out.numel() == 0:
@@ -304,7 +304,7 @@ def _plan_of_rows(
 ) -> Plan:
     # Two sums; of 16-bit numbers a thread reads twice as many, to ask for as many bytes.
     sums = 1 if dtype.itemsize == 2 and FOLDS else 2
-    blocks = tile(heads, channels, dtype, held=sums * held(phi, dtype))
+    blocks = tile(heads, channels, dtype, num_tiles=sums * num_tiles(phi, dtype))
     return plan(
         additive_rows_kernel, dtype, prod(blocks.parts),
         (heads, channels, *blocks.parts, *halves(phi.slope)),

@@ -87,13 +87,13 @@ class BlockSizes(NamedTuple):
 
 
 def tile(
-    heads: int, channels: int, dtype: torch.dtype, shared: bool = False, held: int = 1
+    heads: int, channels: int, dtype: torch.dtype, shared: bool = False, num_tiles: int = 1
 ) -> BlockSizes:
     """The block sizes for a product of that many heads and channels; they depend on shapes alone.
 
     A warp holds 1024 numbers in 32 registers of each thread, or 512 of float64; where a kernel
-    holds several such tiles at a time, ``held``, as many warps share one. Heads that share rows of
-    x get larger blocks, because the rows are loaded once for all heads of a block.
+    holds several such tiles at a time, ``num_tiles``, as many warps share one. Heads that share
+    rows of x get larger blocks, because the rows are loaded once for all heads of a block.
     """
     registers = 2 if dtype == torch.float64 else 1
     budget = (4096 if shared else 2048) // registers
@@ -101,7 +101,7 @@ def tile(
     block_h = min(power_of_two(heads), max(1, budget // (16 * block_c)))
     block_e = 32 if block_c * block_h <= 16 else 16
     numbers = block_e * block_h * block_c
-    warps = min(8, max(1, held * numbers * registers // 1024))
+    warps = min(8, max(1, num_tiles * numbers * registers // 1024))
     of_thread = numbers // (32 * warps)
     return BlockSizes(
         block_e,
@@ -162,24 +162,24 @@ def bounds(number, jobs, ptr, piece_row, piece_begin, num_pieces, limit, SPLIT: 
     The pieces come first, because they are the longest jobs, then all rows, where long rows are
     empty jobs. ``number`` may be a block of numbers.
     """
-    known = number < jobs
+    is_job = number < jobs
     if SPLIT:
         is_piece = number < num_pieces
         row = tl.load(piece_row + number, mask=is_piece, other=0)
         row = tl.where(is_piece, row, number - num_pieces)
-        first = tl.load(ptr + row, mask=known, other=0)
-        last = tl.load(ptr + row + 1, mask=known, other=0)
-        whole = known & (number >= num_pieces) & (last - first <= limit)
+        first = tl.load(ptr + row, mask=is_job, other=0)
+        last = tl.load(ptr + row + 1, mask=is_job, other=0)
+        whole = is_job & (number >= num_pieces) & (last - first <= limit)
         begin = tl.load(piece_begin + number, mask=is_piece, other=0)
         begin = tl.where(is_piece, begin, first)
         # Not begin + limit, which 32 bits may not hold.
         end = begin + tl.where(is_piece | whole, tl.minimum(limit, last - begin), 0)
     else:
         row = number
-        begin = tl.load(ptr + row, mask=known, other=0)
-        end = tl.load(ptr + row + 1, mask=known, other=0)
+        begin = tl.load(ptr + row, mask=is_job, other=0)
+        end = tl.load(ptr + row + 1, mask=is_job, other=0)
         is_piece = number < 0
-        whole = known
+        whole = is_job
     return row, begin, end, is_piece, whole
 
 
@@ -192,12 +192,12 @@ def head_rows(
     inside = live[:, None, None] & (c < channels)[None, None, :]
     if SHARED:
         where = offset(place, channels, WIDE)[:, None, None] + c[None, None, :]
-        found = tl.load(x + where, mask=inside, other=0.0)
+        rows = tl.load(x + where, mask=inside, other=0.0)
     else:
         where = offset(place, heads * channels, WIDE)[:, None] + (h * channels)[None, :]
         where = where[:, :, None] + c[None, None, :]
-        found = tl.load(x + where, mask=inside & (h < heads)[None, :, None], other=0.0)
-    return found.to(ACC)
+        rows = tl.load(x + where, mask=inside & (h < heads)[None, :, None], other=0.0)
+    return rows.to(ACC)
 
 
 @triton.jit

@@ -189,9 +189,9 @@ def attend_pieces_kernel(
     tl.store(lse_out + offset(row, heads, WIDE) + h, lse, mask=first)
 
 
-def attend(ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
+def attend(ptr: Tensor, index: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
     """Attend along the entries: the result (R, H, V) and log(sum exp(score)) (R, H)."""
-    query, key, value, bias, scale, ends = given
+    query, key, value, bias, scale, ends = attention
     depth = 1 if ends else query.size(2)
     rows, heads, channels = ptr.numel() - 1, value.size(1), value.size(2)
     out = query.new_empty((rows, heads, channels))
@@ -210,8 +210,8 @@ def attend(ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor
         out if partial is None else partial, lse if partial_lse is None else partial_lse,
     )  # fmt: skip
     if pieces is not None:
-        found = partial, partial_lse, pieces.ptr, pieces.long, out, lse
-        of_pieces.start(pieces.long_rows, query, found)
+        arguments = partial, partial_lse, pieces.ptr, pieces.long, out, lse
+        of_pieces.start(pieces.long_rows, query, arguments)
     return out, lse
 
 
@@ -219,8 +219,8 @@ def blocks_of(
     heads: int, depth: int, channels: int, dtype: torch.dtype, ends: bool
 ) -> tuple[BlockSizes, dict[str, int]]:
     """The block sizes of kernels that score entries, and what these are compiled for."""
-    held = 1 if ends and dtype != torch.float64 else 2  # rows of values, or of keys and values
-    blocks = tile(heads, max(depth, channels), dtype, held=held)
+    num_tiles = 1 if ends and dtype != torch.float64 else 2  # rows of values, or of keys and values
+    blocks = tile(heads, max(depth, channels), dtype, num_tiles=num_tiles)
     sizes = (min(power_of_two(width), blocks.channels) for width in (depth, channels))
     constants = {**blocks.constants, **dict(zip(("BLOCK_D", "BLOCK_C"), sizes, strict=True))}
     return blocks, {**constants, "LANES_D": lanes(dtype, depth), "LANES_C": lanes(dtype, channels)}
@@ -239,7 +239,7 @@ def _plans(
         maxnreg=64 if dtype.itemsize == 2 else None,
     )  # fmt: skip
     wide = accumulator(dtype)
-    blocks = tile(heads, channels, wide, held=2)
+    blocks = tile(heads, channels, wide, num_tiles=2)
     of_pieces = plan(
         attend_pieces_kernel, dtype, prod(blocks.parts), (heads, channels, *blocks.parts),
         WIDE=kinds["WIDE"], LANES=lanes(wide, channels), FOLD=blocks.fold,
@@ -321,14 +321,14 @@ def attend_backward(
     ptr_t: Tensor,
     index_t: Tensor,
     perm_t: Tensor,
-    given: Attention,
+    attention: Attention,
     out: Tensor,
     logsumexp: Tensor,
     grad: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute the gradients of attention in query, key, value and score."""
-    query, _, value, bias, scale, ends = given
-    share, slope, of_query = _target_pass(ptr, index, given, out, logsumexp, grad)
+    query, _, value, bias, scale, ends = attention
+    share, slope, of_query = _target_pass(ptr, index, attention, out, logsumexp, grad)
     if ends:
         of_key = segment_sum(ptr_t, slope, perm_t).to(value.dtype)
     else:
@@ -339,10 +339,10 @@ def attend_backward(
 
 
 def _target_pass(
-    ptr: Tensor, index: Tensor, given: Attention, out: Tensor, logsumexp: Tensor, grad: Tensor
+    ptr: Tensor, index: Tensor, attention: Attention, out: Tensor, logsumexp: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Share and slope (E, H) in the accumulating dtype, and the gradient in the query."""
-    query, key, value, bias, scale, ends = given
+    query, key, value, bias, scale, ends = attention
     heads, channels, depth = value.size(1), value.size(2), 1 if ends else query.size(2)
     share = torch.empty((index.numel(), heads), dtype=accumulator(query.dtype), device=query.device)
     slope, query_grad = torch.empty_like(share), torch.empty_like(query)

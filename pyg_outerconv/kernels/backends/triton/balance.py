@@ -70,19 +70,19 @@ class Pieces:
         """Have a GPU tell how many pieces and long rows are there, without waiting for it."""
         if self.ptr.is_cuda and not is_capturing():
             numbers = torch.stack((self.ptr[-1].to(long_rows.dtype), long_rows))
-            held = torch.empty_like(numbers, device="cpu", pin_memory=True)
-            held.copy_(numbers, non_blocking=True)
+            pinned_numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            pinned_numbers.copy_(numbers, non_blocking=True)
             told = torch.cuda.Event()
             told.record(torch.cuda.current_stream(self.ptr.device))
-            self._answer = held, told
+            self._answer = pinned_numbers, told
 
     def hear(self) -> None:
         """Start kernels for no more than what is there, if the answer is here."""
         if self._answer is None or is_capturing():
             return
-        held, told = self._answer
+        pinned_numbers, told = self._answer
         if told.query():
-            number, self.long_rows = held.tolist()
+            number, self.long_rows = pinned_numbers.tolist()
             # Which jobs a program computes together must not depend on when the answer came.
             self.number = min(self.number, ceil_div(number, TOGETHER) * TOGETHER)
             self._answer = None
@@ -124,8 +124,8 @@ def cut(ptr: Tensor, num_entries: int, limit: int, above: int) -> Pieces:
     long = place[:-1].masked_fill(place[:-1] == rows, -1)
     owner.clamp_(max=most_rows - 1)
     # In the dtype of ptr, so that kernels compute in 32 bits where they can.
-    found = (x.to(ptr.dtype) for x in (row, begin, owner, long, piece_ptr))
-    row, begin, owner, long, piece_ptr = found
+    indices = (x.to(ptr.dtype) for x in (row, begin, owner, long, piece_ptr))
+    row, begin, owner, long, piece_ptr = indices
     pieces = Pieces(row, begin, owner, long, piece_ptr, limit, most, most_rows)
     pieces.ask(rank[-1])
     return pieces

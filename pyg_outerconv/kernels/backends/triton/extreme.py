@@ -137,15 +137,15 @@ def spmm_arg(ptr: Tensor, index: Tensor, value: Tensor | None, x: Tensor, larges
         out, out if places is None else places, out if best is None else best,
     )  # fmt: skip
     if pieces is not None:
-        found = places, best, pieces.ptr, pieces.long, out
-        of_pieces.start(pieces.long_rows, x, found)
+        arguments = places, best, pieces.ptr, pieces.long, out
+        of_pieces.start(pieces.long_rows, x, arguments)
     return out
 
 
 @planned
 def _plans(heads: int, channels: int, dtype: torch.dtype, **kinds: bool) -> tuple[Plan, Plan]:
     """Those of rows, and of the pieces of long ones."""
-    blocks = tile(heads, channels, dtype, held=2)  # products and positions
+    blocks = tile(heads, channels, dtype, num_tiles=2)  # products and positions
     of_rows = plan(
         extreme_kernel, dtype, prod(blocks.parts), (heads, channels, *blocks.parts),
         **kinds, **blocks.constants, HIGHEST=torch.finfo(accumulator(dtype)).max,
@@ -300,14 +300,14 @@ def chosen_sum(
     if out.numel() == 0:
         return out
     kinds = {"HAS_PERM": perm is not None, "HAS_VALUE": value is not None}
-    made = partial(_plan_of_sums, heads, channels, x.dtype, **kinds)
-    sum_rows_of(made, x, ptr, index.size(0), out, index, perm, arg, value, x)
+    make_plan = partial(_plan_of_sums, heads, channels, x.dtype, **kinds)
+    sum_rows_of(make_plan, x, ptr, index.size(0), out, index, perm, arg, value, x)
     return out
 
 
 @planned
 def _plan_of_sums(heads: int, channels: int, dtype: torch.dtype, **kinds: bool) -> Plan:
-    blocks = tile(heads, channels, dtype, held=2)
+    blocks = tile(heads, channels, dtype, num_tiles=2)
     return plan(
         chosen_sum_kernel, dtype, prod(blocks.parts), (heads, channels, *blocks.parts),
         **kinds, **blocks.constants, LANES=lanes(dtype, channels), FOLD=blocks.fold,
@@ -332,7 +332,7 @@ def chosen_sample(
 
 @planned
 def _plan_of_samples(heads: int, channels: int, dtype: torch.dtype, **kinds: bool) -> Plan:
-    blocks = tile(heads, channels, dtype, held=2)
+    blocks = tile(heads, channels, dtype, num_tiles=2)
     return plan(
         chosen_sample_kernel, dtype, blocks.head_blocks, (heads, channels, blocks.head_blocks),
         **kinds, **blocks.constants, LANES=lanes(dtype, channels),

@@ -110,8 +110,8 @@ def spmm_theta(
     out = x.new_empty((ptr.numel() - 1, outputs))
     if out.numel() == 0:
         return out
-    made = partial(_plan, inputs, outputs, x.dtype, HAS_VALUE=value is not None)
-    sum_rows_of(made, x, ptr, index.size(0), out, index, label, value, x, theta)
+    make_plan = partial(_plan, inputs, outputs, x.dtype, HAS_VALUE=value is not None)
+    sum_rows_of(make_plan, x, ptr, index.size(0), out, index, label, value, x, theta)
     return out
 
 

@@ -39,12 +39,12 @@ LAUNCHED: list[list[Launched]] = []
 @contextmanager
 def launched() -> Iterator[list[Launched]]:
     """The kernels that are started in the block."""
-    found: list[Launched] = []
-    LAUNCHED.append(found)
+    kernels: list[Launched] = []
+    LAUNCHED.append(kernels)
     try:
-        yield found
+        yield kernels
     finally:
-        LAUNCHED[:] = [other for other in LAUNCHED if other is not found]
+        LAUNCHED[:] = [other for other in LAUNCHED if other is not kernels]
 
 
 class Occupancy(NamedTuple):

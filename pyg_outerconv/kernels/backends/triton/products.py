@@ -102,8 +102,8 @@ def spmm(
     if out.numel() == 0:
         return out
     kinds = {"SHARED": x.size(1) == 1, "HAS_VALUE": value is not None, "HAS_PERM": perm is not None}
-    made = partial(_plan_of_product, heads, channels, x.dtype, scale, **kinds)
-    sum_rows_of(made, x, ptr, index.size(0), out, index, value, perm, x)
+    make_plan = partial(_plan_of_product, heads, channels, x.dtype, scale, **kinds)
+    sum_rows_of(make_plan, x, ptr, index.size(0), out, index, value, perm, x)
     return out
 
 

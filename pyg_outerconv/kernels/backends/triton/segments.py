@@ -80,7 +80,7 @@ def add_pieces(pieces: Pieces, partial: Tensor, out: Tensor) -> None:
 
 
 def sum_rows_of(
-    made: Callable[..., Plan],
+    make_plan: Callable[..., Plan],
     like: Tensor,
     ptr: Tensor,
     num_entries: int,
@@ -90,7 +90,7 @@ def sum_rows_of(
     """Run a kernel that sums within rows, and add up the pieces of long rows: ``out`` (R, ...).
 
     Args:
-        made: the plan of the kernel, given its kinds SPLIT and WIDE.
+        make_plan: the plan of the kernel, given its kinds SPLIT and WIDE.
         like: an operand of the dtype of the sums.
         ptr: (R + 1,) the rows of the E entries.
         num_entries: E.
@@ -99,9 +99,9 @@ def sum_rows_of(
     """
     pieces = balance.pieces_of(ptr, num_entries)
     sums = empty_partial(pieces, like, *out.shape[1:])
-    plan = made(SPLIT=pieces is not None, WIDE=needs_int64(out, sums, *operands))
-    given = [like if one is None else one for one in operands]
-    launch(plan, like, ptr, pieces, *given, out, out if sums is None else sums)
+    plan = make_plan(SPLIT=pieces is not None, WIDE=needs_int64(out, sums, *operands))
+    tensors = [like if one is None else one for one in operands]
+    launch(plan, like, ptr, pieces, *tensors, out, out if sums is None else sums)
     if pieces is not None and sums is not None:
         add_pieces(pieces, sums, out)
 
@@ -116,8 +116,8 @@ def _sum_rows(
 ) -> None:
     kinds = {"HAS_PERM": perm is not None, "MAPPED": rows is not None}
     width = out.numel() // max(1, out.size(0))
-    made = partial(_plan_of_sums, width, value.dtype, **kinds)
-    sum_rows_of(made, value, ptr, num_entries, out, value, perm, rows)
+    make_plan = partial(_plan_of_sums, width, value.dtype, **kinds)
+    sum_rows_of(make_plan, value, ptr, num_entries, out, value, perm, rows)
 
 
 @planned
@@ -162,9 +162,9 @@ def shares(score, high, total, begin, end, out, h, heads, WIDE: tl.constexpr, AC
     divisor = tl.where(total == 0.0, 1.0, total)
     for step in range(0, tl.max(end - begin, 0), BLOCK_E):
         e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
-        found = entry_heads(score, e, live, h, heads, WIDE, ACC)
-        found = tl.reshape(found, [BLOCK_R, BLOCK_E, BLOCK_H])
-        share = tl.exp(found - shift[:, None, :]) / divisor[:, None, :]
+        scores = entry_heads(score, e, live, h, heads, WIDE, ACC)
+        scores = tl.reshape(scores, [BLOCK_R, BLOCK_E, BLOCK_H])
+        share = tl.exp(scores - shift[:, None, :]) / divisor[:, None, :]
         inside = live[:, None] & (h < heads)[None, :]
         where = offset(e, heads, WIDE)[:, None] + h[None, :]
         tl.store(out + where, tl.reshape(share, [BLOCK_R * BLOCK_E, BLOCK_H]), mask=inside)
@@ -187,10 +187,10 @@ def softmax_kernel(
     total = tl.zeros([BLOCK_R, BLOCK_H], ACC)
     for step in range(0, tl.max(end - begin, 0), BLOCK_E):
         e, live = entries_of_rows(begin, end, step, BLOCK_R, BLOCK_E)
-        found = entry_heads(score, e, live, h, heads, WIDE, ACC)
-        found = tl.where(live[:, None], found, -float("inf"))
-        found = tl.reshape(found, [BLOCK_R, BLOCK_E, BLOCK_H])
-        high, total = merge(high, total, found, tl.full(found.shape, 1.0, ACC))
+        scores = entry_heads(score, e, live, h, heads, WIDE, ACC)
+        scores = tl.where(live[:, None], scores, -float("inf"))
+        scores = tl.reshape(scores, [BLOCK_R, BLOCK_E, BLOCK_H])
+        high, total = merge(high, total, scores, tl.full(scores.shape, 1.0, ACC))
     if SPLIT:
         slot = offset(number, heads, WIDE)[:, None] + h[None, :]
         inside = (h < heads)[None, :] & is_piece[:, None]
@@ -214,10 +214,10 @@ def merge_kernel(
     for start in range(tl.load(piece_ptr + number), end, BLOCK_T):
         piece = start + tl.arange(0, BLOCK_T)
         live = piece < end
-        found = entry_heads(partial_high, piece, live, h, heads, WIDE, ACC)
-        found = tl.where(live[:, None], found, -float("inf"))
+        new_high = entry_heads(partial_high, piece, live, h, heads, WIDE, ACC)
+        new_high = tl.where(live[:, None], new_high, -float("inf"))
         more = entry_heads(partial_total, piece, live, h, heads, WIDE, ACC)
-        high, total = merge(high, total, found[None], more[None])
+        high, total = merge(high, total, new_high[None], more[None])
     slot = (offset(number, heads, WIDE) + h)[None, :]
     tl.store(high_out + slot, high, mask=(h < heads)[None, :])
     tl.store(total_out + slot, total, mask=(h < heads)[None, :])
