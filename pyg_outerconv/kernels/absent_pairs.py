@@ -138,8 +138,8 @@ class _Watched(Function):
         if are_finite(grad):
             return grad, None, *(None for _ in operands)
         wild, tame = parted(grad)
-        found = iter(gradients_of(ctx.by_edges, wanted)(*operands, wild))
-        return tame, None, *(next(found) if one else None for one in wanted)
+        gradients = iter(gradients_of(ctx.by_edges, wanted)(*operands, wild))
+        return tame, None, *(next(gradients) if one else None for one in wanted)
 
 
 class _WatchedBelow(Function):
@@ -162,8 +162,8 @@ class _WatchedBelow(Function):
         if _are_finite_below(grad):
             return grad, None, *(None for _ in operands)
         wild, tame = parted(grad)
-        found = iter(each_item(gradients_of(ctx.by_edges, wanted), *operands, wild))
-        return tame, None, *(next(found) if one else None for one in wanted)
+        gradients = iter(each_item(gradients_of(ctx.by_edges, wanted), *operands, wild))
+        return tame, None, *(next(gradients) if one else None for one in wanted)
 
 
 def parted(grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -220,12 +220,12 @@ def _tangent_of(run: Run, wanted: tuple[bool, ...]) -> Run:
     def tangent(*both: Any) -> Any:
         operands, along = both[: len(wanted)], both[len(wanted) :]
         with torch.enable_grad():
-            found = run(*operands)
-            above = [torch.zeros_like(out).requires_grad_() for out in _several(found)]
+            output = run(*operands)
+            above = [torch.zeros_like(out).requires_grad_() for out in _several(output)]
             parts = gradients_of(run, wanted)(*operands, *above)
             differentiates = any(x is not None and x.requires_grad for x in both)
             outs = _gradients(parts, above, along, differentiates)
-        return outs if isinstance(found, tuple) else outs[0]
+        return outs if isinstance(output, tuple) else outs[0]
 
     return tangent
 
@@ -245,8 +245,8 @@ def _gradients(
     return torch.autograd.grad(outs, inputs, above, **how)
 
 
-def _several(found: Any) -> tuple[Tensor, ...]:
-    return found if isinstance(found, tuple) else (found,)
+def _several(output: Any) -> tuple[Tensor, ...]:
+    return output if isinstance(output, tuple) else (output,)
 
 
 class _EachItem(Function):
@@ -263,8 +263,8 @@ class _EachItem(Function):
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> Any:
         wanted = tuple(ctx.needs_input_grad[1:])
-        found = iter(each_item(gradients_of(ctx.run, wanted), *ctx.saved_tensors, *above))
-        return None, *(next(found) if one else None for one in wanted)
+        gradients = iter(each_item(gradients_of(ctx.run, wanted), *ctx.saved_tensors, *above))
+        return None, *(next(gradients) if one else None for one in wanted)
 
     @staticmethod
     def jvp(ctx: Any, _: None, *along: Tensor | None) -> Any:
@@ -273,8 +273,8 @@ class _EachItem(Function):
             operands = [
                 None if x is None else forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors
             ]
-            given = [x for x in along if x is not None]
-            return each_item(_tangent_of(ctx.run, wanted), *operands, *given)
+            tangents = [x for x in along if x is not None]
+            return each_item(_tangent_of(ctx.run, wanted), *operands, *tangents)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:

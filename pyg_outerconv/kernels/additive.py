@@ -100,23 +100,23 @@ _additive_rows = operator(Backend.additive_rows, _request, reads=True)
 _additive_backward = operator(Backend.additive_backward, _request, reads=True)
 
 
-def _score(csr: CSR, given: Neurons, backend: str) -> Tensor:
+def _score(csr: CSR, layer: Neurons, backend: str) -> Tensor:
     """Scores (E, H) of the entries, in row order, of a matrix by row."""
-    if given.phi.vanishes:
-        return given.a.new_zeros((csr.num_entries, given.a.size(1)))
-    return _Score.apply(*given[:4], csr, given.phi, backend)  # type: ignore[no-any-return]
+    if layer.phi.vanishes:
+        return layer.a.new_zeros((csr.num_entries, layer.a.size(1)))
+    return _Score.apply(*layer[:4], csr, layer.phi, backend)  # type: ignore[no-any-return]
 
 
-def _rows(csr: CSR, given: Neurons, value: Tensor, count: int, backend: str) -> Tensor:
+def _rows(csr: CSR, layer: Neurons, value: Tensor, count: int, backend: str) -> Tensor:
     """Weighted sums within rows, (count, R, H, P), for phi and its next derivatives.
 
     ``left`` is not read, and ``value`` (E, H) is in the order of the untransposed matrix.
     """
-    a, b, _, right, phi = given
+    a, b, _, right, phi = layer
     if phi.vanishes:
         return a.new_zeros((count, *a.shape))
     if right is not None and right.size(0) == 1:
-        return _scaled(right, _rows(csr, given._replace(right=None), value, count, backend))
+        return _scaled(right, _rows(csr, layer._replace(right=None), value, count, backend))
     return _Rows.apply(a, b, right, value, csr, phi, count, backend)  # type: ignore[no-any-return]
 
 
@@ -141,8 +141,8 @@ class _Score(Primitive):
         backend: str,
     ) -> Tensor:
         compiled = torch.compiler.is_compiling() and not is_exporting()
-        given = Neurons(a, b, left, right, phi)
-        if compiled and backend == Native.name and _is_plain(csr, given):
+        layer = Neurons(a, b, left, right, phi)
+        if compiled and backend == Native.name and _is_plain(csr, layer):
             # A compiler makes one loop of this, which holds neither gathered rows nor their sums.
             rows = torch.arange(csr.shape[0], dtype=csr.index.dtype, device=a.device)
             row = spread(rows, csr.ptr, csr.index.size(0))
@@ -153,11 +153,11 @@ class _Score(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (a, b, left, right), (csr, phi, backend) = ctx.saved_tensors, ctx.rest
-        given, wanted = Neurons(a, b, left, right, phi), ctx.needs_input_grad[:4]
-        if wanted == (True, True, True, False) and _in_one_pass(csr, given, backend):
-            found = _additive_backward(csr.ptr, csr.index, *given[:4], *phi, grad, backend)
-            return *found, None
-        return _score_gradients(csr, given, grad, wanted, backend)
+        layer, wanted = Neurons(a, b, left, right, phi), ctx.needs_input_grad[:4]
+        if wanted == (True, True, True, False) and _in_one_pass(csr, layer, backend):
+            gradients = _additive_backward(csr.ptr, csr.index, *layer[:4], *phi, grad, backend)
+            return *gradients, None
+        return _score_gradients(csr, layer, grad, wanted, backend)
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> Tensor:
@@ -199,17 +199,17 @@ class _Rows(Primitive):
         total: list[Tensor | None] = [None] * 4
         for number in range(count):
             # <above, rows> equals <value, score> with ``above`` as the factor ``left``.
-            given = Neurons(a, b, grad[number], right, first.after(number))
-            of_operands = _score_gradients(csr, given, value, wanted, backend)
+            layer = Neurons(a, b, grad[number], right, first.after(number))
+            of_operands = _score_gradients(csr, layer, value, wanted, backend)
             of_values = None
             if of_value and csr.order is not None:
-                of_values = _score(csr.T, given.turned(), backend)
+                of_values = _score(csr.T, layer.turned(), backend)
             elif of_value:
-                of_values = _score(csr, given, backend)
-            found = (*of_operands[:2], of_operands[3], of_values)
+                of_values = _score(csr, layer, backend)
+            gradients = (*of_operands[:2], of_operands[3], of_values)
             total = [
                 one if so_far is None or one is None else so_far + one
-                for so_far, one in zip(total, found, strict=True)
+                for so_far, one in zip(total, gradients, strict=True)
             ]
         return tuple(total)
 
@@ -226,16 +226,16 @@ class _Rows(Primitive):
         )
 
 
-def _in_one_pass(csr: CSR, given: Neurons, backend: str) -> bool:
+def _in_one_pass(csr: CSR, layer: Neurons, backend: str) -> bool:
     """Whether a backend computes all gradients of plain scores at once, which ends there."""
     own = defines(backend, Backend.additive_backward)
-    return own and _is_plain(csr, given) and not is_differentiated()
+    return own and _is_plain(csr, layer) and not is_differentiated()
 
 
-def _is_plain(csr: CSR, given: Neurons) -> bool:
+def _is_plain(csr: CSR, layer: Neurons) -> bool:
     """Whether these are scores by one weight for all rows, on a CPU, and no derivative of them."""
-    one = given.left is not None and given.left.size(0) == 1 and given.right is None
-    return one and given.phi.order == 0 and csr.order is None and given.a.is_cpu
+    one = layer.left is not None and layer.left.size(0) == 1 and layer.right is None
+    return one and layer.phi.order == 0 and csr.order is None and layer.a.is_cpu
 
 
 def _times(factor: Tensor | None, x: Tensor) -> Tensor:
@@ -243,26 +243,26 @@ def _times(factor: Tensor | None, x: Tensor) -> Tensor:
 
 
 def _score_gradients(
-    csr: CSR, given: Neurons, value: Tensor, wanted: tuple[bool, ...], backend: str
+    csr: CSR, layer: Neurons, value: Tensor, wanted: tuple[bool, ...], backend: str
 ) -> tuple[Tensor | None, ...]:
     """The gradients of ``sum_eh value score`` in a, b, left and right; None where not wanted."""
 
     def of_end(
-        csr: CSR, given: Neurons, wants_x: bool, wants_factor: bool
+        csr: CSR, layer: Neurons, wants_x: bool, wants_factor: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients in the operand and the factor of the rows of ``csr``, in one pass."""
         if not (wants_x or wants_factor):
             return None, None
-        factor, phi = given.left, given.phi if wants_factor else given.phi.after(1)
-        found = _rows(csr, given._replace(phi=phi), value, wants_x + wants_factor, backend)
+        factor, phi = layer.left, layer.phi if wants_factor else layer.phi.after(1)
+        sums = _rows(csr, layer._replace(phi=phi), value, wants_x + wants_factor, backend)
         of_x = of_factor = None
         if wants_x:
-            of_x = found[-1] if factor is None else _scaled(factor, found[-1])
+            of_x = sums[-1] if factor is None else _scaled(factor, sums[-1])
         if wants_factor and factor is not None:
-            of_factor = found[0].sum(0, keepdim=True) if factor.size(0) == 1 else found[0]
+            of_factor = sums[0].sum(0, keepdim=True) if factor.size(0) == 1 else sums[0]
         return of_x, of_factor
 
     wants_a, wants_b, wants_left, wants_right = wanted
-    of_a, of_left = of_end(csr, given, wants_a, wants_left)
-    of_b, of_right = of_end(csr.T, given.turned(), wants_b, wants_right)
+    of_a, of_left = of_end(csr, layer, wants_a, wants_left)
+    of_b, of_right = of_end(csr.T, layer.turned(), wants_b, wants_right)
     return of_a, of_b, of_left, of_right

@@ -138,8 +138,8 @@ def _along_edges(pairs: Pairs, softmax: Softmax, seed: Tensor | None, *operands:
             seen = softmax.source_mask.expand(-1, query.size(1))[source]
             of_pair = torch.where(seen, none, -torch.inf)
     with seeded(seed):
-        given = Attention(query, key, value, of_pair, softmax.scale, False)
-        return attend_kept(entries, given, softmax.dropout_p)
+        attention = Attention(query, key, value, of_pair, softmax.scale, False)
+        return attend_kept(entries, attention, softmax.dropout_p)
 
 
 def over_pairs(
@@ -161,9 +161,9 @@ def over_pairs(
         seed = drawn_seed() if softmax.dropout_p > 0 else None
         mask = softmax.source_mask
 
-        def by_edges(*given: Tensor) -> Tensor:
-            given, own = (given, mask) if mask is None else (given[:-1], given[-1])
-            return _along_edges(pairs, softmax._replace(source_mask=own), seed, *given)
+        def by_edges(*tensors: Tensor) -> Tensor:
+            tensors, own = (tensors, mask) if mask is None else (tensors[:-1], tensors[-1])
+            return _along_edges(pairs, softmax._replace(source_mask=own), seed, *tensors)
 
         return over_all_pairs_below(product, by_edges, *operands, bias=bias, mask=mask)
     if is_recorded():
@@ -277,8 +277,8 @@ class _Mended(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *operands, bias = ctx.saved_tensors
-        found = _mended_gradients(grad, *operands, bias, *ctx.rest[0])
-        return *found, *(() if bias is not None else (None,))
+        gradients = _mended_gradients(grad, *operands, bias, *ctx.rest[0])
+        return *gradients, *(() if bias is not None else (None,))
 
     # It has no tangent: forward mode goes through the product.
 
@@ -287,15 +287,15 @@ def _run(out: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Any, *how
     tensors, numbers, finite, seed, *softmax = how
     if bool(finite):
         return out.clone(memory_format=torch.contiguous_format)
-    given = _of_operands(tensors, numbers), Softmax(*softmax), seed
+    settings = _of_operands(tensors, numbers), Softmax(*softmax), seed
     with without_autocast(query.device.type):
-        found = _along_edges(*given, query, key, value, bias)
-    return found.to(out.dtype).contiguous()
+        out_by_edges = _along_edges(*settings, query, key, value, bias)
+    return out_by_edges.to(out.dtype).contiguous()
 
 
-def _run_backward(grad: Tensor, *given: Any) -> list[Tensor]:
+def _run_backward(grad: Tensor, *arguments: Any) -> list[Tensor]:
     """The gradients of the product's result, which are finite, and of the operands by edges."""
-    *operands, tensors, numbers, finite, seed, mask, scale, dropout_p = given
+    *operands, tensors, numbers, finite, seed, mask, scale, dropout_p = arguments
     operands = [x for x in operands if x is not None]
     if bool(finite) and are_finite(grad):
         return [grad.clone(memory_format=torch.contiguous_format), *map(_zeros_like, operands)]
@@ -304,15 +304,15 @@ def _run_backward(grad: Tensor, *given: Any) -> list[Tensor]:
     along = partial(_along_edges, _of_operands(tensors, numbers), softmax, seed)
     with within_operator(), without_autocast(grad.device.type):
         wanted = (True,) * len(operands)
-        found = gradients_of(along, wanted)(*operands, wild.to(operands[2].dtype))
-    return [tame.contiguous(), *(x.contiguous() for x in found)]
+        gradients = gradients_of(along, wanted)(*operands, wild.to(operands[2].dtype))
+    return [tame.contiguous(), *(x.contiguous() for x in gradients)]
 
 
 def _zeros_like(x: Tensor) -> Tensor:
     return torch.zeros_like(x, memory_format=torch.contiguous_format)
 
 
-_GIVEN = (
+_ARGUMENTS = (
     "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor[] tensors, SymInt[] numbers, "
     "Tensor finite, Tensor? seed, Tensor? source_mask, float scale, float dropout_p"
 )
@@ -320,7 +320,7 @@ _mended = torch.library.custom_op(
     "pyg_outerconv::mended",
     _run,
     mutates_args=(),
-    schema=f"(Tensor out, {_GIVEN}) -> Tensor",
+    schema=f"(Tensor out, {_ARGUMENTS}) -> Tensor",
     **unsafe_to_capture(),
 )
 _mended.register_fake(lambda out, *_: out.new_empty(out.shape))
@@ -328,11 +328,11 @@ _mended_gradients = torch.library.custom_op(
     "pyg_outerconv::mended_gradients",
     _run_backward,
     mutates_args=(),
-    schema=f"(Tensor grad, {_GIVEN}) -> Tensor[]",
+    schema=f"(Tensor grad, {_ARGUMENTS}) -> Tensor[]",
     **unsafe_to_capture(),
 )
 _mended_gradients.register_fake(
-    lambda *given: [x.new_empty(x.shape) for x in given[:5] if x is not None]
+    lambda *arguments: [x.new_empty(x.shape) for x in arguments[:5] if x is not None]
 )
 
 

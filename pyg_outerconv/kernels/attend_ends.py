@@ -239,11 +239,11 @@ def _backward_sorted(
     of_score -= entries.at((grad * out).sum(-1), entries.row)
     of_score *= share
     of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
-    found = torch.empty_like(product)
-    found[..., :-2] = entries.times(share, grad, transposed=True)
-    found[..., -2] = entries.sums_transposed(of_score)
-    found[..., -1] = entries.sums(of_score)
-    return (found,)
+    of_product = torch.empty_like(product)
+    of_product[..., :-2] = entries.times(share, grad, transposed=True)
+    of_product[..., -2] = entries.sums_transposed(of_score)
+    of_product[..., -1] = entries.sums(of_score)
+    return (of_product,)
 
 
 def _by_primitives(csr: CSR, operands: Sequence[Tensor], slope: float) -> Tensor:

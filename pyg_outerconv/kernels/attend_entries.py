@@ -28,36 +28,36 @@ def _request(*arguments: Any) -> Request:
     return request_of("attend", ptr, index, key.size(0), query)
 
 
-def _like(ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
-    query, value = given.query, given.value
+def _like(ptr: Tensor, index: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
+    query, value = attention.query, attention.value
     out = value.new_empty((query.size(0), *value.shape[1:]))
     return out, query.new_empty(query.shape[:2], dtype=accumulator(query.dtype))
 
 
 def _like_gradients(*arguments: Any) -> Any:
     index, (*ends, bias, _scale, _ends) = arguments[1], arguments[5]
-    found = [x.new_empty(x.shape) for x in ends]
-    return *found, ends[0].new_empty((0 if bias is None else index.numel(), ends[0].size(1)))
+    gradients = [x.new_empty(x.shape) for x in ends]
+    return *gradients, ends[0].new_empty((0 if bias is None else index.numel(), ends[0].size(1)))
 
 
 _attend = operator(Backend.attend, _request, like=_like)
 _attend_backward = operator(
-    Backend.attend_backward, lambda *given: _request(*given[:-3]), like=_like_gradients
+    Backend.attend_backward, lambda *arguments: _request(*arguments[:-3]), like=_like_gradients
 )
 
 
-def fused(csr: CSR, given: Attention) -> Tensor:
+def fused(csr: CSR, attention: Attention) -> Tensor:
     """:func:`~.attend.attend` of operands that fit, which multiplies excluded entries by 0."""
-    query, key, value, bias, *how = given
+    query, key, value, bias, *how = attention
     backend = pick("attend", csr, query)
     if bias is None and _in_passes(backend, query, key, value):
         if RECORDERS:
-            log_call(BACKENDS[backend], _request(csr.ptr, csr.index, *given))
+            log_call(BACKENDS[backend], _request(csr.ptr, csr.index, *attention))
         operands = query.contiguous(), key.contiguous(), value.contiguous()
         entries = copies_for(csr, query.size(1))
         if torch.is_grad_enabled() and any(x.requires_grad for x in operands):
-            return InPasses.apply(PRODUCTS, entries, given.scale, *operands)  # type: ignore[no-any-return]
-        return _forward(entries, operands, given.scale)
+            return InPasses.apply(PRODUCTS, entries, attention.scale, *operands)  # type: ignore[no-any-return]
+        return _forward(entries, operands, attention.scale)
     return _Attend.apply(query, key, value, bias, csr, *how, backend)[0]  # type: ignore[no-any-return]
 
 
@@ -69,20 +69,20 @@ def sums_of_ends(
     ``score[e, h] = leaky_relu(at_target[row of e, h] + at_source[column of e, h])``, of terms
     (R, H) and (C, H).
     """
-    given = csr, slope, True, pick("attend", csr, value)
-    out: Tensor = _Attend.apply(at_target, at_source, value, None, *given)[0]
+    rest = csr, slope, True, pick("attend", csr, value)
+    out: Tensor = _Attend.apply(at_target, at_source, value, None, *rest)[0]
     return out
 
 
-def attend_kept(csr: CSR, given: Attention, dropout_p: float = 0.0) -> Tensor:
+def attend_kept(csr: CSR, attention: Attention, dropout_p: float = 0.0) -> Tensor:
     """:func:`fused` for numbers that are not finite: entries whose bias is -inf are left out.
 
     ``dropout_p``: p, with which a share becomes zero; the others are multiplied by 1 / (1 - p).
     """
     outs = []
-    for one, entries, bias in _kept(csr, given.bias):
-        query, key, value = (x[:, one] for x in given[:3])
-        of_heads = Attention(query, key, value, bias, given.scale, given.ends)
+    for one, entries, bias in _kept(csr, attention.bias):
+        query, key, value = (x[:, one] for x in attention[:3])
+        of_heads = Attention(query, key, value, bias, attention.scale, attention.ends)
         outs.append(_with_dropout(entries, of_heads, dropout_p))
     return torch.cat(outs, 1)
 
@@ -108,13 +108,13 @@ def kept_entries(csr: CSR, bias: Tensor) -> tuple[CSR, Tensor]:
     return CSR.of(ptr, col, csr.shape[1]), place
 
 
-def _with_dropout(csr: CSR, given: Attention, dropout_p: float) -> Tensor:
+def _with_dropout(csr: CSR, attention: Attention, dropout_p: float) -> Tensor:
     if not dropout_p:
-        return fused(csr, given)
-    backend = pick("attend", csr, given.query)
-    share, _ = _shares(csr, given, backend)
-    out = product(csr, F.dropout(share, dropout_p), exact(given.value), backend)
-    return out.to(given.value.dtype)
+        return fused(csr, attention)
+    backend = pick("attend", csr, attention.query)
+    share, _ = _shares(csr, attention, backend)
+    out = product(csr, F.dropout(share, dropout_p), exact(attention.value), backend)
+    return out.to(attention.value.dtype)
 
 
 # The derivative --------------------------------------------------------------------------------
@@ -141,13 +141,13 @@ class _Attend(Primitive):
     @staticmethod
     def gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         (*operands, out, of_rows), (csr, *how, backend) = ctx.saved_tensors, ctx.rest
-        given = Attention(*operands, *how)
+        attention = Attention(*operands, *how)
         if is_differentiated():
-            found = _unfused(csr, given, grad, backend)
+            gradients = _unfused(csr, attention, grad, backend)
         else:
             both = csr.ptr, csr.index, *csr.columns
-            found = _attend_backward(*both, *given, out, of_rows, grad, backend)
-        return *found[:3], None if given.bias is None else found[3]
+            gradients = _attend_backward(*both, *attention, out, of_rows, grad, backend)
+        return *gradients[:3], None if attention.bias is None else gradients[3]
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
@@ -167,12 +167,12 @@ class _Attend(Primitive):
 
 
 def _unfused(
-    csr: CSR, given: Attention, grad: Tensor, backend: str
+    csr: CSR, attention: Attention, grad: Tensor, backend: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients by primitives that are differentiable themselves; holds tensors of (E, H)."""
-    query, key, value, _, scale, _ = given
+    query, key, value, _, scale, _ = attention
     above = exact(grad)
-    share, bend = _shares(csr, given, backend)
+    share, bend = _shares(csr, attention, backend)
     of_share = sample(csr, above, exact(value), backend)
     of_score = softmax_derivative(csr.ptr, share, of_share, backend)
     if bend is not None:
@@ -184,13 +184,13 @@ def _unfused(
         of_query = product(csr, of_score, exact(key), backend) * scale
         of_key = product(csr.T, of_score, exact(query) * scale, backend)
     of_value = product(csr.T, share, above, backend)
-    found = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_score)]
-    return found[0], found[1], found[2], found[3]
+    gradients = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_score)]
+    return gradients[0], gradients[1], gradients[2], gradients[3]
 
 
-def _shares(csr: CSR, given: Attention, backend: str) -> tuple[Tensor, Tensor | None]:
+def _shares(csr: CSR, attention: Attention, backend: str) -> tuple[Tensor, Tensor | None]:
     """The softmax of scores (E, H), at least in float32; the slope of the leaky ReLU of ends."""
-    query, key, _, bias, scale, ends = given
+    query, key, _, bias, scale, ends = attention
     bend = None
     if ends:
         score = sddmm(csr, exact(query), exact(key), op="add")

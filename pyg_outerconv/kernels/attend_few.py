@@ -53,6 +53,6 @@ _highest = define(
     "highest_of_rows",
     "(Tensor score, Tensor row, SymInt num_rows, Tensor? of_loops)",
     1,
-    lambda *given: [_look(*given)],
+    lambda *arguments: [_look(*arguments)],
     lambda score, row, num_rows, of_loops: [score.new_empty(num_rows, score.size(1))],
 )

@@ -42,7 +42,7 @@ def as_operator(
         mode goes through primitives.
     """
     sums = _Operators(passes, suffix, schema, room, entries_of).sums
-    return lambda *given: sums(*given)[0]
+    return lambda *arguments: sums(*arguments)[0]
 
 
 class _Operators:
@@ -75,8 +75,8 @@ class _Operators:
             self.sums, self._differentiate, setup_context=self._setup, lib=_LIBRARY
         )
 
-    def _forward(self, *given: Any) -> tuple[Tensor, ...]:
-        operands, (factor, *edges) = given[: self.count], given[self.count :]
+    def _forward(self, *arguments: Any) -> tuple[Tensor, ...]:
+        operands, (factor, *edges) = arguments[: self.count], arguments[self.count :]
         heads = operands[0].size(1)
         entries, number = self.entries_of(heads, None, *edges)
         kept = operands[0].new_empty(self.passes.kept, heads * self.room(*edges))
@@ -84,24 +84,24 @@ class _Operators:
         out = self.passes.forward(entries, operands, factor, kept[:, : entries.num_values])
         return out, kept, torch.tensor(number)
 
-    def _backward(self, *given: Any) -> tuple[Tensor, ...]:
-        operands, rest = given[: self.count], given[self.count :]
+    def _backward(self, *arguments: Any) -> tuple[Tensor, ...]:
+        operands, rest = arguments[: self.count], arguments[self.count :]
         out, kept, number, grad, factor, *edges = rest
         entries, _ = self.entries_of(operands[0].size(1), int(number), *edges)
         operands = tuple([x.contiguous() for x in operands])
         read = out, kept[:, : entries.num_values], grad.contiguous()
         return self.passes.backward(entries, operands, *read, factor)
 
-    def _like_forward(self, *given: Any) -> tuple[Tensor, ...]:
-        operands, (_, *edges) = given[: self.count], given[self.count :]
+    def _like_forward(self, *arguments: Any) -> tuple[Tensor, ...]:
+        operands, (_, *edges) = arguments[: self.count], arguments[self.count :]
         first, heads = operands[0], operands[0].size(1)
         out = first.new_empty(self.passes.shape(*operands))
         kept = first.new_empty(self.passes.kept, heads * self.room(*edges))
         number = first.new_empty((), dtype=torch.int64)
         return out, kept, number
 
-    def _like_backward(self, *given: Any) -> tuple[Tensor, ...]:
-        return tuple([x.new_empty(x.shape) for x in given[: self.count]])
+    def _like_backward(self, *arguments: Any) -> tuple[Tensor, ...]:
+        return tuple([x.new_empty(x.shape) for x in arguments[: self.count]])
 
     def _setup(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.factor, *edges = inputs[self.count :]
@@ -113,12 +113,12 @@ class _Operators:
         ctx.save_for_backward(*inputs[: self.count], *output, *tensors)
 
     def _differentiate(self, ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        saved, held = ctx.saved_tensors, self.count + 3
-        edges = ctx.edges | dict(zip(ctx.places, saved[held:], strict=True))
+        saved, edges_start = ctx.saved_tensors, self.count + 3
+        edges = ctx.edges | dict(zip(ctx.places, saved[edges_start:], strict=True))
         edges = [edges[place] for place in sorted(edges)]
-        found = self.gradient(*saved[:held], grad, ctx.factor, *edges)
-        found = found if self.count > 1 else (found,)
-        return *found, *(None,) * (1 + len(edges))
+        gradients = self.gradient(*saved[:edges_start], grad, ctx.factor, *edges)
+        gradients = gradients if self.count > 1 else (gradients,)
+        return *gradients, *(None,) * (1 + len(edges))
 
 
 def define(
@@ -130,22 +130,25 @@ def define(
     """
     returned = f"({', '.join(['Tensor'] * results)})" if results > 1 else "Tensor"
 
-    def called(*given: Any) -> Any:
-        found = run(*given)
-        return found if results > 1 else found[0]
+    def called(*inputs: Any) -> Any:
+        outputs = run(*inputs)
+        return outputs if results > 1 else outputs[0]
 
-    def sized(*given: Any) -> Any:
-        found = like(*given)
-        return found if results > 1 else found[0]
+    def sized(*inputs: Any) -> Any:
+        outputs = like(*inputs)
+        return outputs if results > 1 else outputs[0]
 
     _LIBRARY.define(f"{name}{arguments} -> {returned}")
     _LIBRARY.impl(name, called, "CompositeExplicitAutograd")
-    made: Any = getattr(torch.ops.pyg_outerconv, name).default
-    torch.library.register_fake(made, sized, lib=_LIBRARY)
+    overload: Any = getattr(torch.ops.pyg_outerconv, name).default
+    torch.library.register_fake(overload, sized, lib=_LIBRARY)
     torch.library.register_vmap(
-        made, lambda *given: item_by_item(made, given[0], given[1], given[2:])
+        overload,
+        lambda *vmap_arguments: item_by_item(
+            overload, vmap_arguments[0], vmap_arguments[1], vmap_arguments[2:]
+        ),
     )
-    return made
+    return overload
 
 
 def copies_of(rowptr: Tensor, col: Tensor, num_columns: int, heads: int) -> HeadCopies:

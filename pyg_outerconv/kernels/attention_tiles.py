@@ -188,7 +188,7 @@ class _Tiles(Primitive):
         hidden, options = ctx.rest
         of_mask = ctx.needs_input_grad[3]
         holds_scores = options.dropout_p > 0 or of_mask or is_differentiated()
-        found = []
+        gradients = []
         with without_autocast(query.device.type):
             for part in _parts(holds_scores, query, key, value, mask, absent, hidden, options):
                 above = part.of(grad)
@@ -197,18 +197,20 @@ class _Tiles(Primitive):
                     *ends, of_score = _gradients(part, options, above)
                     if of_mask:
                         ends.append(of_score.sum_to_size(mask.shape).to(mask.dtype))
-                    found.append(tuple(ends))
+                    gradients.append(tuple(ends))
                 elif sums.numel():
-                    given = part.of(out), part.of(sums)
-                    found.append(_fused_gradients(part, options, above, *given))
+                    outputs = part.of(out), part.of(sums)
+                    gradients.append(_fused_gradients(part, options, above, *outputs))
                 else:
-                    found.append(_recomputed_gradients(part, options, above))
-        total = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+                    gradients.append(_recomputed_gradients(part, options, above))
+        total = (
+            gradients[0] if len(gradients) == 1 else map(torch.cat, zip(*gradients, strict=True))
+        )
         return *total, *(() if of_mask else (None,)), None
 
     @staticmethod
     def tangent(ctx: Any, primals: list[Any], tangents: tuple[Any, ...]) -> tuple[Tensor, None]:
-        found, options = [], ctx.rest[1]
+        of_outs, options = [], ctx.rest[1]
         for part in _parts(True, *primals, *ctx.rest):
             of_query, of_key, of_value = (exact(part.of(x)) for x in tangents[:3])
             query, key, value = (exact(x) for x in part[1:4])
@@ -217,8 +219,8 @@ class _Tiles(Primitive):
             if (of_mask := tangents[3]) is not None:
                 of_score = of_score + part.of(of_mask)
             of_share = _softmax_derivative(share, of_score)
-            found.append((of_share @ value + share @ of_value).to(part.value.dtype))
-        return _joined(found), None
+            of_outs.append((of_share @ value + share @ of_value).to(part.value.dtype))
+        return _joined(of_outs), None
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
@@ -322,8 +324,8 @@ def _mask(
     return mask.masked_fill(empty, 0.0), empty
 
 
-def _joined(found: list[Tensor]) -> Tensor:
-    return found[0] if len(found) == 1 else torch.cat(found)
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 # The passes of some tiles ------------------------------------------------------------------------
@@ -353,9 +355,9 @@ def _fused_gradients(
     part: _Part, options: Options, grad: Tensor, out: Tensor, sums: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradients in queries, keys and values by torch's kernel on a CPU."""
-    given = grad, *part[1:4], out, sums, 0.0, options.causal
+    arguments = grad, *part[1:4], out, sums, 0.0, options.causal
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(  # type: ignore[no-any-return]
-        *given, attn_mask=part.mask, scale=options.scale
+        *arguments, attn_mask=part.mask, scale=options.scale
     )
 
 
@@ -376,8 +378,8 @@ def _gradients(part: _Part, options: Options, grad: Tensor) -> tuple[Tensor, ...
     if part.kept is not None:
         sent, of_share = share * part.kept, of_share * part.kept
     of_score = _softmax_derivative(share, of_share)
-    found = of_score @ key * options.scale, of_score.mT @ query * options.scale, sent.mT @ above
-    return *[x.to(grad.dtype) for x in found], of_score
+    gradients = of_score @ key * options.scale, of_score.mT @ query * options.scale, sent.mT @ above
+    return *[x.to(grad.dtype) for x in gradients], of_score
 
 
 def _softmax_derivative(share: Tensor, along: Tensor) -> Tensor:

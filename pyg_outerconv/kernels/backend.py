@@ -303,17 +303,17 @@ class Backend(Named, registry=BACKENDS):
         """
         return score.new_empty(score.shape)
 
-    def attend(self, ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor]:
+    def attend(self, ptr: Tensor, index: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
         """Scores, softmax within rows and weighted sum, without a tensor of entries × channels.
 
         Returns ``out`` (R, H, V), zeros for rows without an entry of score above -inf, and
         numbers (R, H) for :meth:`attend_backward`, in float32 for 16-bit dtypes. Where a backend
         does not define it, it is made of other primitives.
         """
-        score, _ = self._scores(ptr, index, given)
+        score, _ = self._scores(ptr, index, attention)
         share = self.segment_softmax(ptr, score)
-        out = self.spmm(ptr, index, share, exact(given.value)).to(given.value.dtype)
-        return out, score.new_zeros(given.query.shape[:2])
+        out = self.spmm(ptr, index, share, exact(attention.value)).to(attention.value.dtype)
+        return out, score.new_zeros(attention.query.shape[:2])
 
     def attend_backward(
         self,
@@ -322,7 +322,7 @@ class Backend(Named, registry=BACKENDS):
         ptr_t: Tensor,
         index_t: Tensor,
         perm_t: Tensor,
-        given: Attention,
+        attention: Attention,
         out: Tensor,
         of_rows: Tensor,
         grad: Tensor,
@@ -333,8 +333,8 @@ class Backend(Named, registry=BACKENDS):
         position of its entry i in the matrix. ``out`` and ``of_rows`` are what it returned. Shares
         are computed again.
         """
-        query, key, value, bias, scale, ends = given
-        score, bend = self._scores(ptr, index, given)
+        query, key, value, bias, scale, ends = attention
+        score, bend = self._scores(ptr, index, attention)
         share, above = self.segment_softmax(ptr, score), exact(grad)
         of_score = self.sddmm(ptr, index, above, exact(value))
         of_score -= repeated((above * exact(out)).sum(-1), ptr, of_score.size(0))
@@ -347,12 +347,14 @@ class Backend(Named, registry=BACKENDS):
             of_key = self.spmm(ptr_t, index_t, ordered, exact(query)) * scale
         of_value = self.spmm(ptr_t, index_t, share.index_select(0, perm_t), above)
         of_bias = of_score.new_empty((0, of_score.size(1))) if bias is None else of_score
-        found = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_bias)]
-        return found[0], found[1], found[2], found[3]
+        gradients = [x.to(value.dtype) for x in (of_query, of_key, of_value, of_bias)]
+        return gradients[0], gradients[1], gradients[2], gradients[3]
 
-    def _scores(self, ptr: Tensor, index: Tensor, given: Attention) -> tuple[Tensor, Tensor | None]:
+    def _scores(
+        self, ptr: Tensor, index: Tensor, attention: Attention
+    ) -> tuple[Tensor, Tensor | None]:
         """Scores (E, H) of :meth:`attend`, and the slope of the leaky ReLU of ``ends``."""
-        query, key, _, bias, scale, ends = given
+        query, key, _, bias, scale, ends = attention
         if ends:
             term = repeated(exact(query), ptr, index.numel()) + exact(key).index_select(0, index)
             bend = torch.ones_like(term).masked_fill(term <= 0, scale)
@@ -360,12 +362,12 @@ class Backend(Named, registry=BACKENDS):
         score = self.sddmm(ptr, index, exact(query) * scale, exact(key))
         return score if bias is None else score + bias.to(score.dtype), None
 
-    def additive(self, ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
+    def additive(self, ptr: Tensor, index: Tensor, layer: Neurons) -> Tensor:
         """Additive scores, without a tensor of entries × channels; returns (E, H)."""
-        return given.a.new_empty((index.numel(), given.a.size(1)))
+        return layer.a.new_empty((index.numel(), layer.a.size(1)))
 
     def additive_rows(
-        self, ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int
+        self, ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor, count: int
     ) -> Tensor:
         """Weighted sums within rows, of which the derivatives of :meth:`additive` are made.
 
@@ -374,17 +376,17 @@ class Backend(Named, registry=BACKENDS):
         ``left`` is None, ``right`` (C, H, channels) or None, ``value`` (E, H). Returns
         (count, R, H, channels).
         """
-        return given.a.new_empty((count, *given.a.shape))
+        return layer.a.new_empty((count, *layer.a.shape))
 
     def additive_backward(
-        self, ptr: Tensor, index: Tensor, given: Neurons, value: Tensor
+        self, ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients in a, b and left of ``sum_eh value[e, h] score[e, h]``, on a CPU.
 
         The scores are those of :meth:`additive` with ``left`` (1, H, channels) alone. A backend
         may leave it out: :meth:`additive_rows` then serves each end.
         """
-        a, b, left, *_ = given
+        a, b, left, *_ = layer
         assert left is not None
         return a.new_empty(a.shape), b.new_empty(b.shape), left.new_empty(left.shape)
 

@@ -347,16 +347,16 @@ def _by_strips(
 def _run_band(
     query: Tensor, key: Tensor, value: Tensor, band: Any, seed: Tensor | None, *softmax: Any
 ) -> Tensor:
-    given = BandLimits(*band), Softmax(*softmax), None if seed is None else int(seed)
+    settings = BandLimits(*band), Softmax(*softmax), None if seed is None else int(seed)
     with without_autocast(query.device.type):
-        return _by_strips(*given, query, key, value).contiguous()
+        return _by_strips(*settings, query, key, value).contiguous()
 
 
-def _run_band_backward(grad: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    ends, how = given[:3], given[3:]
+def _run_band_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    ends, how = arguments[:3], arguments[3:]
     with within_operator():
-        found = gradients_of(lambda *ends: _run_band(*ends, *how), (True,) * 3)(*ends, grad)
-    return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
+        gradients = gradients_of(lambda *ends: _run_band(*ends, *how), (True,) * 3)(*ends, grad)
+    return gradients[0].contiguous(), gradients[1].contiguous(), gradients[2].contiguous()
 
 
 _OF_BAND = (

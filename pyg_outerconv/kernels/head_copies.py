@@ -288,5 +288,5 @@ class InPasses(torch.autograd.Function):
             return passes.by_primitives(entries.csr, operands, factor)
 
         wanted = ctx.needs_input_grad[3:]
-        found = iter(gradients_of(run, wanted)(*operands, grad))
-        return None, None, None, *[next(found) if one else None for one in wanted]
+        gradients = iter(gradients_of(run, wanted)(*operands, grad))
+        return None, None, None, *[next(gradients) if one else None for one in wanted]

@@ -25,9 +25,9 @@ _known_true: Callable[[Any], bool] = getattr(symbolic_shapes, "guard_or_false", 
 
 def surely(*conditions: Any) -> bool:
     """Whether conditions on sizes hold; False where a compiler does not know these sizes."""
-    known = _known_true if torch.compiler.is_compiling() else bool  # of a traced size, a tensor
+    is_true = _known_true if torch.compiler.is_compiling() else bool  # of a traced size, a tensor
     for condition in conditions:  # noqa: SIM110  a compiler traces loops
-        if not known(condition):
+        if not is_true(condition):
             return False
     return True
 

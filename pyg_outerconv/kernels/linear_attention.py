@@ -61,11 +61,11 @@ def collect(key: Tensor, value: Tensor, chunks: Chunks | None = None) -> Tensor:
     """
     if chunks is None:
         return torch.einsum("mrd,mrv->rdv", key, value).unsqueeze(0)
-    found = states(chunks.split(key, chunks.source), chunks.split(value, chunks.source))
+    latent = states(chunks.split(key, chunks.source), chunks.split(value, chunks.source))
     if chunks.block is None:
-        return found.sum(0, keepdim=True)
-    none = found.new_zeros(chunks.num_blocks, *found.shape[1:])
-    return none.index_add(0, chunks.block, found)
+        return latent.sum(0, keepdim=True)
+    none = latent.new_zeros(chunks.num_blocks, *latent.shape[1:])
+    return none.index_add(0, chunks.block, latent)
 
 
 def spread(query: Tensor, latent: Tensor, chunks: Chunks | None = None) -> Tensor:

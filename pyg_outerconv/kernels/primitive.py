@@ -146,11 +146,11 @@ class Primitive:
         if cls.batch_axis is None:
             return item_by_item(cls.apply, info, in_dims, arguments)
         operands = folded(info, in_dims, arguments[: cls.operands], cls.batch_axis)
-        found = cls.apply(*operands, *arguments[cls.operands :])
-        outs = found if isinstance(found, tuple) else (found,)
+        output = cls.apply(*operands, *arguments[cls.operands :])
+        outs = output if isinstance(output, tuple) else (output,)
         axis, shape = cls.result_axis, (-1, info.batch_size)
         outs = tuple([out.unflatten(axis, shape) for out in outs])
-        return (outs, (axis + 1,) * len(outs)) if isinstance(found, tuple) else (outs[0], axis + 1)
+        return (outs, (axis + 1,) * len(outs)) if isinstance(output, tuple) else (outs[0], axis + 1)
 
 
 class LinearInEach:
@@ -174,8 +174,8 @@ def item_by_item(
     outs = []
     for item in range(info.batch_size):
         one = [
-            given.select(dim, item) if isinstance(dim, int) else given
-            for given, dim in zip(arguments, in_dims, strict=True)
+            argument.select(dim, item) if isinstance(dim, int) else argument
+            for argument, dim in zip(arguments, in_dims, strict=True)
         ]
         outs.append(call(*one))
     if isinstance(outs[0], tuple):
@@ -235,34 +235,34 @@ def operator(
         if parameter.annotation in (Tensor, Tensor | None) and parameter.name not in _INDICES
     ]
 
-    def packed(given: Iterable[Any]) -> list[Any]:
-        rest = iter(given)
+    def packed(inputs: Iterable[Any]) -> list[Any]:
+        rest = iter(inputs)
         return [packer(rest) for packer in packers]
 
     def run(*arguments: Any) -> Any:
-        *given, backend = arguments
+        *inputs, backend = arguments
         implementation = BACKENDS[backend]
         if RECORDERS and request is not None:
-            log_call(implementation, request(*given))
-        given = [
+            log_call(implementation, request(*inputs))
+        inputs = [
             (_unwrapped(x) if is_gradtrackingtensor(x) else x).contiguous()
             if isinstance(x, Tensor)
             else x
-            for x in given
+            for x in inputs
         ]
-        device = given[0].device.type
-        given = packed(given) if len(packers) < len(given) else given
+        device = inputs[0].device.type
+        inputs = packed(inputs) if len(packers) < len(inputs) else inputs
         if not torch.is_autocast_enabled(device):
-            return getattr(implementation, name)(*given)
+            return getattr(implementation, name)(*inputs)
         with torch.autocast(device, enabled=False):  # the caller has settled the dtypes
-            return getattr(implementation, name)(*given)
+            return getattr(implementation, name)(*inputs)
 
     backend = inspect.Parameter("backend", kind, annotation=str)
     run.__signature__ = signature.replace(parameters=[*parameters, backend])  # type: ignore[attr-defined]
     options = unsafe_to_capture() if reads and find_spec("triton") is None else {}
     registered = torch.library.custom_op(f"pyg_outerconv::{name}", run, mutates_args=(), **options)
-    made = partial(method, None) if like is None else like
-    registered.register_fake(lambda *arguments: made(*packed(arguments[:-1])))
+    fake_impl = partial(method, None) if like is None else like
+    registered.register_fake(lambda *arguments: fake_impl(*packed(arguments[:-1])))
 
     def call(*arguments: Any) -> Any:
         plain = direct and is_plain(*[arguments[place] for place in operands])
@@ -363,7 +363,7 @@ def _distinct_views(arguments: Sequence[Any]) -> list[Any]:
     torch.compile cannot trace an ``autograd.Function`` that gets the same tensor twice.
     """
     out: list[Any] = []
-    for given in arguments:
-        again = isinstance(given, Tensor) and any(given is other for other in out)
-        out.append(given.view_as(given) if again else given)
+    for argument in arguments:
+        again = isinstance(argument, Tensor) and any(argument is other for other in out)
+        out.append(argument.view_as(argument) if again else argument)
     return out

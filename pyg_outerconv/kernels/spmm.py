@@ -109,7 +109,7 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
         place = arg if order is None else torch.where(arg < 0, arg, order[arg.clamp(min=0)].long())
         arg = place.to(index.dtype)
         return _Chosen.apply(in_place, x, csr, arg, backend)  # type: ignore[no-any-return]
-    found, entry = arg >= 0, arg.clamp(min=0)
+    has_entry, entry = arg >= 0, arg.clamp(min=0)
     # Gather from flat tensors: their gradients need no tensor of entries × channels, and are summed
     # in a fixed order on CUDA too.
     head, channel = (torch.arange(n, device=x.device) for n in arg.shape[1:])
@@ -117,10 +117,10 @@ def _extreme(csr: CSR, value: Tensor | None, x: Tensor, backend: str, *, largest
     place = (index.long()[entry] * x.size(1) + of_head) * x.size(2) + channel
     # Mask each factor, so that rows without entries get no gradient from entry 0, which they look
     # up: not even NaN, of zero times infinity.
-    chosen = torch.where(found, x.flatten()[place], 0.0)
+    chosen = torch.where(has_entry, x.flatten()[place], 0.0)
     if value is not None:
         weight = value.flatten()[entry * value.size(1) + head.unsqueeze(-1)]
-        chosen = chosen * torch.where(found, weight, 0.0)
+        chosen = chosen * torch.where(has_entry, weight, 0.0)
     return chosen
 
 

@@ -139,12 +139,14 @@ class Native(Backend):
 
     def remarks(self) -> list[str]:
         """Remarks on this backend for the table of backends."""
-        found = []
+        remarks = []
         if not torch.backends.mkl.is_available():
-            found += ["this torch has no MKL; its own CSR products serve, about three times slower"]
+            remarks += [
+                "this torch has no MKL; its own CSR products serve, about three times slower"
+            ]
         if torch.cuda.is_available():
-            found += ["cuSPARSE's products may have other bits each time, on CUDA"]
-        return found
+            remarks += ["cuSPARSE's products may have other bits each time, on CUDA"]
+        return remarks
 
     def why_not(self, request: Request) -> list[str]:
         """Reasons why this backend cannot serve a request: torch has max and min on a CPU alone."""

@@ -79,9 +79,9 @@ class Reference(Backend):
         total.masked_fill_(total == 0, 1.0)  # in rows whose scores are all -inf
         return (weight / total.index_select(0, rows)).to(score.dtype)
 
-    def additive(self, ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
+    def additive(self, ptr: Tensor, index: Tensor, layer: Neurons) -> Tensor:
         """Compute the additive score of each entry, (E, H)."""
-        a, b, left, right, phi = given
+        a, b, left, right, phi = layer
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         terms = phi.write(sums, torch.empty_like(sums))
@@ -91,10 +91,10 @@ class Reference(Backend):
         return terms.sum(-1).to(a.dtype)
 
     def additive_rows(
-        self, ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int
+        self, ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor, count: int
     ) -> Tensor:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
-        a, b, _, right, phi = given
+        a, b, _, right, phi = layer
         rows, wide = rows_of(ptr), accumulator(a.dtype)
         sums = a.to(wide).index_select(0, rows) + b.to(wide).index_select(0, index)
         out = sums.new_zeros((count, *a.shape))

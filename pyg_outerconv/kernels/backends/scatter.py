@@ -76,11 +76,11 @@ class Scatter(Backend):
             score = _messages(tile, index, value, x)
             score = score if largest else -score
             score = score.nan_to_num_(nan=torch.inf, posinf=limit.max).clamp_(min=least)
-            found, entry = segment_max_csr(score, tile.ptr.long())
+            tile_best, entry = segment_max_csr(score, tile.ptr.long())
             # Rows that begin in this tile have -inf. Only a larger score replaces an earlier one,
             # so that the first of equal scores is taken.
-            better = (found > best[tile.rows]) & (tile.ptr.diff() > 0).view(-1, 1, 1)
-            best[tile.rows] = torch.where(better, found, best[tile.rows])
+            better = (tile_best > best[tile.rows]) & (tile.ptr.diff() > 0).view(-1, 1, 1)
+            best[tile.rows] = torch.where(better, tile_best, best[tile.rows])
             arg[tile.rows] = torch.where(better, entry + tile.entries.start, arg[tile.rows])
         return arg
 

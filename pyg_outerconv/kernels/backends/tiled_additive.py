@@ -23,9 +23,9 @@ SumRows = Callable[[Tile, Tensor], Tensor]
 """A function that sums within the rows of a tile: (entries, width) to (rows, width)."""
 
 
-def score(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
+def score(ptr: Tensor, index: Tensor, layer: Neurons) -> Tensor:
     """Compute the additive score of each entry, (E, H)."""
-    a, b, left, right, phi = given
+    a, b, left, right, phi = layer
     work = _Tiles(ptr, index, a, b)
     heads, channels = a.shape[1:]
     out = work.a.new_empty((index.numel(), heads))
@@ -44,9 +44,9 @@ def score(ptr: Tensor, index: Tensor, given: Neurons) -> Tensor:
 def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
     """A function :meth:`.Backend.additive_rows` that sums within rows by ``sum_rows``."""
 
-    def rows(ptr: Tensor, index: Tensor, given: Neurons, value: Tensor, count: int) -> Tensor:
+    def rows(ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor, count: int) -> Tensor:
         """Sum the weighted terms of additive scores within rows, (count, R, H, channels)."""
-        a, b, _, right, phi = given
+        a, b, _, right, phi = layer
         work = _Tiles(ptr, index, a, b)
         out = work.a.new_zeros((count, *work.a.shape))
         column_factor, buffer = work.factor(right), torch.empty_like(work.row_buffer)
@@ -65,10 +65,10 @@ def rows_by(sum_rows: SumRows) -> Callable[..., Tensor]:
 
 
 def backward(
-    ptr: Tensor, index: Tensor, given: Neurons, value: Tensor
+    ptr: Tensor, index: Tensor, layer: Neurons, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute all gradients of additive scores in one pass over the entries."""
-    a, b, weight, _, own = given
+    a, b, weight, _, own = layer
     assert weight is not None
     phi, work = own.after(1), _Tiles(ptr, index, a, b)
 
