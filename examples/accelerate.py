@@ -125,8 +125,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, help="folder of PyG's TUDataset")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small graphs, to try the script")
-    given = parser.parse_args(argv)
-    for line in rows(given.only, given.quick, given.root, given.repeats):
+    options = parser.parse_args(argv)
+    for line in rows(options.only, options.quick, options.root, options.repeats):
         print(line, flush=True)
 
 

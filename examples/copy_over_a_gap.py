@@ -90,11 +90,11 @@ def main(arguments=None):
 def evaluate(net, generator):
     """The share of letters that come first, over every gap."""
     net.eval()
-    found = []
+    shares = []
     for gap in range(GAP[0], GAP[1] + 1, 4):
         sequence, word = draw(64, generator, gap)
-        found.append((net(sequence)[:, -WORD:].argmax(-1) == word).float().mean())
-    return float(torch.stack(found).mean())
+        shares.append((net(sequence)[:, -WORD:].argmax(-1) == word).float().mean())
+    return float(torch.stack(shares).mean())
 
 
 @torch.no_grad()

@@ -79,9 +79,9 @@ class Run:
     def _test(self) -> list[float]:
         data = self.data
         self.model.eval()
-        found = self.model(data.x, data.edge_index).argmax(dim=-1)
+        predictions = self.model(data.x, data.edge_index).argmax(dim=-1)
         masks = data.val_mask, data.test_mask
-        return [int((found[m] == data.y[m]).sum()) / int(m.sum()) for m in masks]
+        return [int((predictions[m] == data.y[m]).sum()) / int(m.sum()) for m in masks]
 
 
 def main() -> None:
@@ -115,8 +115,11 @@ def main() -> None:
         for name, run in runs.items():
             accuracies.setdefault(name, []).append(run.accuracy)
             times.setdefault(name, []).append(median(run.milliseconds))
-    for name, found in accuracies.items():
-        accuracy, spread = torch.tensor(found).mean(), torch.tensor(found).std(correction=0)
+    for name, test_accuracies in accuracies.items():
+        accuracy, spread = (
+            torch.tensor(test_accuracies).mean(),
+            torch.tensor(test_accuracies).std(correction=0),
+        )
         shown = f"{100 * accuracy:.2f} ± {100 * spread:.2f} %"
         print(f"{name}: {median(times[name]):.2f} ms an epoch, test {shown}")
     if options.compare:

@@ -119,11 +119,11 @@ def main(arguments=None):
     digits = load_digits()
     images = torch.from_numpy(digits.images).float() / 16
     labels = torch.from_numpy(digits.target)
-    known, unknown = train_test_split(
+    train_index, unknown = train_test_split(
         torch.arange(len(images)), test_size=0.25, stratify=labels, random_state=options.seed
     )
     net = SetNet()
-    train(net, images[known], labels[known], options.epochs, generator)
+    train(net, images[train_index], labels[train_index], options.epochs, generator)
 
     net.eval()
     images, labels = images[unknown], labels[unknown]

@@ -130,21 +130,23 @@ def main(arguments=None):
     digits = load_digits()
     images = torch.from_numpy(digits.images).float() / 16
     labels = torch.from_numpy(digits.target)
-    known, unknown = train_test_split(
+    train_index, unknown = train_test_split(
         torch.arange(len(images)), test_size=0.25, stratify=labels, random_state=options.seed
     )
     net = DigitNet()
-    train(net, images[known], labels[known], options.drop, options.epochs, generator)
+    train(net, images[train_index], labels[train_index], options.drop, options.epochs, generator)
 
     images, labels = images[unknown], labels[unknown]
     masks = drop_pixels(images, options.drop, generator) if options.drop else None
-    found = predict(net, images, labels, masks)
-    accuracy = float((found == labels).float().mean())
+    predictions = predict(net, images, labels, masks)
+    accuracy = float((predictions == labels).float().mean())
     print(f"test accuracy {100 * accuracy:.2f} % of {len(unknown)} images")
     if masks is None:
         with torch.no_grad():
             theirs = in_torch(net)(images.unsqueeze(1)).argmax(1)
-        print(f"torch.nn with the same weights agrees on {int((theirs == found).sum())} of them")
+        print(
+            f"torch.nn with the same weights agrees on {int((theirs == predictions).sum())} of them"
+        )
     else:
         print(f"on {100 * float(masks.float().mean()):.1f} % of the cells, and no others")
     return accuracy

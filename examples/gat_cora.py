@@ -71,11 +71,13 @@ class GATContender(Contender):
 def contenders(dataset, settings, peer):
     """Our layers on sparse features, and if wanted PyG's on dense ones."""
     edges, x = dataset.data.edge_index, kept_features(dataset, settings)
-    found = [GATContender(OURS, "gat_conv", gat_conv, WholeGraph(x, edges), x.size(1))]
+    gat_contenders = [GATContender(OURS, "gat_conv", gat_conv, WholeGraph(x, edges), x.size(1))]
     if peer:
         x = features(dataset, settings)
-        found.append(GATContender(PEER, "PyG GATConv", GATConv, WholeGraph(x, edges), x.size(1)))
-    return found
+        gat_contenders.append(
+            GATContender(PEER, "PyG GATConv", GATConv, WholeGraph(x, edges), x.size(1))
+        )
+    return gat_contenders
 
 
 def page(summary, peer):
@@ -83,9 +85,9 @@ def page(summary, peer):
     command = f"python examples/gat_cora.py{' --peer' if peer else ''} --out examples/gat_cora.md"
     models = [summary[key] for key in (OURS, PEER) if key in summary]
     rows = [
-        f"| {found['name']} | {found['seeds']} | {percent(found['test_metric'])} | "
-        f"{percent(found['val_metric'])} | {found['epochs']['mean']:.0f} |"
-        for found in models
+        f"| {model['name']} | {model['seeds']} | {percent(model['test_metric'])} | "
+        f"{percent(model['val_metric'])} | {model['epochs']['mean']:.0f} |"
+        for model in models
     ]
     return "\n".join(
         [
@@ -105,9 +107,9 @@ def page(summary, peer):
     )
 
 
-def percent(found):
+def percent(statistics):
     """Mean ± standard deviation."""
-    return f"{100 * found['mean']:.2f} ± {100 * (found['std'] or 0):.2f}"
+    return f"{100 * statistics['mean']:.2f} ± {100 * (statistics['std'] or 0):.2f}"
 
 
 @torch.no_grad()
@@ -154,20 +156,20 @@ def main(arguments=None):
     split = make_split(dataset.data, settings.split, 0)
     trained = contenders(dataset, settings, options.peer)
     names = {contender.key: contender.name for contender in trained}
-    found = []
+    runs = []
     for seed in range(options.seeds):
         for contender in trained:
             run = SeedRun(contender, dataset.data.y, dataset.num_classes, split, settings, seed)
             run.train(each_epoch=lambda run: None, stop=lambda: False)
-            found.append(run.result() | run.test(dataset.data.y, split.test))
-            reached = 100 * found[-1]["test_metric"]
+            runs.append(run.result() | run.test(dataset.data.y, split.test))
+            reached = 100 * runs[-1]["test_metric"]
             print(
                 f"{contender.name} seed {seed}: {reached:.1f} % after {run.epoch} epochs",
                 flush=True,
             )
             if options.picture and seed == 0 and contender.key == OURS:
                 draw_basis(run.model, contender, dataset.data.y, options.node, options.picture)
-    summary = summarise(found, names, settings.metric)
+    summary = summarise(runs, names, settings.metric)
     print(table(summary))
     if options.out:
         options.out.write_text(page(summary, options.peer))

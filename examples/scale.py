@@ -60,9 +60,9 @@ class Peak:
     def _watch(self) -> None:
         while self._on:
             lines = Path("/proc/self/status").read_text().splitlines()
-            held = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith("kB")}
-            self.private = max(self.private, 1024 * int(held["RssAnon"]))
-            mapped = int(held["RssFile"]) + int(held["RssShmem"])
+            status = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith("kB")}
+            self.private = max(self.private, 1024 * int(status["RssAnon"]))
+            mapped = int(status["RssFile"]) + int(status["RssShmem"])
             self.mapped = max(self.mapped, 1024 * mapped)
             time.sleep(0.02)
 
@@ -85,18 +85,18 @@ class Counted(Blocks):
 
 def measure(edges: int, folder: Path) -> dict[str, object]:
     """The figures of one size: what ``outerconv train --batches blocks`` does, step by step."""
-    place, found = folder / f"blocks-{edges}", {}
+    place, steps = folder / f"blocks-{edges}", {}
     if not (place / HEADER).exists():
         with Peak() as peak:
             generate(
                 place, nodes=edges // 10, edges=edges, features=FEATURES, log=lambda line: None
             )
-        found["writing the graph"] = peak.as_dict(edges)
+        steps["writing the graph"] = peak.as_dict(edges)
     dataset = load_own(Source(data=str(place)))
     graph = dataset.mapped
     with Peak() as peak:
         carried_by(graph, parse_family("gcn"))
-    found["making the basis"] = peak.as_dict(edges)
+    steps["making the basis"] = peak.as_dict(edges)
     parts = -(-graph.num_nodes // BLOCK)
     settings = Settings(
         dataset.entry.name, "gcn", "public", hidden=HIDDEN, dropout=0.0, lr=0.01, epochs=2,
@@ -104,7 +104,7 @@ def measure(edges: int, folder: Path) -> dict[str, object]:
     )  # fmt: skip
     with Peak() as peak:
         contender = ours(dataset, settings)
-    found["opening it"] = peak.as_dict(edges)
+    steps["opening it"] = peak.as_dict(edges)
     sampler = Counted(contender.inputs.sampler.carried, parts, settings.parts_per_batch)
     contender = replace(contender, inputs=replace(contender.inputs, sampler=sampler))
     split, y = make_split(dataset.data, "public", 0), dataset.data.y
@@ -112,13 +112,13 @@ def measure(edges: int, folder: Path) -> dict[str, object]:
     with Peak() as peak:
         run.step()
     layers = len(run.model.convs)
-    found["an epoch of samples"] = peak.as_dict(layers * sampler.edges)
+    steps["an epoch of samples"] = peak.as_dict(layers * sampler.edges)
     with Peak() as peak:
         logits = contender.inputs.predicted(run.model)
-    found["layer-wise inference"] = peak.as_dict(layers * contender.inputs.basis.num_edges)
-    held = split.test.nonzero().view(-1)
-    hits = (logits[held].argmax(-1) == y[held]).double().mean()
-    return {"edges": edges, "nodes": graph.num_nodes, "test_accuracy": float(hits), "steps": found}
+    steps["layer-wise inference"] = peak.as_dict(layers * contender.inputs.basis.num_edges)
+    test_nodes = split.test.nonzero().view(-1)
+    hits = (logits[test_nodes].argmax(-1) == y[test_nodes]).double().mean()
+    return {"edges": edges, "nodes": graph.num_nodes, "test_accuracy": float(hits), "steps": steps}
 
 
 def write(results: list[dict]) -> None:
@@ -135,11 +135,11 @@ def write(results: list[dict]) -> None:
         "|---:|---:|---|---:|---:|---:|---:|",
     ]
     for result in results:
-        for step, known in result["steps"].items():
+        for step, figures in result["steps"].items():
             lines.append(
-                f"| {result['edges']:,} | {result['nodes']:,} | {step} | {known['seconds']} "
-                f"| {known['edges_per_second']:,} | {known['private'] / 1e6:,.0f} "
-                f"| {known['mapped'] / 1e6:,.0f} |"
+                f"| {result['edges']:,} | {result['nodes']:,} | {step} | {figures['seconds']} "
+                f"| {figures['edges_per_second']:,} | {figures['private'] / 1e6:,.0f} "
+                f"| {figures['mapped'] / 1e6:,.0f} |"
             )
     lines += ["", "Test accuracy after one epoch: " + ", ".join(
         f"{100 * r['test_accuracy']:.1f} % at {r['edges']:,} edges" for r in results
@@ -154,10 +154,10 @@ def draw(results: list[dict]) -> None:
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     memory, speed = figure.subplots(1, 2)
     for step in ("an epoch of samples", "layer-wise inference"):
-        known = [(r["edges"], r["steps"][step]) for r in results]
-        sizes = [edges for edges, _ in known]
-        memory.plot(sizes, [k["private"] / 1e9 for _, k in known], "o-", label=step)
-        speed.plot(sizes, [k["edges_per_second"] / 1e6 for _, k in known], "o-", label=step)
+        points = [(r["edges"], r["steps"][step]) for r in results]
+        sizes = [edges for edges, _ in points]
+        memory.plot(sizes, [k["private"] / 1e9 for _, k in points], "o-", label=step)
+        speed.plot(sizes, [k["edges_per_second"] / 1e6 for _, k in points], "o-", label=step)
     whole = [4 * (r["edges"] + 3 * HIDDEN * r["nodes"]) / 1e9 for r in results]
     memory.plot(sizes, whole, "k:", label="values and three matrices of features in memory")
     memory.set(xscale="log", yscale="log", xlabel="edges", ylabel="private memory, GB")
@@ -187,14 +187,14 @@ def main() -> None:
         return
     options.folder.mkdir(parents=True, exist_ok=True)
     kept = HERE / "scale.json"
-    known = {r["edges"]: r for r in load_json(kept)["results"]} if kept.exists() else {}
+    results_by_edges = {r["edges"]: r for r in load_json(kept)["results"]} if kept.exists() else {}
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--edges", str(size)]
         command += ["--folder", str(options.folder)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        known[size] = json.loads(done.stdout)
-        print(json.dumps(known[size], indent=1))
-        results = [known[size] for size in sorted(known)]
+        results_by_edges[size] = json.loads(done.stdout)
+        print(json.dumps(results_by_edges[size], indent=1))
+        results = [results_by_edges[size] for size in sorted(results_by_edges)]
         save_json(kept, {"results": results})
         write(results)
 

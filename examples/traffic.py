@@ -40,7 +40,7 @@ class Traffic:
     """Speeds (T, N), which of them are known, and the roads between detectors."""
 
     speed: Tensor
-    known: Tensor
+    mask: Tensor
     edges: Tensor
     weights: Tensor
 
@@ -52,7 +52,7 @@ class Traffic:
     def scale(self):
         """Mean and standard deviation of the known speeds of training."""
         steps = len(self.parts()[0])
-        speeds = self.speed[:steps][self.known[:steps]]
+        speeds = self.speed[:steps][self.mask[:steps]]
         return speeds.mean(), speeds.std()
 
 
@@ -68,8 +68,8 @@ def read(root=None):
     adjacency = torch.from_numpy(np.loadtxt(folder / FILES[1], delimiter=",", dtype=np.float32))
     speed = torch.from_numpy(speed)
     edges = adjacency.nonzero().t().contiguous()
-    known = speed.isfinite() & (speed > 0)
-    return Traffic(speed, known, edges, adjacency[edges[0], edges[1]])
+    mask = speed.isfinite() & (speed > 0)
+    return Traffic(speed, mask, edges, adjacency[edges[0], edges[1]])
 
 
 class Forecaster(torch.nn.Module):
@@ -105,7 +105,7 @@ class Windows:
         self.traffic = traffic
         self.mean, self.std = traffic.scale()
         scaled = (traffic.speed - self.mean) / self.std
-        self.scaled = scaled.masked_fill(~traffic.known, 0.0)
+        self.scaled = scaled.masked_fill(~traffic.mask, 0.0)
         self.starts = torch.arange(part.start, part.stop - PAST - AHEAD + 1)
 
     def batch(self, starts):
@@ -118,7 +118,7 @@ class Windows:
             self.scaled[steps[:PAST]],
             clock,
             self.traffic.speed[ahead],
-            self.traffic.known[ahead],
+            self.traffic.mask[ahead],
         )
 
     def forecast(self, model, starts):
@@ -135,10 +135,10 @@ class Windows:
         """The mean absolute error of each step ahead, over what is known."""
         total, count = torch.zeros(AHEAD), torch.zeros(AHEAD)
         for starts in self.starts.split(128):
-            _, _, truth, known = self.batch(starts)
+            _, _, truth, mask = self.batch(starts)
             gap = (self.forecast(model, starts) - truth).abs()
-            total += gap.masked_fill(~known, 0.0).sum((1, 2))
-            count += known.sum((1, 2))
+            total += gap.masked_fill(~mask, 0.0).sum((1, 2))
+            count += mask.sum((1, 2))
         return total / count
 
 
@@ -155,9 +155,9 @@ def train(traffic, family, seed, options):
     for _ in range(options.epochs):
         chosen = ours.starts[torch.randperm(len(ours.starts))[:count]]
         for starts in chosen.split(options.batch):
-            _, _, truth, known = ours.batch(starts)
+            _, _, truth, mask = ours.batch(starts)
             optimizer.zero_grad()
-            (ours.forecast(model, starts) - truth)[known].abs().mean().backward()
+            (ours.forecast(model, starts) - truth)[mask].abs().mean().backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
             optimizer.step()
             schedule.step()
@@ -198,10 +198,10 @@ def shown(rows):
 
 def page(traffic, errors, seconds, models, options):
     """What was measured, in Markdown."""
-    unknown = int((~traffic.known).sum())
+    unknown = int((~traffic.mask).sum())
     rows = [
-        f"| {name} | {size(models[name])} | {shown(found)} | {seconds.get(name, 0.0):.0f} |"
-        for name, found in errors.items()
+        f"| {name} | {size(models[name])} | {shown(seed_errors)} | {seconds.get(name, 0.0):.0f} |"
+        for name, seed_errors in errors.items()
     ]
     gap = shown(errors[GRAPH] - errors[ALONE])
     parts = ", ".join(str(len(part)) for part in traffic.parts())
@@ -253,9 +253,9 @@ def draw(traffic, errors, models, path):
     figure = new_figure(10.0, 3.6)
     by_step, by_time = figure.subplots(1, 2, width_ratios=(1, 2))
     colours = {LAST: "0.6", ALONE: "C1", GRAPH: "C0"}
-    for name, found in errors.items():
+    for name, seed_errors in errors.items():
         minutes = torch.arange(1, AHEAD + 1) * 5
-        by_step.plot(minutes, found.mean(0), marker=".", color=colours[name], label=name)
+        by_step.plot(minutes, seed_errors.mean(0), marker=".", color=colours[name], label=name)
     by_step.set(xlabel="minutes ahead", ylabel="mean absolute error (mph)")
     by_step.legend(fontsize="small")
     there = int(traffic.speed[test.starts].std(0).argmax())
@@ -264,10 +264,10 @@ def draw(traffic, errors, models, path):
     by_time.plot(hours, traffic.speed[arrival, there], color="0.2", label="measured")
     for name in (ALONE, GRAPH):
         with torch.no_grad():
-            found = torch.cat(
+            forecasts = torch.cat(
                 [test.forecast(models[name], part) for part in test.starts.split(128)], 1
             )
-        by_time.plot(hours, found[-1, :, there], color=colours[name], linewidth=1, label=name)
+        by_time.plot(hours, forecasts[-1, :, there], color=colours[name], linewidth=1, label=name)
     by_time.set(xlabel="hours since the first step", ylabel="speed (mph)")
     by_time.set_title(f"60 minutes ahead, detector {there}", fontsize="medium")
     by_time.legend(fontsize="small")
@@ -289,8 +289,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     traffic = read(options.root)
     errors, seconds, models = measure(traffic, options)
-    for name, found in errors.items():
-        print(f"{name}: {shown(found)} at {', '.join(map(str, SHOWN))} steps")
+    for name, seed_errors in errors.items():
+        print(f"{name}: {shown(seed_errors)} at {', '.join(map(str, SHOWN))} steps")
     if options.out:
         options.out.write_text(page(traffic, errors, seconds, models, options), encoding="utf-8")
     if options.picture:

@@ -61,7 +61,7 @@ def test_digits_with_holes_are_computed_on_the_cells_that_are_there(capsys, monk
     def watched(net, x, cells):
         """The number of rows that each layer before the first maximum computes."""
         handles = [
-            layer.register_forward_hook(lambda _, given, out: rows.append((x, cells, out)))
+            layer.register_forward_hook(lambda _, inputs, out: rows.append((x, cells, out)))
             for layer in net.layers[:4]
         ]
         out = forward(net, x, cells)
@@ -102,15 +102,15 @@ def test_traffic_that_is_unknown_counts_neither_in_training_nor_in_errors(tmp_pa
     assert "weight both ways" not in out.read_text()
     assert picture.stat().st_size > 0
     assert capsys.readouterr().out.count(" at 3, 6, 12 steps") == 3
-    assert all(found.isfinite().all() for found in errors.values())
+    assert all(seed_errors.isfinite().all() for seed_errors in errors.values())
 
-    known = ~np.isnan(speed) & (speed > 0)
-    assert traffic.read(tmp_path).known.sum() == known.sum() == 1200 - 11
-    mean = speed[:210][known[:210]].mean()
+    mask = ~np.isnan(speed) & (speed > 0)
+    assert traffic.read(tmp_path).mask.sum() == mask.sum() == 1200 - 11
+    mean = speed[:210][mask[:210]].mean()
     gaps = []
     for start in range(240, 300 - 24 + 1):
-        last = np.where(known[start + 11], speed[start + 11], mean)
-        there = known[start + 12 + 5]
+        last = np.where(mask[start + 11], speed[start + 11], mean)
+        there = mask[start + 12 + 5]
         gaps.append(np.abs(last - speed[start + 12 + 5])[there])
     assert errors["last value"][0, 5] == pytest.approx(np.concatenate(gaps).mean(), rel=1e-4)
 
@@ -126,7 +126,7 @@ def test_traffic_of_los_angeles(shared_data):
     traffic = load("traffic")
     there = traffic.read(shared_data)
     assert there.speed.shape == (2016, 207)
-    assert there.known.all()
+    assert there.mask.all()
     test = traffic.Windows(there, there.parts()[2])
     errors = test.errors(None)[[step - 1 for step in (3, 6, 12)]]
     assert errors.tolist() == pytest.approx([3.578, 4.382, 5.795], abs=1e-3)
@@ -231,8 +231,8 @@ def test_a_table_of_the_benchmark_has_a_row_for_each_contender():
     tables = load("bench/tables")
     other = record(case="other", modes={"forward": {"outerconv": timing(2e-3)}})
     apart = record(case="apart", ratios={"forward": {"PyG": [3.0, 5.0, 4.0]}})
-    found = tables.markdown_table({"records": [record(), other, apart]}, "fakes", "forward")
-    assert found.splitlines() == [
+    table = tables.markdown_table({"records": [record(), other, apart]}, "fakes", "forward")
+    assert table.splitlines() == [
         "| contender | fake | other | apart |",
         "| --- | --- | --- | --- |",
         "| outerconv | 1 s | 2 ms | 1 s |",
@@ -255,16 +255,16 @@ def test_graphs_in_files_are_measured_and_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scale, "BLOCK", 100)
     monkeypatch.setattr(scale, "TOGETHER", 5)
     monkeypatch.setattr(scale, "HERE", tmp_path)
-    found = scale.measure(40_000, tmp_path)
-    assert (found["nodes"], list(found["steps"])[-2:]) == (
+    figures = scale.measure(40_000, tmp_path)
+    assert (figures["nodes"], list(figures["steps"])[-2:]) == (
         4000,
         ["an epoch of samples", "layer-wise inference"],
     )
-    assert 1 / 16 < found["test_accuracy"] <= 1
+    assert 1 / 16 < figures["test_accuracy"] <= 1
     seconds, speed = (
-        found["steps"]["layer-wise inference"][k] for k in ("seconds", "edges_per_second")
+        figures["steps"]["layer-wise inference"][k] for k in ("seconds", "edges_per_second")
     )
     assert speed * (seconds + 0.01) > 2 * 40_000  # of two layers, over rounded seconds
-    scale.write([found])
+    scale.write([figures])
     assert "| 40,000 | 4,000 | making the basis |" in (tmp_path / "scale.md").read_text()
     assert (tmp_path / "scale.png").stat().st_size > 1000

@@ -43,8 +43,8 @@ def pages():
 
 
 def cells(path, kind):
-    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return ["".join(one["source"]) for one in found if one["cell_type"] == kind]
+    notebook_cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(one["source"]) for one in notebook_cells if one["cell_type"] == kind]
 
 
 @pytest.mark.pages
@@ -58,18 +58,18 @@ def test_a_notebook_runs_from_top_to_bottom(path, registries, capsys):
 def test_exercises_are_blank_and_tell_a_right_answer_from_a_wrong_one(capsys):
     """Below each blank is a solution, folded, and a cell that checks; the answer is the blank's."""
     path = ROOT / "examples" / "notebooks" / "outer_product.ipynb"
-    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    notebook_cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     asked = re.findall(
         r"\*\*Exercise \d+\.\*\*(?! \(To think about\.\) Why)", "".join(cells(path, "markdown"))
     )
     checks = 0
     namespace = {}
-    for place, cell in enumerate(found):
+    for place, cell in enumerate(notebook_cells):
         if cell["cell_type"] != "code":
             continue
         code = "".join(cell["source"])
         if code.startswith("yours = None"):
-            folded = found[place + 1]["metadata"]
+            folded = notebook_cells[place + 1]["metadata"]
             assert folded == {"jupyter": {"source_hidden": True}, "tags": ["hide-cell"]}
             checks += 1
         exec(code, namespace)
@@ -122,7 +122,7 @@ def test_the_search_of_the_gallery_finds_the_filters_that_made_the_classes():
     script = load(ROOT / "examples" / "gallery" / "filter_search.py")
     (low, shared), (high, apart) = script.QUESTIONS.items()
     for question, own, other in ((low, shared, apart), (high, apart, shared)):
-        for seen in script.found(question).values():
+        for seen in script.winning_filters(question).values():
             frequency, gains = script.response(seen)
             alike = np.corrcoef([gains, own(frequency), other(frequency)])[0]
             assert alike[1] > 0.75 > 0 > alike[2]

@@ -21,12 +21,12 @@ HEAD = "| problem | best, ms | orders, relative to it | rule | costs |\n|---|---
 
 def row(record: dict[str, Any], mode: str) -> tuple[str, list[bool]]:
     """A line of the table, and whether the pick of the rule, and that of costs, is good."""
-    found = {name: timing["median"] for name, timing in record["modes"][mode].items()}
-    ranked = sorted(found, key=lambda name: found[name])
-    best = found[ranked[0]]
-    others = ", ".join(f"{name} {found[name] / best:.2f}" for name in ranked)
+    medians = {name: timing["median"] for name, timing in record["modes"][mode].items()}
+    ranked = sorted(medians, key=lambda name: medians[name])
+    best = medians[ranked[0]]
+    others = ", ".join(f"{name} {medians[name] / best:.2f}" for name in ranked)
     picks = [record["sizes"][f"{who}, {mode}"] for who in ("chosen", "cheapest by costs")]
-    good = [found.get(pick, float("inf")) <= SLACK * best for pick in picks]
+    good = [medians.get(pick, float("inf")) <= SLACK * best for pick in picks]
     cells = [
         f"{pick} {'yes' if fits else '**no**'}" for pick, fits in zip(picks, good, strict=True)
     ]

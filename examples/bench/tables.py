@@ -33,11 +33,11 @@ TABLE = re.compile(r"<!-- ([\w-]+), ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)
 def written(page: str, folder: Path) -> str:
     """The page with the table of every run that the folder keeps."""
 
-    def table(found: re.Match[str]) -> str:
-        group, mode = found.groups()
+    def table(match: re.Match[str]) -> str:
+        group, mode = match.groups()
         run = folder / f"{group}.json"
         if not run.exists():
-            return found[0]
+            return match[0]
         if mode == "targets":
             before = folder / f"{group}-before.json"
             earlier = read_json(before) if before.exists() else None
@@ -76,8 +76,8 @@ def markdown_table(report: dict[str, Any], group: str, mode: str) -> str:
         if record["group"] == group and record["modes"].get(mode)
     ]
     if not records:
-        known = sorted({f"{r['group']}, {m}" for r in report["records"] for m in r["modes"]})
-        raise RefusedValue("a table is of a group and a mode", known, f"{group}, {mode}")
+        group_modes = sorted({f"{r['group']}, {m}" for r in report["records"] for m in r["modes"]})
+        raise RefusedValue("a table is of a group and a mode", group_modes, f"{group}, {mode}")
     rows: list[Sequence[str]] = [("contender", *map(say_place, records))]
     for name in dict.fromkeys(name for record in records for name in record["modes"][mode]):
         rows.append((name, *(_cell(record, mode, name) for record in records)))
@@ -98,17 +98,17 @@ def targets_table(report: dict[str, Any], group: str, earlier: dict[str, Any] | 
     cases = {record["case"]: record for record in report["records"] if record["group"] == group}
     targets = [one for one in report["targets"] if one["case"] in cases and _TIME in one["what"]]
     if not targets:
-        known = sorted({record["group"] for record in report["records"]})
-        raise RefusedValue("a table of targets is of a group that has some", known, group)
+        groups = sorted({record["group"] for record in report["records"]})
+        raise RefusedValue("a table of targets is of a group that has some", groups, group)
     head = ["case", "what", "asked"] + ["before"] * (earlier is not None) + ["measured"]
     rows = [head]
     for target in targets:
         case, what = target["case"], target["what"]
-        found = [_ratio(cases[case], what)]
+        ratios = [_ratio(cases[case], what)]
         if earlier is not None:
             old = {record["case"]: record for record in earlier["records"]}
-            found.insert(0, _ratio(old[case], what) if case in old else "–")
-        rows.append([case, what, target["asked"], *found])
+            ratios.insert(0, _ratio(old[case], what) if case in old else "–")
+        rows.append([case, what, target["asked"], *ratios])
     return in_markdown(rows, others="---")
 
 

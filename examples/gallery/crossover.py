@@ -36,8 +36,8 @@ def draw(folder: Path) -> None:
         for way, colour in zip(WAYS, ("tab:blue", "tab:orange"), strict=True):
             points = [one["modes"][MODE][way]["median"] * 1e3 for one in records]
             axes.loglog([one["at"] for one in records], points, "o-", label=way, color=colour)
-        found = {(one["case"], one["mode"]): one["density"] for one in run["crossovers"]}
-        at = found[case, MODE]
+        densities = {(one["case"], one["mode"]): one["density"] for one in run["crossovers"]}
+        at = densities[case, MODE]
         axes.axvline(at, linestyle=":", color="grey")
         axes.set_title(f"{title}: {100 * at:.0f} %", fontsize=10)
         axes.set_xlabel("share of pairs that have an edge")

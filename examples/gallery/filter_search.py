@@ -42,7 +42,7 @@ PICTURES = {
 
 
 @cache
-def found(question: str) -> dict[str, Any]:
+def winning_filters(question: str) -> dict[str, Any]:
     """What ``outerconv search`` sees in the models of its winner, by seed."""
     torch.manual_seed(0)
     edges = from_networkx(nx.grid_2d_graph(*SIDES)).edge_index
@@ -73,7 +73,7 @@ def draw(folder: Path) -> None:
     figure = new_figure(9.0, 5.6)
     above, below = figure.subplots(2, 2, height_ratios=(3, 2))
     for question, curve, bars in zip(QUESTIONS, above, below, strict=True):
-        seeds = list(found(question).values())
+        seeds = list(winning_filters(question).values())
         for seen in seeds:
             curve.plot(*response(seen), color="tab:blue", alpha=0.7, label="found")
         frequency = np.linspace(0, 2)
