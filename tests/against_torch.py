@@ -27,16 +27,16 @@ def assert_same(ours, theirs, run_ours, run_theirs, inputs, weigh=None):
     actual, expected = run_ours(*inputs), run_theirs(*inputs)
     assert_near(actual, expected)
     direction = torch.randn_like(expected)
-    found = torch.autograd.grad(actual, [*inputs, *ours.parameters()], direction)
+    actual_gradients = torch.autograd.grad(actual, [*inputs, *ours.parameters()], direction)
     wanted = torch.autograd.grad(expected, [*inputs, *theirs.parameters()], direction)
-    for gradient, other in zip(found[: len(inputs)], wanted, strict=False):
+    for gradient, other in zip(actual_gradients[: len(inputs)], wanted, strict=False):
         assert_near(gradient, other, at_least=0.1)
     holder = copy.deepcopy(theirs)
     with torch.no_grad():
         for parameter, gradient in zip(holder.parameters(), wanted[len(inputs) :], strict=True):
             parameter.copy_(gradient)
     converted = dict(from_torch(holder).named_parameters())
-    gradients = zip(ours.named_parameters(), found[len(inputs) :], strict=True)
+    gradients = zip(ours.named_parameters(), actual_gradients[len(inputs) :], strict=True)
     largest = max(float(gradient.abs().max()) for gradient in wanted[len(inputs) :])
     for (name, _), gradient in gradients:
         assert_near(gradient, converted[name], WEIGHTS[gradient.dtype], at_least=0.1 * largest)

@@ -39,11 +39,11 @@ class Shares:
 
 def pattern_of(name, num_labels, index_dtype=torch.long):
     """The edges of a structure, with its edge types where there are three labels."""
-    found = STRUCTURES[name]
-    types = found.edge_type if num_labels == 3 else None
-    index = found.edge_index.to(index_dtype)
-    origin = torch.arange(found.num_edges)
-    return Pattern.build(index, types, size=found.size, num_labels=num_labels, origin=origin)
+    structure = STRUCTURES[name]
+    types = structure.edge_type if num_labels == 3 else None
+    index = structure.edge_index.to(index_dtype)
+    origin = torch.arange(structure.num_edges)
+    return Pattern.build(index, types, size=structure.size, num_labels=num_labels, origin=origin)
 
 
 def attention_basis(
@@ -196,9 +196,9 @@ def assert_all_orders(basis, x, theta, tensors, depth=1, orders=None):
     for name in (None, *names):
         fresh = replace(basis) if isinstance(basis, AttentionBasis) else basis
         actual = derivatives(contract(fresh, x, theta, name), inputs, depth)
-        for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
+        for number, (derivative, reference) in enumerate(zip(actual, expected, strict=True)):
             try:
-                assert_near(found, reference, 1e-9 if number else None, at_least=0.1)
+                assert_near(derivative, reference, 1e-9 if number else None, at_least=0.1)
             except AssertionError as error:
                 raise AssertionError(f"order {name}, result {number}: {error}") from error
     return names

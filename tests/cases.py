@@ -267,6 +267,6 @@ def over(pairs):
 BESIDE = ("edge_index", "edge_weight", "edge_type", "size", "batch")
 
 
-def named(*given):
+def named(*arguments):
     """Arguments of a layer beside x by name, in this order, without those that are None."""
-    return {name: part for name, part in zip(BESIDE, given, strict=False) if part is not None}
+    return {name: part for name, part in zip(BESIDE, arguments, strict=False) if part is not None}

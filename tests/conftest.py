@@ -53,8 +53,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(config, items):
     """Large tests share out their cases, unless all are asked for; the quick ones are marked."""
     if not every_case(config):
-        given = [item for item in items if room_of(item.path) != "fuzz"]  # which draws its cases
-        left_out = set(map(id, given)) - set(map(id, shared(given)))
+        cases = [item for item in items if room_of(item.path) != "fuzz"]  # which draws its cases
+        left_out = set(map(id, cases)) - set(map(id, shared(cases)))
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
     for item in quickest(items):
@@ -124,8 +124,8 @@ def either_way(request, monkeypatch):
 @pytest.fixture(scope="session")
 def fresh():
     """Runs code in a process of its own that has imported torch and PyG, and nothing of ours."""
-    with Fresh() as made:
-        yield made
+    with Fresh() as process:
+        yield process
 
 
 @pytest.fixture

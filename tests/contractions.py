@@ -122,9 +122,9 @@ not_sums = pytest.mark.parametrize(("aggr", "label_aggr"), PAIRS_OF_REDUCTIONS[1
 
 def edges_of(name, num_labels=3):
     """Edges of some labels with values of both signs."""
-    found = STRUCTURES[name]
+    structure = STRUCTURES[name]
     pattern = Pattern.build(
-        found.edge_index, found.edge_type, size=found.size, num_labels=num_labels
+        structure.edge_index, structure.edge_type, size=structure.size, num_labels=num_labels
     )
     return EdgeBasis(pattern, normal(pattern.num_edges))
 

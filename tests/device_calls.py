@@ -97,22 +97,22 @@ DEPTH = 3
 def _line() -> str:
     """The innermost lines of the package and of PyG that run."""
     frame: FrameType | None = sys._getframe(2)
-    found: list[str] = []
-    while frame is not None and len(found) < DEPTH:
+    lines: list[str] = []
+    while frame is not None and len(lines) < DEPTH:
         file = frame.f_code.co_filename
         if "/pyg_outerconv/" in file or "/torch_geometric/" in file:
             for package in ("/pyg_outerconv/", "/torch_geometric/"):
                 file = file.rpartition(package)[2]
-            found.append(f"{file}:{frame.f_lineno}")
+            lines.append(f"{file}:{frame.f_lineno}")
         frame = frame.f_back
-    return " < ".join(found)
+    return " < ".join(lines)
 
 
 class Storages:
     """The memory that is on the device."""
 
     def __init__(self) -> None:
-        self._known: dict[int, StorageWeakRef] = {}
+        self._weak_references: dict[int, StorageWeakRef] = {}
 
     def add(self, tensor: Tensor) -> None:
         if tensor.layout is not torch.strided:
@@ -120,18 +120,18 @@ class Storages:
                 self.add(part)
             return
         storage = tensor.untyped_storage()
-        self._known[storage._cdata] = StorageWeakRef(storage)
+        self._weak_references[storage._cdata] = StorageWeakRef(storage)
 
     def remove(self, tensor: Tensor) -> None:
-        self._known.pop(tensor.untyped_storage()._cdata, None)
+        self._weak_references.pop(tensor.untyped_storage()._cdata, None)
 
     def __contains__(self, tensor: Tensor) -> bool:
         if is_lazy(tensor):
             return False
         if tensor.layout is not torch.strided:
             return any(part in self for part in _parts(tensor))
-        known = self._known.get(tensor.untyped_storage()._cdata)
-        return known is not None and not known.expired()
+        reference = self._weak_references.get(tensor.untyped_storage()._cdata)
+        return reference is not None and not reference.expired()
 
 
 def _parts(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,17 +149,19 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-        there = [one for one in given if one in self.storages]
+        tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        there = [one for one in tensors if one in self.storages]
         name = func._schema.name.partition("::")[2]
         if there:
-            apart = [one for one in given if one.dim() and one.numel() and one not in self.storages]
+            apart = [
+                one for one in tensors if one.dim() and one.numel() and one not in self.storages
+            ]
             if apart and name not in ("copy_", "_to_copy"):
                 raise RuntimeError(f"{func} of tensors on the device and on the CPU")
         out = func(*args, **kwargs)
         if there:
             self._count(func, name, args, kwargs)
-            elsewhere = [one for one in given if one not in self.storages]
+            elsewhere = [one for one in tensors if one not in self.storages]
             for one in tree_leaves(out):
                 if isinstance(one, Tensor) and not any(one is other for other in elsewhere):
                     self.storages.add(one)
@@ -304,17 +306,17 @@ class OnDevice(TorchFunctionMode):
         kwargs = {key: CPU if _is_device(one) else one for key, one in kwargs.items()}
         if isinstance(first, Tensor) and name in ("to", "cpu", "cuda", "type_as"):
             return self._moved(func, args, kwargs, first, there, goes)
-        made = func(*args, **kwargs)
+        out = func(*args, **kwargs)
         if goes:
             if name in ("tensor", "as_tensor", "asarray", "scalar_tensor"):
                 of_number = name == "scalar_tensor"
                 self.asked.add(name, waits=0 if of_number else 1, launches=1)
             elif name not in QUIET and not there:
                 self.asked.add(name, launches=1)
-        for one in tree_leaves(made):
+        for one in tree_leaves(out):
             if isinstance(one, Tensor):
                 (self.storages.add if goes else self.storages.remove)(one)
-        return made
+        return out
 
     def _moved(
         self, func: Any, args: Any, kwargs: Any, first: Tensor, there: bool, goes: bool
@@ -323,19 +325,19 @@ class OnDevice(TorchFunctionMode):
         if there == goes:
             return func(*args, **kwargs)
         self.asked.add("copy to the device" if goes else "copy to the CPU", waits=1)
-        made = self._quietly(func, args, kwargs)
-        made = made.clone() if made is first else made
+        moved = self._quietly(func, args, kwargs)
+        moved = moved.clone() if moved is first else moved
         if goes:
-            self.storages.add(made)
+            self.storages.add(moved)
         else:
-            self.storages.remove(made)
-        return made
+            self.storages.remove(moved)
+        return moved
 
     def _quietly(self, func: Any, args: Any, kwargs: Any) -> Any:
         before = self.asked.waits, self.asked.sorts, self.asked.launches
-        made = func(*args, **kwargs)
+        out = func(*args, **kwargs)
         self.asked.waits, self.asked.sorts, self.asked.launches = before
-        return made
+        return out
 
 
 def _is_device(one: Any) -> bool:
@@ -401,10 +403,10 @@ class Step:
     Attributes:
         layer: the layer.
         edges: the edges (2, E), and what comes beside them.
-        found: the result and the gradient of the step that was counted last.
+        outputs: the result and the gradient of the step that was counted last.
     """
 
-    found: tuple[Tensor, Tensor]
+    outputs: tuple[Tensor, Tensor]
 
     def __init__(self, name: str, mode: OnDevice) -> None:
         torch.manual_seed(0)
@@ -433,7 +435,7 @@ class Step:
         for parameter in self.layer.parameters():
             parameter.grad = None
         self.mode.clear()
-        self.found = self()
+        self.outputs = self()
         return self.mode.asked.numbers
 
 
@@ -471,11 +473,11 @@ def _launches() -> Iterator[Callable[[OnDevice], Any]]:
             before, places = mode.asked.numbers, list(mode.asked.places)
             of = Counter(mode.asked.of)
             with torch._C.DisableTorchFunction():
-                made = run(self, *args, **kwargs)
+                out = run(self, *args, **kwargs)
             mode.asked.waits, mode.asked.sorts, mode.asked.launches = before
             mode.asked.places[:] = places
             mode.asked.of = of
-            return made
+            return out
 
         with patch.object(GridExecutor, "__call__", call):
             yield

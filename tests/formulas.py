@@ -133,18 +133,18 @@ def walk(graph, length=2, norm="source", direction="forward", powers=None, add_s
         "both": [graph, graph.transposed()],
     }
     if max(kept) < 2:  # no products: edges are known
-        found = []
+        terms = []
         for way in ways[direction]:
             looped = _looped(way) if add_self_loops else way
             value = _normalised(looped, norm)
             step = _of_edges(looped.source, looped.target, value, graph.size)
-            found += [[identity(graph), step][power] for power in kept]
-        return stack(*found)
-    found = []
+            terms += [[identity(graph), step][power] for power in kept]
+        return stack(*terms)
+    terms = []
     for way in ways[direction]:
         step = _step(way, norm, add_self_loops)
-        found += [torch.linalg.matrix_power(step, power) for power in kept]
-    return Matrices(len(found), graph.size, product=torch.stack(found))
+        terms += [torch.linalg.matrix_power(step, power) for power in kept]
+    return Matrices(len(terms), graph.size, product=torch.stack(terms))
 
 
 def chebyshev(graph, num_terms=3, lambda_max="bound", norm="sym"):
@@ -385,16 +385,16 @@ def convolution(matrices, x, theta, aggr="sum", label_aggr="sum"):
     messages = value.view(-1, *(1,) * (x.dim() - 1)) * x[source]
     rows = []
     for n in range(matrices.size[1]):
-        found = []
+        by_label = []
         for k in range(matrices.count):
             mine = messages[(target == n) & (label == k)]
             if len(mine):
                 within = {"sum": mine.sum, "mean": mine.mean, "max": mine.amax, "min": mine.amin}
-                found.append(within[aggr](0) @ theta[k])
-        if not found:
+                by_label.append(within[aggr](0) @ theta[k])
+        if not by_label:
             rows.append(x.new_zeros(*x.shape[1:-1], theta.size(2)))
             continue
-        every = torch.stack(found)
+        every = torch.stack(by_label)
         if label_aggr in ("max", "min"):
             rows.append(getattr(every, f"a{label_aggr}")(0))
         else:  # a label without edges counts as zero

@@ -41,12 +41,12 @@ def write(folder: Path, facts: dict[str, Any] | None = None, **changes: torch.Te
 
 def save(path: Path) -> Path:
     """The graph as a ``Data``."""
-    held = arrays()
-    target = torch.arange(NODES).repeat_interleave(held["ptr"].diff())
+    fields = arrays()
+    target = torch.arange(NODES).repeat_interleave(fields["ptr"].diff())
     masks = {
-        f"{key}_mask": held["split"] == PARTS.index(part)
+        f"{key}_mask": fields["split"] == PARTS.index(part)
         for key, part in (("train", "train"), ("val", "validation"), ("test", "test"))
     }
-    index = torch.stack([held["source"].long(), target])
-    torch.save(Data(edge_index=index, x=held["x"], y=held["y"], **masks), path)
+    index = torch.stack([fields["source"].long(), target])
+    torch.save(Data(edge_index=index, x=fields["x"], y=fields["y"], **masks), path)
     return path

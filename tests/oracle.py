@@ -71,17 +71,17 @@ def primitive(name, csr):
     }[word]
 
 
-def assert_same(found, expected, inputs, tolerance=None):
+def assert_same(actual, expected, inputs, tolerance=None):
     """Results that are near each other, and their gradients in whatever of the inputs has one."""
-    assert_near(found, expected, tolerance)
-    assert_same_gradients(found, expected, inputs, tolerance)
+    assert_near(actual, expected, tolerance)
+    assert_same_gradients(actual, expected, inputs, tolerance)
 
 
-def assert_same_derivatives(found, expected, inputs, depth=1, tolerance=None, at_least=0.1):
+def assert_same_derivatives(actual, expected, inputs, depth=1, tolerance=None, at_least=0.1):
     """Results that are near each other, and their derivatives up to some order."""
-    both = (derivatives(out, inputs, depth) for out in (found, expected))
-    for actual, wanted in zip(*both, strict=True):
-        assert_near(actual, wanted, tolerance, at_least)
+    both = (derivatives(out, inputs, depth) for out in (actual, expected))
+    for derivative, wanted in zip(*both, strict=True):
+        assert_near(derivative, wanted, tolerance, at_least)
 
 
 def steps(function, inputs):

@@ -26,13 +26,13 @@ class Watched:
         self.backend, self.nbytes = backend, 0
 
     def __getattr__(self, name):
-        found = getattr(self.backend, name)
-        if not callable(found) or name in ("missing", "why_not"):
-            return found
+        attribute = getattr(self.backend, name)
+        if not callable(attribute) or name in ("missing", "why_not"):
+            return attribute
 
         def watched(*args):
             with Largest() as largest:
-                out = found(*args)
+                out = attribute(*args)
             self.nbytes = max(self.nbytes, largest.nbytes)
             return out
 
@@ -57,9 +57,9 @@ class Kept:
             self._tensors[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    def beside(self, *known):
-        """(number, bytes) of storages other than those of ``known``."""
-        places = {tensor.untyped_storage().data_ptr() for tensor in known}
+    def beside(self, *tensors):
+        """(number, bytes) of storages other than those of ``tensors``."""
+        places = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         sizes = [
             tensor.untyped_storage().nbytes()
             for place, tensor in self._tensors.items()

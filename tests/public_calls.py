@@ -339,8 +339,8 @@ def call_of(name: str) -> Call:
     ]
     if missing := [key for key in needed if key not in MADE and key not in PLAIN]:
         raise LookupError(f"{name} needs {missing}: say what they are in OWN, MADE or PLAIN")
-    given = {key: MADE[key]() if key in MADE else PLAIN[key] for key in needed}
-    return Call(function, given | own, SEVERAL.get(name, ()))
+    arguments = {key: MADE[key]() if key in MADE else PLAIN[key] for key in needed}
+    return Call(function, arguments | own, SEVERAL.get(name, ()))
 
 
 FUNCTIONS = {

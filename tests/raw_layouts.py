@@ -25,12 +25,12 @@ MASKS = {f"{part}_mask": number == PART for number, part in enumerate(("train", 
 ADJACENCY = sp.csr_matrix((np.ones(NUM_NODES, np.float32), ENDS), (NUM_NODES, NUM_NODES))
 
 
-def write(known: Entry, root: Path) -> None:
+def write(entry: Entry, root: Path) -> None:
     """Write the raw files of an entry below a root."""
-    paths = {name: known.home(root) / name for name in known.files}
+    paths = {name: entry.home(root) / name for name in entry.files}
     for path in paths.values():
         path.parent.mkdir(parents=True, exist_ok=True)
-    _WRITERS[known.reader]({path.name: path for path in paths.values()})
+    _WRITERS[entry.reader]({path.name: path for path in paths.values()})
 
 
 def _geom_gcn(paths: dict[str, Path], features: str = "0,1") -> None:
@@ -107,8 +107,8 @@ def _linkx(paths: dict[str, Path]) -> None:
     """Facebook's matrices: a person is unlabelled at 0; the split is a pickle of index arrays."""
     if "genius" in str(paths["data.mat"]):
         y = CLASSES[:, None]
-        held = {"edge_index": np.stack(ENDS), "node_feat": X, "label": y}
-        scipy.io.savemat(paths["data.mat"], held)
+        variables = {"edge_index": np.stack(ENDS), "node_feat": X, "label": y}
+        scipy.io.savemat(paths["data.mat"], variables)
         return
     info = np.stack([CLASSES, CLASSES + 1, 1 - CLASSES], axis=1)
     scipy.io.savemat(paths["data.mat"], {"A": ADJACENCY.astype(float), "local_info": info})

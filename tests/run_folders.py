@@ -21,9 +21,9 @@ from pyg_outerconv.lab.train.model import ours
 def seed_run(settings: Settings, seed: int = 0, **options: Any) -> SeedRun:
     """One model under training, on the data set that its settings name."""
     dataset = data.load(settings.dataset)
-    split, made = make_split(dataset.data, settings.split, seed), ours(dataset, settings)
+    split, contender = make_split(dataset.data, settings.split, seed), ours(dataset, settings)
     y, count = dataset.data.y, dataset.num_classes
-    return SeedRun(made, y, count, split, settings, seed, **options)
+    return SeedRun(contender, y, count, split, settings, seed, **options)
 
 
 def results(folder: Path) -> list[dict[str, Any]]:

@@ -190,7 +190,7 @@ def shares_projection(text):
     )
 
 
-def made(text, dtype=torch.float64, heads=HEADS, per_end=True):
+def random_score(text, dtype=torch.float64, heads=HEADS, per_end=True):
     """A score with random parameters, and the channels of queries that it takes."""
     same = is_of_features(text) or shares_projection(text)
     channels = P if same else (P, P_TARGET if per_end else P)
@@ -242,10 +242,10 @@ class Tried:
 
     def doubled(self):
         """The same in float64, parameters included, without gradients."""
-        given = (self.source, self.target, self.attr, self.theta)
+        tensors = (self.source, self.target, self.attr, self.theta)
         score = deepcopy(self.score).double()
         family = replace(self.family, score=score)
-        return Tried(score, self.case, family, *(t.detach().double() for t in given))
+        return Tried(score, self.case, family, *(t.detach().double() for t in tensors))
 
 
 def leaf(*shape, dtype=torch.float64, size=1.0):
@@ -255,7 +255,7 @@ def leaf(*shape, dtype=torch.float64, size=1.0):
 
 def try_score(text, case, normalise=None, dtype=torch.float64, size=1.0, **options):
     """Attention over a case, with features of two ends, of a given size."""
-    score, of_query = made(text, dtype)
+    score, of_query = random_score(text, dtype)
     normalise = Softmax() if normalise is None else normalise
     family = Attention(score, Relation(case.labels, None), normalise, **options)
     return Tried(
@@ -275,18 +275,18 @@ def raw_scores(tried):
     x, q = tried.source[pattern.source.long()], tried.target[pattern.target.long()]
     x, q = (v.unsqueeze(-2).expand(*v.shape[:-1], HEADS, -1) for v in (x, q))
     e = tried.attr[pattern.origin.long()]
-    found = FORMULAS[score.name](score, x, q, e, tried.theta)
-    return of_own_heads(found, pattern)
+    scores = FORMULAS[score.name](score, x, q, e, tried.theta)
+    return of_own_heads(scores, pattern)
 
 
-def of_own_heads(found, pattern):
+def of_own_heads(scores, pattern):
     """Of numbers of all heads (E, *batch, H) those of the heads of each edge's label."""
     each = HEADS // pattern.num_labels
     rows = [
         row[..., label * each : (label + 1) * each]
-        for row, label in zip(found, pattern.label.tolist(), strict=True)
+        for row, label in zip(scores, pattern.label.tolist(), strict=True)
     ]
-    return torch.stack(rows) if rows else found[..., :each]
+    return torch.stack(rows) if rows else scores[..., :each]
 
 
 VALUES = {

@@ -1,7 +1,7 @@
 """Supports of attention as tables of who sees whom, and the dense truth of layers over them."""
 
 import torch
-from scores import FORMULAS, TRIED, VALUES, made
+from scores import FORMULAS, TRIED, VALUES, random_score
 
 from pyg_outerconv.nn import AttentionConv
 
@@ -36,7 +36,7 @@ def edges_of(seen):
 
 def layer(score, normalise="softmax", support=None, **options):
     """A layer of random parameters in float64, over a support or edges, of a score by its name."""
-    score = made(score, heads=HEADS, per_end=False)[0] if isinstance(score, str) else score
+    score = random_score(score, heads=HEADS, per_end=False)[0] if isinstance(score, str) else score
     options = {"support": support, "score": score, "normalise": normalise, **options}
     conv = AttentionConv(P, Q, HEADS, **options).double()
     for parameter in conv.parameters():

@@ -27,9 +27,9 @@ def plan(**changed: Any) -> Plan:
 
 def searched(folder: Any, chosen: Plan | None = None, jobs: int = 1) -> Search:
     """A search that ran, or went on, to its end."""
-    with closing(Search(chosen, folder, log=lambda line: None, jobs=jobs)) as found:
-        found.run()
-    return found
+    with closing(Search(chosen, folder, log=lambda line: None, jobs=jobs)) as search:
+        search.run()
+    return search
 
 
 def timeless(value: Any) -> Any:

@@ -15,7 +15,7 @@ GIN = "gcn(norm=None)"
 def graphs(count: int = 12) -> list[Data]:
     """Graphs of 2 to 6 nodes, some of them isolated, with types of edges."""
     generator = torch.Generator().manual_seed(3)
-    made = []
+    data_list = []
     for number in range(count):
         nodes = 2 + number % 5
         edges = torch.randint(nodes, (2, 2 * nodes), generator=generator)
@@ -24,8 +24,8 @@ def graphs(count: int = 12) -> list[Data]:
         x = torch.randn(nodes, 5, generator=generator, dtype=torch.float64)
         y = torch.tensor([number % 2])
         x = x.to(torch.get_default_dtype())
-        made.append(Data(x=x, edge_index=edges, edge_attr=types, y=y))
-    return made
+        data_list.append(Data(x=x, edge_index=edges, edge_attr=types, y=y))
+    return data_list
 
 
 def dataset(count: int = 12) -> Dataset:

@@ -66,10 +66,10 @@ class Combination:
 
     def expected(self, what: str) -> Any:
         """What a derivative is in float64, computed once for all types."""
-        known = vars(self).setdefault("_expected", {})
-        if what not in known:
-            known[what] = TRUTHS[what](self.oracle, self.tensors)
-        return known[what]
+        cache = vars(self).setdefault("_expected", {})
+        if what not in cache:
+            cache[what] = TRUTHS[what](self.oracle, self.tensors)
+        return cache[what]
 
 
 # What is tried -----------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ def _refusal(ours: Function, reasons: list[str], shapes, device: str) -> str:
     """The reasons, after the contraction has refused with them."""
     with pytest.raises(Refused) as refused:
         ours(*(torch.ones(shape, device=device) for shape in shapes))
-    known = "an explicit basis" in str(refused.value)  # of the basis, whatever the order
-    assert known or all(reason in str(refused.value) for reason in reasons), refused.value
+    is_of_basis = "an explicit basis" in str(refused.value)  # of the basis, whatever the order
+    assert is_of_basis or all(reason in str(refused.value) for reason in reasons), refused.value
     return "; ".join(reasons)
 
 
@@ -259,14 +259,14 @@ def _by(function: Function, backend: str) -> Function:
 def try_all(combination: Combination, dtype: torch.dtype) -> dict[str, str]:
     """'yes', or the refusal, for every derivative. Raises AssertionError if wrong."""
     tensors = [x.to(dtype) for x in combination.tensors]
-    found = {}
+    states = {}
     for derivative in DERIVATIVES:
         try:
             CHECKS[derivative](combination, tensors)
-            found[derivative] = "yes"
+            states[derivative] = "yes"
         except Refused as error:
-            found[derivative] = f"refused: {' '.join(str(error).split())}"
-    return found
+            states[derivative] = f"refused: {' '.join(str(error).split())}"
+    return states
 
 
 def near(actual: Tensor, expected: Tensor) -> None:
@@ -295,13 +295,13 @@ def check_forward(combination: Combination, tensors: list[Tensor]) -> None:
 
 
 def check_gradients(combination: Combination, tensors: list[Tensor], second: bool = False) -> None:
-    found = derivatives(combination.ours, tensors, second)
-    near_each(found, combination.expected("second" if second else "first"))
+    actual = derivatives(combination.ours, tensors, second)
+    near_each(actual, combination.expected("second" if second else "first"))
 
 
-def near_each(found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
-    for actual, its in zip(found, expected, strict=True):
-        near(actual, its)
+def near_each(actual: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
+    for derivative, its in zip(actual, expected, strict=True):
+        near(derivative, its)
 
 
 def batches(tensors: list[Tensor]) -> Iterator[tuple[Dims, list[Tensor], list[list[Tensor]]]]:

@@ -134,8 +134,8 @@ def test_arrows_point_one_way(folder):
     place = PACKAGE.joinpath(*folder.split("."))
     files = sorted(place.rglob("*.py")) or [place.with_suffix(".py")]
     for path in files:
-        found = {folder_of(name) for name in imports(path) if name != PACKAGE.name}
-        forbidden = found - ALLOWED[folder] - {folder}
+        folders = {folder_of(name) for name in imports(path) if name != PACKAGE.name}
+        forbidden = folders - ALLOWED[folder] - {folder}
         if folder in CORE and "plot" in forbidden:  # `plot` methods draw by what they import then
             at_once = imports(path, calls=False)
             forbidden -= {"plot"} - {folder_of(name) for name in at_once if name != PACKAGE.name}

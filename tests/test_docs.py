@@ -48,12 +48,12 @@ def commands(text):
 def test_python_blocks_of_a_page_run_as_one_program(name, registries, capsys):
     """And print the block of text that stands next, if one does."""
     namespace = {"__name__": name}
-    found = re.findall(
+    blocks = re.findall(
         r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGES[name].read_text(), re.S
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support")
-        for block, shown in found:
+        for block, shown in blocks:
             exec(compile(block, f"{name}.md", "exec"), namespace)
             assert shown in capsys.readouterr().out
 
@@ -67,9 +67,9 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_are_right(name):
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted
-    assert found.failed == 0
+    test_results = doctest.testmod(importlib.import_module(name))
+    assert test_results.attempted
+    assert test_results.failed == 0
 
 
 QUOTED = re.compile(r"```python (pyg_outerconv/\S+)\n(.*?)```", re.DOTALL)
@@ -93,9 +93,9 @@ def test_commands_of_a_page_run_in_order(name, registries, tmp_path, monkeypatch
     for file, content in files:
         Path(file).write_text(content)
         monkeypatch.setitem(sys.modules, Path(file).stem, None)  # imported for this test alone
-    found = [one for one in commands(PAGES[name].read_text()) if "--root" not in one]
-    assert found
-    for arguments in found:
+    command_lines = [one for one in commands(PAGES[name].read_text()) if "--root" not in one]
+    assert command_lines
+    for arguments in command_lines:
         assert main(arguments) == 0, arguments
         for flag, path in itertools.pairwise(arguments):
             if flag == "--out" and Path(path).suffix:

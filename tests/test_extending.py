@@ -50,11 +50,11 @@ def test_a_block_runs_with_its_own_imports(run, number):
 
 
 def test_the_weighted_basis_has_the_laws_of_a_family(run):
-    made = run(WEIGHTED)
+    namespace = run(WEIGHTED)
     for seed in range(5):
-        assert_declared_laws(made["Hub"](2), seed)
-    count = torch.bincount(made["edge_index"][1], minlength=34)
-    sums = made["basis"].to_dense()[0].sum(0)
+        assert_declared_laws(namespace["Hub"](2), seed)
+    count = torch.bincount(namespace["edge_index"][1], minlength=34)
+    sums = namespace["basis"].to_dense()[0].sum(0)
     torch.testing.assert_close(sums, (count > 2).float())
 
 
@@ -71,8 +71,8 @@ def test_the_filter_of_a_formula_is_the_exponential_of_a_matrix(run):
 
 
 def test_the_nearest_neighbours_are_those_of_the_features(run):
-    made = run(NEAREST)
-    family, x = made["NearestFeatures"](4), made["x"]
+    namespace = run(NEAREST)
+    family, x = namespace["NearestFeatures"](4), namespace["x"]
     basis = OuterConv(8, 16, family).basis(x, None)
     distance = torch.cdist(x, x)
     kth = distance.sort(dim=0).values[3]
@@ -90,43 +90,43 @@ def test_features_are_asked_for_outside_a_layer(run):
 
 
 def test_the_own_score_goes_by_its_name(run):
-    made = run(SCORED)
+    namespace = run(SCORED)
     conv = AttentionConv(8, 16, heads=4, score="negative-distance")
-    assert conv(made["x"], made["edge_index"]).shape == (34, 16)
+    assert conv(namespace["x"], namespace["edge_index"]).shape == (34, 16)
 
 
 def test_the_option_learns(run):
-    made = run(LEARNED)
-    conv = made["conv"]
+    namespace = run(LEARNED)
+    conv = namespace["conv"]
     (exponent,) = (
         one for name, one in conv.named_parameters() if name.endswith("weight") and not one.dim()
     )
     assert exponent.grad.abs() > 0
     for seed in range(5):
-        assert_declared_laws(made["DegreePower"](made["Exponent"]()), seed)
-    count = torch.bincount(made["edge_index"][1], minlength=34)
-    sums = conv.basis(made["x"], made["edge_index"]).to_dense()[0].sum(0)
+        assert_declared_laws(namespace["DegreePower"](namespace["Exponent"]()), seed)
+    count = torch.bincount(namespace["edge_index"][1], minlength=34)
+    sums = conv.basis(namespace["x"], namespace["edge_index"]).to_dense()[0].sum(0)
     torch.testing.assert_close(sums, count.sqrt())
 
 
 def test_the_support_has_the_edges_that_it_says(run):
-    made = run(SUPPORT)
-    conv, x, edge_index = (made[name] for name in ("conv", "x", "edge_index"))
+    namespace = run(SUPPORT)
+    conv, x, edge_index = (namespace[name] for name in ("conv", "x", "edge_index"))
     _, learned = conv(x, edge_index, return_attention_weights=True)
     seen = torch.zeros(34, 34, dtype=torch.bool)
     seen[tuple(edge_index)] = True
     assert torch.equal(learned.to_dense()[0] > 0, seen.triu())
     for seed in range(5):
-        assert_declared_laws(made["Earlier"](), seed)
+        assert_declared_laws(namespace["Earlier"](), seed)
 
 
 def test_the_kind_of_basis_has_the_laws_of_bases_and_its_order_those_of_orders(run):
-    made = run(KIND)
+    namespace = run(KIND)
 
     def basis(labels, sources, targets):
         ends = ((labels, count, 2) for count in (sources, targets))
         drawn = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ends]
-        return made["LowRank"](*drawn), drawn
+        return namespace["LowRank"](*drawn), drawn
 
     (one, weights), (other, _) = basis(3, 5, 4), basis(2, 4, 6)
     assert_is_dense(one, torch.einsum("kmr,knr->kmn", *weights), weights)
@@ -142,7 +142,7 @@ def test_the_kind_of_basis_has_the_laws_of_bases_and_its_order_those_of_orders(r
         assert_contraction(one, features, theta, weights, depth=2)
     for aggr in ("mean", "max"):
         assert_contraction(one, x[:, 0], theta, weights, aggr=aggr)
-    again = made["LowRank"](*(weight.clone() for weight in weights))
+    again = namespace["LowRank"](*(weight.clone() for weight in weights))
     assert one.plan_key() == again.plan_key() != other.plan_key()
     assert repr(one) == "LowRank(bases=3, size=(5, 4))"
 
@@ -160,14 +160,14 @@ def test_the_order_equals_the_others(run):
 
 
 def test_the_backend_equals_the_reference_and_is_the_one_that_runs(run):
-    made = run(BACKEND)
+    namespace = run(BACKEND)
     index = torch.tensor([[0, 3, 1, 1, 2], [0, 0, 2, 2, 2]])
     csr = Relation(1).basis(index, size=(4, 3)).edges().pattern.by_target
     for heads in (None, 2):
         assert_backend_equals_reference("scipy", csr, torch.float64, 5, 1e-10, heads)
-    with record() as calls, made["use_backend"]("scipy"):
-        again = made["conv"](made["x"], made["edge_index"])
-    torch.testing.assert_close(again, made["conv"](made["x"], made["edge_index"]))
+    with record() as calls, namespace["use_backend"]("scipy"):
+        again = namespace["conv"](namespace["x"], namespace["edge_index"])
+    torch.testing.assert_close(again, namespace["conv"](namespace["x"], namespace["edge_index"]))
     assert {call.backend for call in calls} == {"scipy"}
 
 

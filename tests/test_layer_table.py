@@ -23,8 +23,8 @@ ROWS = dict(re.findall(r"^\| `(\w+(?:Conv\(.*|NP\(.*|_pool))` \| `(.*)` \|$", RE
 def evaluated(expression, *modules):
     network = nn.Sequential(nn.Linear(D, H), nn.ReLU(), nn.Linear(H, P * Q))
     sizes = {"P": P, "Q": Q, "K": K, "R": R, "D": D, "H": H, "alpha": 0.2, "mlp": network}
-    known = {name: one for module in modules for name, one in vars(module).items()}
-    return eval(expression, known | sizes)
+    namespace = {name: one for module in modules for name, one in vars(module).items()}
+    return eval(expression, namespace | sizes)
 
 
 @pytest.fixture

@@ -140,8 +140,8 @@ def test_places_all_over_a_large_tensor_are_looked_at(name):
 
 
 def test_a_large_tensor_costs_no_more_than_a_small_one():
-    held = [part for part in state_of(torch.rand(10**6)) if isinstance(part, bytes)]
-    assert [len(part) for part in held] == [LINES * LINE]
+    samples = [part for part in state_of(torch.rand(10**6)) if isinstance(part, bytes)]
+    assert [len(part) for part in samples] == [LINES * LINE]
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_coo], ids=str)
@@ -161,15 +161,15 @@ def test_what_was_not_changed_is_served_within_transforms_too():
     index, _, _ = random_graph(5, 8)
     conv, x = OuterConv(3, 2, GCN(), cached=True), torch.randn(5, 3)
     basis = conv.basis(x, index)
-    found = []
+    bases = []
 
     def loss(x):
-        found.append(conv.basis(x, index))
+        bases.append(conv.basis(x, index))
         return conv(x, index).sum()
 
     torch.func.grad(loss)(x)
     torch.vmap(loss)(x.expand(2, 5, 3))
-    assert all(one is basis for one in found)
+    assert all(one is basis for one in bases)
 
 
 # How much is kept --------------------------------------------------------------------------------
@@ -184,14 +184,14 @@ def test_what_was_used_longest_ago_goes_first(each, tensors, asked):
     cache, anchors = Memo(each, tensors), [torch.ones(1) for _ in range(6)]
     last: dict = {}  # anchor to its keys, both in the order of their last use
     for anchor, key in asked:
-        made = []
-        found = cache.get(key, lambda made=made: made.append(1) or object(), anchors[anchor])
+        calls = []
+        cached = cache.get(key, lambda calls=calls: calls.append(1) or object(), anchors[anchor])
         keys = last.pop(anchor, {})
         last[anchor] = keys
-        known = keys.pop(key, None)
-        assert (known is None) == bool(made)
-        assert known is None or found is known
-        keys[key] = found
+        expected = keys.pop(key, None)
+        assert (expected is None) == bool(calls)
+        assert expected is None or cached is expected
+        keys[key] = cached
         while len(keys) > each:
             del keys[next(iter(keys))]
         while len(last) > tensors:
@@ -224,28 +224,28 @@ def test_results_without_tensors_are_bounded_and_not_copied():
 
 def test_none_in_the_place_of_a_tensor_is_told_apart():
     memo, (first, second) = Memo(), torch.ones(2, 3)
-    made = {
+    entries = {
         places: memo.get("key", object, *places)
         for places in ((first, None), (first, second), (second, None), (None, second))
     }
-    assert len(set(map(id, made.values()))) == len(made)
-    assert memo.get("key", object, None, second) is made[None, second]
+    assert len(set(map(id, entries.values()))) == len(entries)
+    assert memo.get("key", object, None, second) is entries[None, second]
 
 
 @pytest.mark.parametrize("within", ["inference mode", "vmap"])
 def test_what_is_made_in_a_mode_or_transform_serves_outside(within):
     memo, anchor = Memo(), torch.rand(3)
 
-    def made():
+    def doubled():
         return memo.get("key", lambda: 2.0 * anchor, anchor)
 
     if within == "vmap":
-        torch.func.vmap(lambda x: x * made().sum())(torch.ones(2))
+        torch.func.vmap(lambda x: x * doubled().sum())(torch.ones(2))
     else:
         with torch.inference_mode():
-            made()
+            doubled()
     weight = torch.ones(3, requires_grad=True)
-    (made() * weight).sum().backward()
+    (doubled() * weight).sum().backward()
     assert torch.equal(weight.grad, 2.0 * anchor)
 
 

@@ -73,8 +73,13 @@ def replaced(call, option, value):
 
 def contents(call, option):
     """Copies of the tensors in the other arguments."""
-    held = [*call.several, *(one for name, one in call.arguments.items() if name != option)]
-    states = [one.state_dict().values() if isinstance(one, Module) else [one] for one in held]
+    other_arguments = [
+        *call.several,
+        *(one for name, one in call.arguments.items() if name != option),
+    ]
+    states = [
+        one.state_dict().values() if isinstance(one, Module) else [one] for one in other_arguments
+    ]
     return [one.clone() for state in states for one in state if type(one) is torch.Tensor]
 
 
@@ -183,8 +188,8 @@ FORWARD_OF = {name: ({}, arguments) for name, arguments in FORWARD.items()} | OT
 
 
 def test_every_module_is_called():
-    made = {name for name, one in public_names().items() if inspect.isclass(one)} & set(CALLS)
-    modules = {name for name in made if issubclass(public_names()[name], Module)}
+    classes = {name for name, one in public_names().items() if inspect.isclass(one)} & set(CALLS)
+    modules = {name for name in classes if issubclass(public_names()[name], Module)}
     parts = {name for name in modules if issubclass(public_names()[name], PARTS)}
     pygs = {name for name in modules if name.startswith("pyg.")}
     assert modules - parts - pygs <= set(FORWARD)
@@ -194,8 +199,8 @@ def test_every_module_is_called():
 @pytest.mark.parametrize("name", FORWARD_OF)
 def test_a_module_takes_or_refuses_what_it_is_called_with(name):
     options, arguments = FORWARD_OF[name]
-    made = CALLS[name.split(",")[0]]()
-    make = made._replace(arguments={**made.arguments, **options})
+    constructor = CALLS[name.split(",")[0]]()
+    make = constructor._replace(arguments={**constructor.arguments, **options})
     module = make()
 
     def call():

@@ -77,17 +77,17 @@ class Layers:
 
     def __init__(self, cached: bool, fuse: bool) -> None:
         self.cached, self.fuse = cached, fuse
-        self.made: list[tuple[OuterConv, str, dict[str, torch.Tensor]]] = []
+        self.layers: list[tuple[OuterConv, str, dict[str, torch.Tensor]]] = []
 
     def __call__(self, in_channels: int = 4, **options: object) -> OuterConv:
         conv = OuterConv(in_channels, 6, **{"family": "gcn", **options}, cached=self.cached)
         conv.fuse = self.fuse
-        self.made.append((conv, conv.flow, copy.deepcopy(conv.state_dict())))
+        self.layers.append((conv, conv.flow, copy.deepcopy(conv.state_dict())))
         return conv
 
     def assert_unchanged(self) -> None:
         """A layer has the state that it had, and still works."""
-        for conv, flow, state in self.made:
+        for conv, flow, state in self.layers:
             after = conv.state_dict()
             assert (list(after), conv.flow) == (list(state), flow)
             lazy = isinstance(state["theta.weight"], torch.nn.parameter.UninitializedParameter)
@@ -128,15 +128,15 @@ def test_bad_input_is_refused_at_the_door(row):
         layers.assert_unchanged()
 
 
-@pytest.mark.parametrize("made", [OuterConv, AttentionConv])
-def test_the_options_that_a_refusal_lists_are_options(made):
+@pytest.mark.parametrize("constructor", [OuterConv, AttentionConv])
+def test_the_options_that_a_refusal_lists_are_options(constructor):
     needed = {"in_channels": 3, "out_channels": 4}
-    needed |= {"family": "gcn"} if made is OuterConv else {}
+    needed |= {"family": "gcn"} if constructor is OuterConv else {}
     with pytest.raises(TypeError, match="expected one of") as caught:
-        made(**needed, biass=True)
+        constructor(**needed, biass=True)
     for option in str(caught.value).rpartition("expected one of ")[2].split(", "):
         with suppress(Refused, ValueError):  # None is no value of some; of `flow`, says PyG
-            made(**needed | {option: None})
+            constructor(**needed | {option: None})
 
 
 def test_heads_of_multi_head_attention_may_have_no_values():
@@ -146,8 +146,8 @@ def test_heads_of_multi_head_attention_may_have_no_values():
 
 WRONG = [None, [1, 2], "abc", 7, 1.5, 1j, object(), {}, True]
 MADE = {
-    made.__name__: made
-    for made in (
+    constructor.__name__: constructor
+    for constructor in (
         OuterConv,
         AttentionConv,
         *SCORES.values(),
@@ -162,18 +162,18 @@ OF_FAMILIES = dict.fromkeys(("family", "first", "second", "families"), parse_fam
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.filterwarnings("ignore")
 def test_a_constructor_takes_an_option_or_refuses_it(name):
-    made, refused = MADE[name], 0
+    constructor, refused = MADE[name], 0
     options = [
         option
-        for option in inspect.signature(made).parameters.values()
+        for option in inspect.signature(constructor).parameters.values()
         if option.kind in (option.POSITIONAL_OR_KEYWORD, option.KEYWORD_ONLY)
     ]
-    good = NEEDED | (OF_FAMILIES if made in FAMILIES.values() else {})
+    good = NEEDED | (OF_FAMILIES if constructor in FAMILIES.values() else {})
     needed = {one.name: good.get(one.name) for one in options if one.default is one.empty}
     for option in options:
         for wrong in WRONG:
             try:
-                made(**needed | {option.name: wrong})
+                constructor(**needed | {option.name: wrong})
             except Refused:
                 refused += 1
     assert refused or not options

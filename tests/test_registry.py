@@ -87,8 +87,8 @@ def test_layers_and_the_command_line_know_a_family_of_one_file(tmp_path, fresh):
         "conv = OuterConv(16, 16, 'found(improved=True)')\n"
         "print(conv)\n"
         "data = Data(x=torch.ones(2, 16), edge_index=torch.tensor([[0, 1], [1, 0]]))\n"
-        "found = conv(data.x, conv.family.basis_of(conv.family(data)))\n"
-        "assert torch.allclose(found, conv(data.x, data.edge_index))\n"
+        "out = conv(data.x, conv.family.basis_of(conv.family(data)))\n"
+        "assert torch.allclose(out, conv(data.x, data.edge_index))\n"
         "assert main(['families']) == 0\n"
     )
     said = run_with_one_more(fresh, "families", FILES["families"][0], code, tmp_path)

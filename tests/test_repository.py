@@ -44,10 +44,10 @@ def pinned(name):
 
 def numbers(version):
     """A version as numbers, without zeros at its end."""
-    found = [int(part) for part in version.split(".")]
-    while found and found[-1] == 0:
-        found.pop()
-    return found
+    release = [int(part) for part in version.split(".")]
+    while release and release[-1] == 0:
+        release.pop()
+    return release
 
 
 def test_the_oldest_versions_are_the_bounds_of_the_core_and_of_training_and_search():

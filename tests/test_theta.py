@@ -13,7 +13,7 @@ def normal(*shape):
     return torch.randn(shape, dtype=torch.float64)
 
 
-def made(kind):
+def theta_of(kind):
     """Θ of a kind, its matrices (K, P, Q) by their equation, and its biases (K, Q) or None."""
     if kind == "matrices":
         inner = normal(K, 1, P, Q)
@@ -38,7 +38,7 @@ def made(kind):
         return theta, 3.0 * torch.eye(P).double().expand(K, P, P), None
     if kind == "parts":
         kinds = ("blocks", "concat", "matrices")
-        thetas, matrices, _ = zip(*(made(one) for one in kinds), strict=True)
+        thetas, matrices, _ = zip(*(theta_of(one) for one in kinds), strict=True)
         taken = zip(thetas, (2, 4, 1), strict=True)
         theta = ThetaParts(tuple(theta.labels(0, count) for theta, count in taken))
         return theta, torch.cat([matrices[0][:2], matrices[1], matrices[2][:1]]), None
@@ -89,16 +89,16 @@ def assert_is(theta, matrices, biases=None):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_its_equation(kind):
-    assert_is(*made(kind))
+    assert_is(*theta_of(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_full_matrices_are_heads_that_add_up(kind):
-    theta, *tensors = made(kind)
-    found = as_heads(theta)
-    assert (found is theta) is (kind != "matrices")
-    assert found.heads == ("sum" if kind == "matrices" else theta.heads)
-    assert_is(found, *tensors)
+    theta, *tensors = theta_of(kind)
+    theta_in_heads = as_heads(theta)
+    assert (theta_in_heads is theta) is (kind != "matrices")
+    assert theta_in_heads.heads == ("sum" if kind == "matrices" else theta.heads)
+    assert_is(theta_in_heads, *tensors)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -111,7 +111,7 @@ def test_a_product_is_added_to_each_item_of_a_batch(batch, own):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_linear_combination_of_labels_is_that_of_its_matrices(kind):
     """By its C (K, J) each: Σ_k C[k, j] Θ_k."""
-    theta, *tensors = made(kind)
+    theta, *tensors = theta_of(kind)
     count = theta.shape[0]
     every, factor = torch.eye(count).double(), normal(count)
     fewer, more = normal(count, count - 1), normal(count, count + 2)
@@ -142,11 +142,11 @@ def test_narrow_matrices_are_in_memory_by_column_where_many_rows_meet_them():
 def test_the_layout_changes_no_derivative():
     x = torch.randn(1000, 5, dtype=torch.float64, requires_grad=True)
     matrix = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
-    found, expected = (
+    gradients, expected = (
         torch.autograd.grad((x @ one).sin().sum(), [x, matrix])
         for one in (by_column(matrix, x), matrix)
     )
-    for actual, reference in zip(found, expected, strict=True):
+    for actual, reference in zip(gradients, expected, strict=True):
         assert_near(actual, reference)
     assert torch.autograd.gradgradcheck(
         lambda x, w: x @ by_column(w, x), (x, matrix), fast_mode=True

@@ -75,8 +75,8 @@ def test_of_a_slow_test_a_few_cases_run_and_none_is_quick():
 
 @pytest.mark.parametrize("number", range(100))
 def test_a_case_that_does_not_run_is_not_made(number, request):
-    made = [item for item in request.session.items if item.function is request.function]
-    assert len(made) == (100 if every_case(request.config) else FEW)
+    test_items = [item for item in request.session.items if item.function is request.function]
+    assert len(test_items) == (100 if every_case(request.config) else FEW)
 
 
 def test_make_test_runs_the_library_and_then_every_file_with_a_page():

@@ -29,11 +29,11 @@ def covering(cases: Iterable[str], slow: pytest.Mark | None = None) -> list[str]
     order comes once or more often, in an order that depends on names alone. Of a test marked
     ``slow(cases=n)`` n cases run.
     """
-    given = sorted(cases, key=_number)
+    sorted_cases = sorted(cases, key=_number)
     most = slow.kwargs.get("cases", FEW) if slow else FEW
-    if len(given) <= most:
-        return given
-    return list(_first(given, most)) if slow else _some(given)
+    if len(sorted_cases) <= most:
+        return sorted_cases
+    return list(_first(sorted_cases, most)) if slow else _some(sorted_cases)
 
 
 def shared(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:

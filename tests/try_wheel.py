@@ -61,17 +61,17 @@ def metadata(wheel: Path) -> Distribution:
 
 def needed(wheel: Path, extra: str) -> dict[str, Distribution]:
     """The installed distributions that a wheel asks for, and those that they ask for, by name."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     waiting = [(metadata(wheel), {extra})]
     while waiting:
         asking, extras = waiting.pop()
         for line in asking.requires or ():
             one = Requirement(line)
             wanted = one.marker is None or any(one.marker.evaluate({"extra": e}) for e in extras)
-            if wanted and one.name not in found:
-                found[one.name] = distribution(one.name)
-                waiting.append((found[one.name], one.extras or {""}))
-    return found
+            if wanted and one.name not in distributions:
+                distributions[one.name] = distribution(one.name)
+                waiting.append((distributions[one.name], one.extras or {""}))
+    return distributions
 
 
 def environment(folder: Path, wheel: Path, extra: str) -> Path:

@@ -59,11 +59,11 @@ class Walk:
     @property
     def files(self) -> dict[str, list[str]]:
         """Names of functions by file, as first entered."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for code in self.entered:
             file = str(Path(code.co_filename).relative_to(self.folder))
-            found.setdefault(file, []).append(code.co_qualname if _NAMED else code.co_name)
-        return found
+            names.setdefault(file, []).append(code.co_qualname if _NAMED else code.co_name)
+        return names
 
     @property
     def length(self) -> tuple[int, int]:
@@ -163,12 +163,12 @@ def times(layer: Callable[..., Any], graphs: list[torch.Tensor], x: torch.Tensor
         for graph in graphs[half:]:
             layer(x, graph)
         profile.disable()
-    found: Counter[str] = Counter()
+    microseconds: Counter[str] = Counter()
     statistics: Any = pstats.Stats(profile)
     for (file, _, _), (_, _, own, _, _) in statistics.stats.items():
         room = next(room for path, room in ROOMS.items() if path in file)
-        found[room] += 1e6 * whole * own / statistics.total_tt
-    return found
+        microseconds[room] += 1e6 * whole * own / statistics.total_tt
+    return microseconds
 
 
 def print_times(calls: int = 4000) -> None:
@@ -182,19 +182,19 @@ def print_times(calls: int = 4000) -> None:
         "GCNConv": GCNConv(16, 16),
         "ours, GCN": OuterConv(16, 16, "gcn"),
     }
-    found = {}
+    columns = {}
     for name, layer in layers.items():
-        found[name] = times(layer, [edge_index.clone() for _ in range(calls)], x)
+        columns[name] = times(layer, [edge_index.clone() for _ in range(calls)], x)
     print(f"| µs of a call | {' | '.join(layers)} |\n|{' --- |' * (1 + len(layers))}")
     for room in ROOMS.values():
-        print(f"| {room} | {' | '.join(f'{one[room]:.0f}' for one in found.values())} |")
-    print(f"| all | {' | '.join(f'{one.total():.0f}' for one in found.values())} |")
+        print(f"| {room} | {' | '.join(f'{one[room]:.0f}' for one in columns.values())} |")
+    print(f"| all | {' | '.join(f'{one.total():.0f}' for one in columns.values())} |")
 
 
 def main(arguments: list[str]) -> None:
     """Print what there is."""
-    found = walks()
-    for name, one in found.items():
+    walks_by_name = walks()
+    for name, one in walks_by_name.items():
         functions, files = one.length
         most = " (at most {} in {}, {} calls)".format(*MOST[name]) if name in MOST else ""
         print(
@@ -202,7 +202,7 @@ def main(arguments: list[str]) -> None:
             f"{sum(one.entered.values())} times; {one.calls} Python calls in all"
         )
     if "--list" in arguments:
-        for name, one in found.items():
+        for name, one in walks_by_name.items():
             print(f"\n{name}")
             for file, functions in one.files.items():
                 print(f"  {file}: {', '.join(functions)}")

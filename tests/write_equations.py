@@ -33,13 +33,13 @@ NAMED: dict[str, dict[str, type]] = {
 
 def said() -> dict[str, dict[str, str]]:
     """By table and first cell, all rows that classes and functions say."""
-    found = {table: dict(rows) for table, rows in sorted(ROWS.items())}
+    tables = {table: dict(rows) for table, rows in sorted(ROWS.items())}
     for table, kinds in NAMED.items():
         pages = {f"`{name}`": vars(kind).get("page") for name, kind in sorted(kinds.items())}
-        found.setdefault(table, {}).update({name: page for name, page in pages.items() if page})
+        tables.setdefault(table, {}).update({name: page for name, page in pages.items() if page})
     return {
         table: {first: f"| {' | '.join((first, *cells))} |" for first, cells in rows.items()}
-        for table, rows in found.items()
+        for table, rows in tables.items()
     }
 
 

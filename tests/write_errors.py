@@ -70,12 +70,12 @@ class Recorder:
         """The worst of some tests, in float32 and float64."""
         cells = []
         for dtype in (torch.float32, torch.float64):
-            found = [
+            gaps = [
                 gap
                 for (test, kind), gap in self.worst.items()
                 if kind == dtype and test.startswith(tuple(f"{file}::{name}" for name in names))
             ]
-            cells.append(f"{max(found):.1e}" if found else "–")
+            cells.append(f"{max(gaps):.1e}" if gaps else "–")
         return cells
 
 

@@ -72,14 +72,14 @@ def page(compiled: list[str] | None = None) -> str:
 
 
 def _options() -> list[str]:
-    found = []
+    rows = []
     for name in sorted(CASES, key=str.lower):
         case = CASES[name]
         for option, values in case.options.items():
             by_pyg = [value for value in values if case.runs_by_pyg({option: value})]
             ours = [value for value in values if not case.runs_by_pyg({option: value})]
-            found.append(f"| `{name}` | `{option}` | {_listed(ours)} | {_listed(by_pyg)} |\n")
-    return found
+            rows.append(f"| `{name}` | `{option}` | {_listed(ours)} | {_listed(by_pyg)} |\n")
+    return rows
 
 
 def _listed(values: list[Any]) -> str:

@@ -56,7 +56,7 @@ def of_name(name: str, one: Any, public: dict[str, Any]) -> list[str]:
 def methods(one: type, public: list[type]) -> list[str]:
     """The public methods and properties of a class, but for what its public bases say alike."""
     told: dict[str, str] = {}
-    found: dict[str, str] = {}
+    method_lines: dict[str, str] = {}
     for base in reversed(one.__mro__):
         fields = vars(base).get("__dataclass_fields__", {})  # arguments of the constructor
         ours = base.__module__.startswith("pyg_outerconv") and base not in public
@@ -67,8 +67,8 @@ def methods(one: type, public: list[type]) -> list[str]:
                 if ours and inspect.isfunction(plain) and not is_own(plain):
                     continue
                 line = name + (arguments(plain) if inspect.isfunction(plain) else "")
-                (found if ours else told)[name] = line
-    return [line for name, line in sorted(found.items()) if told.get(name) != line]
+                (method_lines if ours else told)[name] = line
+    return [line for name, line in sorted(method_lines.items()) if told.get(name) != line]
 
 
 def is_own(function: FunctionType) -> bool:
@@ -79,10 +79,10 @@ def is_own(function: FunctionType) -> bool:
 def arguments(one: Any) -> str:
     """What can be given: names, defaults, and the marks of what is given by place or by name."""
     try:
-        given = inspect.signature(one).parameters.values()
+        parameters = inspect.signature(one).parameters.values()
     except NO_SIGNATURE:
         return "(...)"
-    kept = [one for one in given if one.name not in ("self", "cls")]
+    kept = [one for one in parameters if one.name not in ("self", "cls")]
     plain = [one.replace(annotation=DEFAULTS, default=default_of(one)) for one in kept]
     return str(inspect.Signature(plain))
 
@@ -105,12 +105,12 @@ def default_of(one: inspect.Parameter) -> Any:
 
 def named(lines: list[str]) -> dict[str, str]:
     """Lines by their names, those of methods by class and method."""
-    found, owner = {}, ""
+    lines_by_name, owner = {}, ""
     for line in lines:
         name = line.partition("(")[0]
         owner = owner if name.startswith(" ") else name
-        found[f"{owner}{name.strip()}" if name.startswith(" ") else name] = line
-    return found
+        lines_by_name[f"{owner}{name.strip()}" if name.startswith(" ") else name] = line
+    return lines_by_name
 
 
 def recorded() -> list[str]:

@@ -63,12 +63,12 @@ def _words(name: str) -> tuple[str, str]:
 def _row(labels: tuple[str, str, str], item: Combination | str) -> str:
     if isinstance(item, str):
         return _line((*labels, *("–" for _ in DERIVATIVES), item))
-    found = {dtype: try_all(item, dtype) for dtype in DTYPES}
+    states = {dtype: try_all(item, dtype) for dtype in DTYPES}
     cells, refusals = [], []
     for derivative in DERIVATIVES:
         types: dict[str, list[str]] = {}
         for dtype, name in zip(DTYPES, TYPES, strict=True):
-            state, _, why = found[dtype][derivative].partition(": ")
+            state, _, why = states[dtype][derivative].partition(": ")
             refusals += [why] if why else []
             types.setdefault(state, []).append(name)
         alone = len(types) == 1

@@ -20,7 +20,7 @@ WITH_EDGES = [text for text in TRIED if "edge" in text]
 def test_values_of_edges_are_summed_under_the_shares(case):
     tried = try_score("key-query", case)
     edge, heads = EdgeFeatures(D_EDGE, HEADS, 7).double(), tried.heads
-    found = edge.of_values(heads, tried.attr)
+    actual = edge.of_values(heads, tried.attr)
     pattern, each = heads.pattern, HEADS // heads.pattern.num_labels
     expected = torch.zeros(case.size[1], *case.batch, HEADS, 7, dtype=torch.float64)
     for number, (target, label) in enumerate(zip(pattern.target, pattern.label, strict=True)):
@@ -29,7 +29,7 @@ def test_values_of_edges_are_summed_under_the_shares(case):
         new = torch.zeros_like(expected)
         new[int(target), ..., own, :] = heads.value[number].unsqueeze(-1) * sent
         expected = expected + new
-    assert_same(found, expected, [tried.source, tried.attr, edge.weight])
+    assert_same(actual, expected, [tried.source, tried.attr, edge.weight])
 
 
 @pytest.mark.parametrize("combine", ["concat", "sum", "mean"])

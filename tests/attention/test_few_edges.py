@@ -43,10 +43,10 @@ def few(monkeypatch):
     return lambda most: monkeypatch.setattr(edge_sums, "MOST", most)
 
 
-def results(conv, x, given, depth=2, **beside):
+def results(conv, x, attributes, depth=2, **beside):
     """What a layer gives, and its derivatives by x and the parameters."""
-    out = conv(x, EDGES, edge_attr=given[0] if given else None, **beside)
-    return derivatives(out, [x, *given, *conv.parameters()], depth)
+    out = conv(x, EDGES, edge_attr=attributes[0] if attributes else None, **beside)
+    return derivatives(out, [x, *attributes, *conv.parameters()], depth)
 
 
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["", "batch"])
@@ -55,11 +55,11 @@ def test_few_edges_give_what_sorted_ones_do(name, batch, few):
     if batch and name in OF_ONE_ITEM:
         pytest.skip("edges of heads are of no batch")
     conv, x = LAYERS[name]().double(), leaf(*batch, NODES, P)
-    given = [leaf(EDGES.size(1), 2)] if name in WITH_EDGES else []
+    attributes = [leaf(EDGES.size(1), 2)] if name in WITH_EDGES else []
     few(2**15)
-    found = results(conv, x, given)
+    actual = results(conv, x, attributes)
     few(-1)
-    for one, other in zip(found, results(conv, x, given), strict=True):
+    for one, other in zip(actual, results(conv, x, attributes), strict=True):
         assert_near(one, other, 1e-9, at_least=0.1)
 
 
@@ -68,9 +68,9 @@ def test_sources_that_are_absent_get_no_share(name, few):
     conv, x = LAYERS[name]().double(), leaf(NODES, P)
     mask = torch.tensor([True, False, True, True, False, True])
     few(2**15)
-    found = results(conv, x, [], 1, source_mask=mask)
+    actual = results(conv, x, [], 1, source_mask=mask)
     few(-1)
-    for one, other in zip(found, results(conv, x, [], 1, source_mask=mask), strict=True):
+    for one, other in zip(actual, results(conv, x, [], 1, source_mask=mask), strict=True):
         assert_near(one, other, 1e-9, at_least=0.1)
     few(2**15)
     out = conv(x, EDGES, source_mask=torch.zeros(NODES, dtype=torch.bool))
@@ -114,7 +114,7 @@ def test_few_edges_are_not_sorted(few):
 def test_rows_of_low_scores_alone_and_of_none():
     entries = Listed(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1]), (3, 2))
     low = torch.tensor([-1e4, -1e4, -torch.inf, -torch.inf], dtype=torch.float64)
-    found = entries.shares(low.unsqueeze(1)).squeeze(1)
-    assert found.tolist() == [0.5, 0.5, 0.0, 0.0]
+    shares = entries.shares(low.unsqueeze(1)).squeeze(1)
+    assert shares.tolist() == [0.5, 0.5, 0.0, 0.0]
     none = Listed(entries.row[:0], entries.col[:0], (3, 2))
     assert none.shares(low[:0].unsqueeze(1)).shape == (0, 1)

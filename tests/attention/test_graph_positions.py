@@ -39,25 +39,25 @@ def test_walks_come_back_with_these_probabilities():
 @pytest.mark.parametrize("count", [12, 120])  # PyG's dense and sparse solver
 def test_columns_are_eigenvectors_of_the_smallest_eigenvalues(count):
     data = drawn(count)
-    found = GraphPositions("laplacian", 4).eval()(data)
+    encoding = GraphPositions("laplacian", 4).eval()(data)
     value, vector = torch.linalg.eigh(laplacian(data))
-    alike = (found.double().t() @ vector[:, 1:5]).abs()
+    alike = (encoding.double().t() @ vector[:, 1:5]).abs()
     assert_near(alike, torch.eye(4, dtype=torch.float64), 1e-3)
-    assert found.dtype == torch.float32
+    assert encoding.dtype == torch.float32
     assert (value[1:5].diff() > 1e-4).all()  # else there were no eigenvectors to compare
 
 
 @pytest.mark.parametrize("count", [12, 120])
 def test_eigenvectors_of_equal_eigenvalues_are_orthogonal_and_stay_the_same(count):
     positions, data = GraphPositions("laplacian", 6).eval(), ring(count)
-    found = positions(data)
-    assert_near(found.t() @ found, torch.eye(6), 1e-4)
-    assert torch.equal(positions(data), found)
+    encoding = positions(data)
+    assert_near(encoding.t() @ encoding, torch.eye(6), 1e-4)
+    assert torch.equal(positions(data), encoding)
 
 
 def test_a_graph_may_have_fewer_eigenvectors_than_the_sparse_solver_would_find():
-    found = GraphPositions("laplacian", 99).eval()(drawn(100))
-    assert_near(found.square().sum(0), torch.cat([torch.ones(98), torch.zeros(1)]), 1e-4)
+    encoding = GraphPositions("laplacian", 99).eval()(drawn(100))
+    assert_near(encoding.square().sum(0), torch.cat([torch.ones(98), torch.zeros(1)]), 1e-4)
 
 
 def test_signs_are_fixed_without_training():
@@ -70,8 +70,8 @@ def test_signs_are_fixed_without_training():
 def test_signs_are_fixed_where_the_largest_entries_are_opposite():
     path = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
     for _ in range(8):  # PyG draws signs each time
-        found = GraphPositions("laplacian", 1).eval()(path).flatten()
-        assert_near(found, torch.tensor([0.5, 0.0, -0.5]).mul(2**0.5), 1e-5)
+        encoding = GraphPositions("laplacian", 1).eval()(path).flatten()
+        assert_near(encoding, torch.tensor([0.5, 0.0, -0.5]).mul(2**0.5), 1e-5)
 
 
 def test_signs_are_drawn_in_training_for_each_graph_and_eigenvector():
@@ -113,11 +113,11 @@ def test_graphs_may_be_mixed_up_in_a_batch():
 def test_small_graphs_have_zeros_in_the_place_of_eigenvectors(count):
     node = torch.arange(count)
     path = to_undirected(torch.stack([node[:-1], node[1:]]))
-    found = GraphPositions("laplacian", 4).eval()(Data(edge_index=path, num_nodes=count))
-    assert found.shape == (count, 4)
-    known = max(min(count - 1, 4), 0)
-    assert_near(found.square().sum(0)[:known], torch.ones(known))
-    assert not found[:, known:].any()
+    encoding = GraphPositions("laplacian", 4).eval()(Data(edge_index=path, num_nodes=count))
+    assert encoding.shape == (count, 4)
+    num_eigenvectors = max(min(count - 1, 4), 0)
+    assert_near(encoding.square().sum(0)[:num_eigenvectors], torch.ones(num_eigenvectors))
+    assert not encoding[:, num_eigenvectors:].any()
 
 
 def test_graphs_without_edges_stay_where_they_are():
@@ -139,9 +139,9 @@ def test_weights_count_for_the_laplacian():
 def test_directed_graphs_have_encodings_too():
     path = Data(edge_index=torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]]), num_nodes=4)
     for kind in ("laplacian", "random-walk"):
-        found = GraphPositions(kind, 3).eval()(path)
-        assert found.shape == (4, 3)
-        assert found.isfinite().all()
+        encoding = GraphPositions(kind, 3).eval()(path)
+        assert encoding.shape == (4, 3)
+        assert encoding.isfinite().all()
 
 
 def test_stored_encodings_are_taken_and_the_data_stay_as_they_were():

@@ -41,12 +41,12 @@ def test_nothing_is_held_for_edges_but_a_few_numbers(text, monkeypatch):
 def test_checkpointing_draws_the_same_dropout_again(support):
     conv = AttentionConv(4, 6, 2, support, dropout=0.5).double()
     edges = torch.tensor([[0, 1, 2, 3, 0, 4, 1, 0], [1, 2, 3, 0, 2, 1, 1, 2]])
-    given, found = (edges,) if isinstance(support, Hops) else (), []
+    arguments, outputs = (edges,) if isinstance(support, Hops) else (), []
     x = torch.randn(5, 4, dtype=torch.float64)
     for run in (conv, partial(checkpoint, conv, use_reentrant=False)):
         torch.manual_seed(3)
-        found.append(results(conv, {"x": x}, lambda x, run=run: run(x, *given)))
-    assert_same(*found)
+        outputs.append(results(conv, {"x": x}, lambda x, run=run: run(x, *arguments)))
+    assert_same(*outputs)
 
 
 # What is held -------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def test_no_order_holds_edges_times_channels(order, monkeypatch):
         torch.autograd.grad(out.square().sum(), inputs)
     largest = max(watched.nbytes, outside.nbytes)
     assert largest <= COUNT * FEW_HEADS * 8  # an integer for each edge and head, at most
-    _, held = kept.beside(*inputs)
+    _, storage_bytes = kept.beside(*inputs)
     numbers = COUNT * FEW_HEADS * (4 if order.startswith("heads") else 0)
-    assert held <= 4 * (numbers + 12 * FEW_NODES * CHANNELS * FEW_HEADS)
+    assert storage_bytes <= 4 * (numbers + 12 * FEW_NODES * CHANNELS * FEW_HEADS)
 
 
 def test_a_window_holds_numbers_of_nodes_alone():

@@ -114,8 +114,8 @@ def test_buckets_are_those_of_t5(sizes, causal, relative):
     term = RelativeBias(heads=1, reach=reach, buckets=buckets, causal=causal)
     with torch.no_grad():
         term.weight.copy_(torch.arange(buckets).unsqueeze(1))
-    found = term(column(*relative)).flatten().tolist()
-    assert found == [bucket(one, buckets, reach, causal) for one in relative]
+    actual = term(column(*relative)).flatten().tolist()
+    assert actual == [bucket(one, buckets, reach, causal) for one in relative]
 
 
 def test_a_threshold_that_is_a_whole_number_is_in_the_bucket_that_it_begins():
@@ -173,8 +173,8 @@ def test_a_bias_of_edges_is_added_to_their_scores(columns, more):
     shares = (products + added).softmax(2) * torch.tensor([0, 1, 1, 0, 1])
     heads = torch.einsum("bhmn,bmp,hpq->bnhq", shares, x, conv.theta.weight)
     expected = heads.flatten(2) + conv.bias
-    found = conv(x, edges, edge_attr=bias)
-    assert_same(found, expected, [x, bias, *conv.parameters()])
+    actual = conv(x, edges, edge_attr=bias)
+    assert_same(actual, expected, [x, bias, *conv.parameters()])
 
 
 X = torch.randn(5, 8)
@@ -182,7 +182,7 @@ RELATIVE = torch.arange(-3.0, 4.0).unsqueeze(1)
 
 
 each_module = pytest.mark.parametrize(
-    ("module", "given"),
+    ("module", "arguments"),
     [
         (SinusoidalPositions(8), (X,)),
         (SinusoidalPositions(8, axes=2), (X, torch.randn(5, 2))),
@@ -195,38 +195,38 @@ each_module = pytest.mark.parametrize(
         (Rotary(8), (X, torch.arange(5.0))),
         (Rotary(8, axes=2), (X, torch.randn(5, 2))),
     ],
-    ids=lambda given: type(given).__name__,
+    ids=lambda argument: type(argument).__name__,
 )
 
 
 @pytest.mark.slow(cases=2)
 @each_module
-def test_a_compiler_sees_one_graph(module, given):
+def test_a_compiler_sees_one_graph(module, arguments):
     compiled = torch.compile(module, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(*given), module(*given))
+    assert torch.equal(compiled(*arguments), module(*arguments))
 
 
 @each_module
-def test_gradients_of_what_is_given_and_of_what_learns(module, given):
+def test_gradients_of_what_is_given_and_of_what_learns(module, arguments):
     module = copy.deepcopy(module).double()
     whole = isinstance(module, RelativeBias | LearnedPositions)  # positions are counted
-    given = [part.double().requires_grad_(not whole) for part in given]
+    arguments = [part.double().requires_grad_(not whole) for part in arguments]
     learns = dict(module.named_parameters())
 
     def run(*parts):
-        values = dict(zip(learns, parts[len(given) :], strict=True))
-        return torch.func.functional_call(module, values, parts[: len(given)])
+        values = dict(zip(learns, parts[len(arguments) :], strict=True))
+        return torch.func.functional_call(module, values, parts[: len(arguments)])
 
-    assert torch.autograd.gradcheck(run, (*given, *learns.values()))
-    assert torch.autograd.gradgradcheck(run, (*given, *learns.values()))
+    assert torch.autograd.gradcheck(run, (*arguments, *learns.values()))
+    assert torch.autograd.gradgradcheck(run, (*arguments, *learns.values()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @each_module
-def test_the_type_is_that_of_what_is_given_and_no_node_is_no_error(module, given, dtype):
-    module, given = copy.deepcopy(module).to(dtype), [part.to(dtype) for part in given]
-    found, empty = module(*given), module(*[part[:0] for part in given])
-    exact = copy.deepcopy(module).double()(*[part.double() for part in given])
-    assert_near(found, exact.to(dtype), 1e-5 if dtype == torch.float32 else 2e-2)
-    assert empty.shape == (0, *found.shape[1:])
+def test_the_type_is_that_of_what_is_given_and_no_node_is_no_error(module, arguments, dtype):
+    module, arguments = copy.deepcopy(module).to(dtype), [part.to(dtype) for part in arguments]
+    actual, empty = module(*arguments), module(*[part[:0] for part in arguments])
+    exact = copy.deepcopy(module).double()(*[part.double() for part in arguments])
+    assert_near(actual, exact.to(dtype), 1e-5 if dtype == torch.float32 else 2e-2)
+    assert empty.shape == (0, *actual.shape[1:])
     assert set(module.state_dict()) == {name for name, _ in module.named_parameters()}

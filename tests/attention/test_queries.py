@@ -66,8 +66,8 @@ def aligned(conv, align):
 
 def assert_is_slice(conv, align, rows, x, *args, **beside):
     whole = conv(x, *args)[..., rows, :]
-    found = aligned(conv, align)(x, *args, **beside)
-    assert_same(found, whole, [x, *conv.family.score.parameters()])
+    actual = aligned(conv, align)(x, *args, **beside)
+    assert_same(actual, whole, [x, *conv.family.score.parameters()])
 
 
 @pytest.mark.parametrize("rotary", [False, True], ids=["", "rotary"])
@@ -82,8 +82,8 @@ def test_some_that_ask_are_a_slice_of_all_that_ask(support, terms, rotary):
     assert_is_slice(conv, Part(2, 5), rows_of(Part(2, 5)), features(2, NODES))
     # The same as edges, in any order, some of them more than once.
     chosen = torch.tensor([7, 2, 2, 0])
-    given = torch.stack([chosen, torch.arange(4)])
-    assert_is_slice(conv, Relation(1, None), chosen, features(NODES), alignment=given)
+    alignment = torch.stack([chosen, torch.arange(4)])
+    assert_is_slice(conv, Relation(1, None), chosen, features(NODES), alignment=alignment)
 
 
 def test_a_decoders_last_token_sees_all_before():
@@ -127,8 +127,8 @@ def test_causal_linear_attention_counts_from_where_queries_stand(feature_map, st
         whole = OuterConv(P, Q, LinearAttention(HEADS, D, **options)).double()
         whole.load_state_dict(conv.state_dict())
         x = features(nodes)
-        found, wanted = conv(x, None), whole(x, None)[rows_of(part, nodes)]
-        assert_same(found, wanted, [x])
+        actual, wanted = conv(x, None), whole(x, None)[rows_of(part, nodes)]
+        assert_same(actual, wanted, [x])
         conv.fuse = False
         assert_near(conv(x, None), wanted)
         graph = torch.arange(nodes) % 3
@@ -182,8 +182,8 @@ def test_positions_of_sources_are_those_of_queries_that_are_sources(support):
     conv = layer("key-query", support=support, terms=(ALiBi(HEADS),))
     x, pos, part = features(NODES), torch.rand(NODES, 1).double().requires_grad_(), Part(4, 3)
     few, rows = aligned(conv, part), rows_of(part)
-    found, wanted = few(x, pos=pos), conv(x, pos=pos)[rows]
-    assert_same(found, wanted, [x, pos])
+    actual, wanted = few(x, pos=pos), conv(x, pos=pos)[rows]
+    assert_same(actual, wanted, [x, pos])
     assert_near(few(x, few.basis(x).over, pos=pos), wanted)
 
 
@@ -191,9 +191,14 @@ def test_positions_of_sources_are_those_of_queries_that_are_sources(support):
 def test_positions_of_other_numbers_of_nodes_are_refused_by_name(align):
     terms, x, pos = (ALiBi(HEADS),), features(NODES), torch.rand(NODES, 1).double()
     conv = AttentionConv(P, Q, HEADS, support="complete", align=align, terms=terms).double()
-    for given in ((pos, pos[:3]), (pos, torch.rand(5, 1).double()), (pos[:3], pos[:4]), pos[:3]):
+    for positions in (
+        (pos, pos[:3]),
+        (pos, torch.rand(5, 1).double()),
+        (pos[:3], pos[:4]),
+        pos[:3],
+    ):
         with pytest.raises(ValueError, match="pos (needs|has) a row"):
-            conv(x, pos=given)
+            conv(x, pos=positions)
     assert conv(x, pos=(pos, pos[:4])).isfinite().all()
     if isinstance(align, LearnedQueries):
         with pytest.raises(ValueError, match=r"have no positions: .*pos=\(of sources"):

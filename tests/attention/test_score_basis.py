@@ -41,10 +41,10 @@ def test_attention_without_a_softmax_is_never_made_edge_by_edge(support, score, 
     conv, plain = conv_of(score, normalise, support), conv_of(score, normalise, support=None)
     plain.load_state_dict(conv.state_dict())
     x = torch.randn(70, P, dtype=torch.float64, requires_grad=True)
-    found, basis = conv(x, return_attention_weights=True)
+    actual, basis = conv(x, return_attention_weights=True)
     assert isinstance(basis, FeatureProduct)
     wanted, edges = plain(x, pairs(support, 70), return_attention_weights=True)
-    assert_same(found, wanted, [x])
+    assert_same(actual, wanted, [x])
     assert_near(basis.to_dense(), edges.to_dense())
 
 
@@ -53,12 +53,12 @@ def test_sources_that_are_not_there_and_graphs_count_alike():
     x = torch.randn(3, 9, P, dtype=torch.float64)
     there = torch.rand(3, 9) < 0.6
     there[2] = False
-    found, basis = conv(x, source_mask=there, return_attention_weights=True)
+    out, basis = conv(x, source_mask=there, return_attention_weights=True)
     assert isinstance(basis, FeatureProduct)
     for number in (0, 1):
         item = x[number]
-        assert_near(found[number], conv((item[there[number]], item)))
-    assert torch.equal(found[2], conv.bias.expand(9, Q))
+        assert_near(out[number], conv((item[there[number]], item)))
+    assert torch.equal(out[2], conv.bias.expand(9, Q))
     graph = torch.arange(3).repeat_interleave(9)
     of_graphs, basis = conv(x.flatten(0, 1), batch=graph, return_attention_weights=True)
     assert isinstance(basis, FeatureProduct)
@@ -89,8 +89,8 @@ def test_other_attention_is_not(options):
 def test_autocast_may_make_one_factor_shorter(support):
     conv, x = conv_of("bilinear", "identity", support).float(), torch.randn(9, P)
     with torch.autocast("cpu", torch.bfloat16):
-        found = conv(x)
-    assert (found.float() - conv(x)).abs().max() < 0.1 * conv(x).abs().max()
+        out = conv(x)
+    assert (out.float() - conv(x)).abs().max() < 0.1 * conv(x).abs().max()
 
 
 def exponential(support, **options):
@@ -103,8 +103,8 @@ def test_sources_that_are_not_there_do_not_bound_exponentials(support):
     conv, x = exponential(support), torch.randn(2, 6, P, dtype=torch.float64, requires_grad=True)
     x.data[:, -1] *= 1e5
     there = torch.tensor([True] * 5 + [False])
-    found, wanted = conv(x, source_mask=there)[:, :5], conv(x[:, :5])
-    assert_same(found, wanted, [x])
+    actual, wanted = conv(x, source_mask=there)[:, :5], conv(x[:, :5])
+    assert_same(actual, wanted, [x])
     assert conv(x, source_mask=~there & there).isfinite().all()
 
 
@@ -114,8 +114,8 @@ def test_other_graphs_do_not_bound_exponentials(support):
     x[3] *= 1e5
     graph = torch.tensor([2, 0, 2, 1, 0, 2])
     alone = graph != 1
-    found = conv(x, batch=graph)[alone]
-    assert_near(found, conv(x[alone], batch=graph[alone]), at_least=0.1)
+    out = conv(x, batch=graph)[alone]
+    assert_near(out, conv(x[alone], batch=graph[alone]), at_least=0.1)
 
 
 @pytest.mark.parametrize("normalise", ["identity", "softmax", "sigmoid"])

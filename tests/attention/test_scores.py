@@ -67,14 +67,14 @@ def test_any_score_goes_with_any_normaliser(text, name):
 def test_scores_have_second_derivatives(text):
     tried = try_score(text, CASES[2])
     expected = normalised("softmax", raw_scores(tried), tried.heads.pattern)
-    found = []
+    squares = []
     for value in (tried.heads.value, expected):
         generator = torch.Generator().manual_seed(0)
         direction = torch.randn(value.shape, generator=generator, dtype=value.dtype)
         first = torch.autograd.grad(value, tried.source, direction, create_graph=True)[0]
-        found.append(first.square())
-    assert_near(*found)
-    assert_same_gradients(*found, [t for t in tried.inputs if t is not tried.attr])
+        squares.append(first.square())
+    assert_near(*squares)
+    assert_same_gradients(*squares, [t for t in tried.inputs if t is not tried.attr])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -160,10 +160,10 @@ def test_entries_of_minus_infinity_are_not_there(name):
     absent[0] = absent[3, 1] = True
     absent[PATTERN.target == 4] = True  # all of a row
     masked = score.masked_fill(absent, -torch.inf)
-    found = make_normaliser(name)(PATTERN.by_target, masked)
-    assert not found[absent].any()
-    assert_near(found, by_rows(name, masked.detach()))
-    found.square().sum().backward()
+    shares = make_normaliser(name)(PATTERN.by_target, masked)
+    assert not shares[absent].any()
+    assert_near(shares, by_rows(name, masked.detach()))
+    shares.square().sum().backward()
     assert score.grad.isfinite().all()
     assert not score.grad[absent].any()
 
@@ -171,12 +171,12 @@ def test_entries_of_minus_infinity_are_not_there(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_of_zeros_has_finite_gradients(name):
     score = torch.zeros(PATTERN.num_edges, 2, dtype=torch.float64, requires_grad=True)
-    found = make_normaliser(name)(PATTERN.by_target, score)
-    assert found.isfinite().all()
-    found.sum().backward()
+    shares = make_normaliser(name)(PATTERN.by_target, score)
+    assert shares.isfinite().all()
+    shares.sum().backward()
     assert score.grad.isfinite().all()
     if name == "l1":
-        assert not found.any()
+        assert not shares.any()
         assert not score.grad.any()
 
 
@@ -185,19 +185,19 @@ def test_a_row_of_zeros_has_finite_gradients(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_large_scores_are_right_in_any_type(name, size, dtype):
     score = (torch.randn(PATTERN.num_edges, 3).clamp(-1, 1) * size).to(dtype).requires_grad_()
-    found = make_normaliser(name)(PATTERN.by_target, score)
-    assert found.dtype == dtype
+    shares = make_normaliser(name)(PATTERN.by_target, score)
+    assert shares.dtype == dtype
     expected = by_rows(name, score.detach().double())
-    assert_near(found, expected.to(dtype))
-    found.sum().backward()
+    assert_near(shares, expected.to(dtype))
+    shares.sum().backward()
     assert score.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_normalisers_that_say_so_add_up_to_one(name):
     normaliser = make_normaliser(name)
-    found = normaliser(PATTERN.by_target, drawn_scores(PATTERN.num_edges, 1))
-    total = torch.zeros(6, dtype=found.dtype).index_add_(0, PATTERN.target, found[:, 0])
+    shares = normaliser(PATTERN.by_target, drawn_scores(PATTERN.num_edges, 1))
+    total = torch.zeros(6, dtype=shares.dtype).index_add_(0, PATTERN.target, shares[:, 0])
     reached = PATTERN.target.long().unique()
     assert torch.allclose(total[reached], torch.ones(3).double()) == normaliser.is_stochastic
     assert not total[[1, 3, 5]].any()
@@ -237,8 +237,8 @@ def test_distances_are_exact_far_from_the_origin(offset, clusters, normalise):
     difference = x.double().unsqueeze(1) - query.double()
     distance = -difference.square().sum(-1) / 2
     assert_near(scores("gaussian-distance", x.double(), query.double()), distance)
-    found = scores("gaussian-distance", x, query, normalise).double()
-    assert_near(found, expected, 2e-5)
+    actual = scores("gaussian-distance", x, query, normalise).double()
+    assert_near(actual, expected, 2e-5)
     near = distance > -30
     assert_near(scores("gaussian-distance", x, query).double()[near], distance[near], 1e-5)
 
@@ -255,10 +255,10 @@ def test_no_distance_is_a_share_of_nothing(support):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_distances_of_short_types_are_of_exact_products(dtype):
     x, query = (torch.randn(20, 64) * 10).to(dtype), (torch.randn(5, 64) * 10).to(dtype)
-    found = scores("gaussian-distance(sigma=10.0)", x, query)
+    actual = scores("gaussian-distance(sigma=10.0)", x, query)
     expected = -torch.cdist(x.double(), query.double()).square() / 200
-    assert found.dtype == dtype
-    error = (found.double() - expected).abs() / expected.abs()
+    assert actual.dtype == dtype
+    error = (actual.double() - expected).abs() / expected.abs()
     assert float(error.max()) < torch.finfo(dtype).eps
 
 
@@ -266,9 +266,9 @@ def test_distances_of_short_types_are_of_exact_products(dtype):
 @pytest.mark.parametrize("size", [1e-4, 1e4])
 def test_cosines_are_of_any_size(dtype, size):
     x = (torch.randn(20, 8) * size).clamp(-6e4, 6e4).to(dtype)
-    found = scores("cosine", x, x[:5])
+    actual = scores("cosine", x, x[:5])
     expected = torch.cosine_similarity(x.double().unsqueeze(1), x[:5].double(), dim=-1, eps=1e-30)
-    assert float((found.double() - expected).abs().max()) < 8 * torch.finfo(dtype).eps
+    assert float((actual.double() - expected).abs().max()) < 8 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("support", ["complete", None])
@@ -289,10 +289,10 @@ def test_a_zero_vector_is_at_right_angles_to_all():
     x = torch.randn(4, 3, dtype=torch.float64)
     x[1] = 0.0
     x.requires_grad_()
-    found = scores("cosine", x, x)
-    assert not found[1].any()
-    assert not found[:, 1].any()
-    (gradient,) = torch.autograd.grad(found.square().sum() + found.sum(), x, create_graph=True)
+    cosines = scores("cosine", x, x)
+    assert not cosines[1].any()
+    assert not cosines[:, 1].any()
+    (gradient,) = torch.autograd.grad(cosines.square().sum() + cosines.sum(), x, create_graph=True)
     assert gradient.isfinite().all()
     assert not gradient[1].any()
     assert torch.autograd.grad(gradient.square().sum(), x)[0].isfinite().all()
@@ -301,9 +301,9 @@ def test_a_zero_vector_is_at_right_angles_to_all():
 @pytest.mark.parametrize("text", ["dot-product", "gaussian-distance", "bilinear"])
 def test_scores_of_ten_thousands_do_not_overflow(text):
     x = torch.tensor([[100.0], [-100.0], [0.0]], requires_grad=True)
-    found = scores(text, x, x, "softmax")
-    assert found.isfinite().all()
-    found.square().sum().backward()
+    shares = scores(text, x, x, "softmax")
+    assert shares.isfinite().all()
+    shares.square().sum().backward()
     assert x.grad.isfinite().all()
 
 
@@ -328,13 +328,13 @@ def test_scores_and_shares_of_short_types_are_made_in_float32(score, dtype):
             wanted = truth(copy.deepcopy(conv).double(), x.double(), x.double(), seen)
         for order in legal_orders(conv, x, edges):
             conv.order = order
-            found = conv(x, edges)
-            (gradient,) = torch.autograd.grad(found.float().sin().sum(), x)
-            assert found.dtype == gradient.dtype == dtype
-            assert found.isfinite().all()
+            out = conv(x, edges)
+            (gradient,) = torch.autograd.grad(out.float().sin().sum(), x)
+            assert out.dtype == gradient.dtype == dtype
+            assert out.isfinite().all()
             assert gradient.isfinite().all()
             if size == 1.0:
-                assert_near(found.double(), wanted, 10 * SHORT[dtype])
+                assert_near(out.double(), wanted, 10 * SHORT[dtype])
 
 
 @pytest.mark.parametrize("support", ["complete", "causal", None])
@@ -373,7 +373,7 @@ def test_autocast_computes_in_its_type_and_stays_near(options):
     edges = edges_of(SEEN["slidingwindow(window=2)"](5))
     expected = conv(x, edges)
     with torch.autocast("cpu", torch.bfloat16):
-        found = conv(x, edges)
-    assert_near(found.float(), expected, 0.1)
-    found.float().square().sum().backward()
+        actual = conv(x, edges)
+    assert_near(actual.float(), expected, 0.1)
+    actual.float().square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in conv.parameters())

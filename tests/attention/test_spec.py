@@ -96,7 +96,7 @@ def test_scores_of_values_share_the_theta_of_their_own_labels():
 def test_values_are_made_once_for_the_score_and_the_sum(batch, combine, score, monkeypatch):
     calls, project = [], contract.heads.project
     monkeypatch.setattr(
-        contract.heads, "project", lambda *given: calls.append(given) or project(*given)
+        contract.heads, "project", lambda *arguments: calls.append(arguments) or project(*arguments)
     )
     options = {"combine": combine, "order": "heads_transform_first"}
     conv = AttentionConv(P, 6, HEADS, score=score, **options)
@@ -172,18 +172,18 @@ def test_what_is_made_already_is_taken():
 
 @pytest.mark.parametrize("name", SCORES)
 def test_the_state_of_a_lazy_score_is_loaded(name):
-    known, lazy = make_score(name, 2, 3, (4, 5)), make_score(name, 2, 3)
-    if set(known.state_dict()) != set(lazy.state_dict()):  # a pair has a projection of its own
+    sized, lazy = make_score(name, 2, 3, (4, 5)), make_score(name, 2, 3)
+    if set(sized.state_dict()) != set(lazy.state_dict()):  # a pair has a projection of its own
         lazy = make_score(name, 2, 3, (-1, -1))
-    lazy.load_state_dict(known.state_dict())
-    for key, value in known.state_dict().items():
+    lazy.load_state_dict(sized.state_dict())
+    for key, value in sized.state_dict().items():
         assert torch.equal(lazy.state_dict()[key], value)
 
 
 def test_a_lazy_state_makes_a_score_lazy_again():
-    lazy, known = make_score("bilinear", 2), make_score("bilinear", 2, None, (4, 5))
-    known.load_state_dict(lazy.state_dict())
-    assert torch.nn.parameter.is_lazy(known.form.weight)
+    lazy, sized = make_score("bilinear", 2), make_score("bilinear", 2, None, (4, 5))
+    sized.load_state_dict(lazy.state_dict())
+    assert torch.nn.parameter.is_lazy(sized.form.weight)
 
 
 X = torch.randn(5, 4)

@@ -22,12 +22,12 @@ from pyg_outerconv.testing import assert_near, assert_same_gradients
 
 def of_heads(term, pattern, relative):
     """(E, H/L) the terms of the heads of each edge's label."""
-    found, each = term(relative), HEADS // pattern.num_labels
+    terms, each = term(relative), HEADS // pattern.num_labels
     rows = [
         row[label * each : (label + 1) * each]
-        for row, label in zip(found, pattern.label.tolist(), strict=True)
+        for row, label in zip(terms, pattern.label.tolist(), strict=True)
     ]
-    return torch.stack(rows) if rows else found[:, :each]
+    return torch.stack(rows) if rows else terms[:, :each]
 
 
 @pytest.mark.parametrize("case", CASES, ids=shown)
@@ -64,8 +64,8 @@ def test_a_term_of_one_head_is_for_all():
     score = KeyQuery(HEADS, 3, P).double()
     edges = Relation().read(CASES[0].index, size=(5, 5))
     families = [Attention(score, Relation(1, None), Softmax(), terms=(t,)) for t in (wide, narrow)]
-    found = [family.basis_on(edges, content=content) for family in families]
-    assert_near(found[0].heads().value, found[1].heads().value)
+    bases = [family.basis_on(edges, content=content) for family in families]
+    assert_near(bases[0].heads().value, bases[1].heads().value)
 
 
 def test_terms_see_the_positions_of_cells():

@@ -83,8 +83,8 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @over([*ALL_PAIRS, *SELECTED])
 def test_every_family_by_every_order(family, name, form):
-    basis, (number, made) = basis_with_zeros(family, name), FORMS[form]
-    theta = made(basis.num_bases)
+    basis, (number, make_theta) = basis_with_zeros(family, name), FORMS[form]
+    theta = make_theta(basis.num_bases)
     x = positive(basis.size[0], as_theta(theta).shape[1] * as_theta(theta).shape[2])
     assert_edges_alone_carry(basis, x, theta, number)
 
@@ -134,8 +134,11 @@ def test_where_numbers_cannot_be_looked_at_edges_are_taken(widths):
     def run(x):
         return contract(basis, x, theta, "dense")
 
-    for found in (torch.vmap(run)(x), torch.vmap(torch.func.jvp, (None, 0, 0))(run, (x,), (x,))[0]):
-        assert torch.equal(found.isnan(), expected.isnan())
+    for actual in (
+        torch.vmap(run)(x),
+        torch.vmap(torch.func.jvp, (None, 0, 0))(run, (x,), (x,))[0],
+    ):
+        assert torch.equal(actual.isnan(), expected.isnan())
 
 
 def test_second_derivatives_of_a_gradient_that_is_not_finite():
@@ -195,9 +198,9 @@ def test_a_bias_of_minus_infinity_says_that_there_is_no_edge(name, labels, heads
     orders = [order for order in reasons if not reasons[order]]
     assert {"heads_transform_first", "heads_propagate_first"} <= set(orders)
     for order in (None, *orders):
-        for run, given, sees, arrives in (
+        for run, tensor, sees, arrives in (
             (lambda x: contract(basis(), x, theta, order), x, seen, True),  # noqa: B023
             (lambda k: contract(basis(key=k), x, theta, order), key, seen, False),  # noqa: B023
             (lambda q: contract(basis(query=q), x, theta, order), query, own, False),  # noqa: B023
         ):
-            assert_seen_alone(run, given, sees, number, arrives, arrives)
+            assert_seen_alone(run, tensor, sees, number, arrives, arrives)

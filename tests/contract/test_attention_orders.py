@@ -287,11 +287,11 @@ def test_attention_of_all_is_torchs_and_of_long_windows_in_blocks_without_edges(
 
 
 def test_what_torch_spells_out_counts_as_held():
-    over, held = Band(512, 512, on=CPU), []
+    over, memory = Band(512, 512, on=CPU), []
     for options in ({}, {"dropped": 0.1}):
-        found = chosen(over, 4, 16, 64, **options).steps[0].candidates
-        held.append(next(c.cost.memory for c in found if c.order.name == DENSE_ORDERS[0]))
-    assert held[0] < 512 * 512 * 4 <= held[1]
+        candidates = chosen(over, 4, 16, 64, **options).steps[0].candidates
+        memory.append(next(c.cost.memory for c in candidates if c.order.name == DENSE_ORDERS[0]))
+    assert memory[0] < 512 * 512 * 4 <= memory[1]
 
 
 def test_costs_are_asked_for_without_edges():

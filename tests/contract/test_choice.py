@@ -113,9 +113,9 @@ def test_selected_powers_take_no_products_past_the_highest():
 def test_a_choice_has_the_least_rank_of_what_is_legal():
     for basis in (random_edges(50, 400, 5), Chebyshev(3).basis(EDGES).float()):
         case = problem(basis, 8, 4)
-        found = candidates(case)
-        assert [candidate.order for candidate in found] == orders_of(type(basis))
-        legal = [candidate.order for candidate in found if not candidate.reasons]
+        all_candidates = candidates(case)
+        assert [candidate.order for candidate in all_candidates] == orders_of(type(basis))
+        legal = [candidate.order for candidate in all_candidates if not candidate.reasons]
         ranks = {order: order.rank(case) for order in legal}
         assert ranks[choose_order(case)] == min(ranks.values())
         assert list(ranks.values()).count(min(ranks.values())) == 1, "nothing is left to price"
@@ -238,23 +238,23 @@ def test_an_order_that_was_asked_for_is_taken_by_the_leaves_that_it_may_solve(or
 def test_max_memory_excludes_what_holds_more():
     basis = random_edges(100, 2000, 20)
     case = problem(basis, 8, 8)
-    held = {c.order.name: c.cost.memory for c in candidates(case) if c.cost is not None}
-    assert len(set(held.values())) > 3
-    for bound in sorted(held.values()):
+    memory = {c.order.name: c.cost.memory for c in candidates(case) if c.cost is not None}
+    assert len(set(memory.values())) > 3
+    for bound in sorted(memory.values()):
         for candidate in candidates(case, int(bound)):
             name = candidate.order.name
-            if name in held and held[name] > bound:
+            if name in memory and memory[name] > bound:
                 assert candidate.reasons == (
-                    f"allocates {held[name]:.0f} bytes, more than max_memory={int(bound)}",
+                    f"allocates {memory[name]:.0f} bytes, more than max_memory={int(bound)}",
                 )
                 assert candidate.cost is None
         path = contraction_path(basis, case.x, case.theta, max_memory=int(bound))
-        assert held[path.chosen[0]] <= bound
+        assert memory[path.chosen[0]] <= bound
         assert choose_order(case, None, int(bound)).name == path.chosen[0]
     with pytest.raises(ValueError, match="no contraction order solves") as refused:
-        contract(basis, case.x, case.theta, max_memory=int(min(held.values())) - 1)
+        contract(basis, case.x, case.theta, max_memory=int(min(memory.values())) - 1)
     assert all(
-        f"{name}: allocates {bytes_:.0f}" in str(refused.value) for name, bytes_ in held.items()
+        f"{name}: allocates {bytes_:.0f}" in str(refused.value) for name, bytes_ in memory.items()
     )
 
 
@@ -263,12 +263,12 @@ def test_an_order_that_was_asked_for_keeps_to_max_memory_too(function):
     basis = random_edges(100, 2000, 20)
     case = problem(basis, 8, 8)
     for name in ("dense", "transform_first"):
-        held = ORDERS[name].cost(case).memory
-        function(basis, case.x, case.theta, name, max_memory=int(held))
+        memory = ORDERS[name].cost(case).memory
+        function(basis, case.x, case.theta, name, max_memory=int(memory))
         with pytest.raises(
-            ValueError, match=f"order '{name}' allocates {held:.0f} bytes, more than"
+            ValueError, match=f"order '{name}' allocates {memory:.0f} bytes, more than"
         ):
-            function(basis, case.x, case.theta, name, max_memory=int(held) - 1)
+            function(basis, case.x, case.theta, name, max_memory=int(memory) - 1)
 
 
 # The printed path ---------------------------------------------------------------------------------
@@ -401,8 +401,8 @@ def test_a_graph_on_the_other_side_of_a_threshold_is_of_another_class():
     assert set(names.values()) == {"transform_first", "transform_first_compact"}
     plan.PLANS.clear()
     for edges in (195, 192, 191, 189):
-        found = choose_order(Problem(random_edges(64, edges, 3), x, theta)).name
-        assert found == names[edges], "whichever graph came first"
+        name = choose_order(Problem(random_edges(64, edges, 3), x, theta)).name
+        assert name == names[edges], "whichever graph came first"
 
 
 def test_choices_are_bounded_and_keep_no_graph_alive():

@@ -38,23 +38,23 @@ def truth(basis, x, theta):
     """Σ_h A_hᵀ (X Θ_h + b_h O_h) by dense products."""
     parameter = full(theta)
     blocks = x.unflatten(-1, parameter.shape[1:3])
-    made = torch.einsum("m...gp,hgpq->m...hgq", blocks, parameter).flatten(-2)
+    transformed = torch.einsum("m...gp,hgpq->m...hgq", blocks, parameter).flatten(-2)
     if isinstance(theta, Theta) and theta.bias is not None:
-        made = made + theta.full_bias().flatten(1)
-    return torch.einsum("...hmn,m...hq->n...q", dense(basis), made)
+        transformed = transformed + theta.full_bias().flatten(1)
+    return torch.einsum("...hmn,m...hq->n...q", dense(basis), transformed)
 
 
 def parts_of(theta):
     theta = as_theta(theta)
-    given = [theta.inner, theta.coefficient, theta.outer, theta.bias]
-    return [part for part in given if part is not None and part.requires_grad]
+    tensors = [theta.inner, theta.coefficient, theta.outer, theta.bias]
+    return [part for part in tensors if part is not None and part.requires_grad]
 
 
 def assert_same(basis, x, make, order, depth=1):
     theta = make()
     inputs = [basis.key, basis.query, x, *parts_of(theta)]
-    found, wanted = contract(basis, x, theta, order), truth(basis, x, theta)
-    assert_same_derivatives(found, wanted, inputs, depth)
+    actual, wanted = contract(basis, x, theta, order), truth(basis, x, theta)
+    assert_same_derivatives(actual, wanted, inputs, depth)
 
 
 @pytest.mark.parametrize("form", THETAS)
@@ -101,11 +101,11 @@ def test_no_weight_is_no_nan_in_any_derivative(causal):
     basis = FeatureProduct(key.requires_grad_(), query.requires_grad_(), causal=causal)
     for order in orders_of(causal):
         x, theta = normal(9, P), normal(1, 1, P, Q)
-        found = contract(basis, x, theta, order)
-        assert_near(found, truth(basis, x, theta))
-        assert not found[6].any()
-        assert bool(found[3].any()) == (causal is None)
-        for part in derivatives(found, [key, query, x, theta], 2):
+        out = contract(basis, x, theta, order)
+        assert_near(out, truth(basis, x, theta))
+        assert not out[6].any()
+        assert bool(out[3].any()) == (causal is None)
+        for part in derivatives(out, [key, query, x, theta], 2):
             assert torch.isfinite(part).all()
 
 
@@ -118,9 +118,9 @@ def test_short_types_add_up_in_float32(dtype, causal):
     basis = FeatureProduct(key, key, causal=causal)
     x, theta = torch.ones(nodes, 2, dtype=dtype), torch.eye(2, dtype=dtype).view(1, 1, 2, 2)
     for order in orders_of(causal):
-        found = contract(basis, x, theta, order)
-        assert found.dtype == dtype
-        assert_near(found[1:], torch.ones(nodes - 1, 2, dtype=dtype))
+        out = contract(basis, x, theta, order)
+        assert out.dtype == dtype
+        assert_near(out[1:], torch.ones(nodes - 1, 2, dtype=dtype))
 
 
 @pytest.mark.slow(cases=1)

@@ -311,11 +311,11 @@ def drawn_pool(pick):
             continue
 
 
-def assert_alike(found, expected, inputs, dtype):
+def assert_alike(actual, expected, inputs, dtype):
     tolerance = NEAR[dtype]
-    assert_near(found.double(), expected.double(), tolerance, at_least=0.1)
+    assert_near(actual.double(), expected.double(), tolerance, at_least=0.1)
     how = {"retain_graph": True, "materialize_grads": True}
-    both = (torch.autograd.grad(out.sin().sum(), inputs, **how) for out in (found, expected))
+    both = (torch.autograd.grad(out.sin().sum(), inputs, **how) for out in (actual, expected))
     for ours, theirs in zip(*both, strict=True):
         assert_near(ours.double(), theirs.double(), tolerance, at_least=1.0)
 

@@ -71,21 +71,21 @@ def test_no_order_holds_entries_times_channels(order, backend, monkeypatch):
     for widths in ((CHANNELS, CHANNELS + 1), (CHANNELS + 1, CHANNELS)):
         case, inputs = problem_of(order, NODES, EDGES, LABELS, widths)
         monkeypatch.setattr("pyg_outerconv.kernels.tiles.TILE_ELEMENTS", 4096)
-        held = largest_of(order, case, inputs, backend, monkeypatch)
-        assert held < EDGES * CHANNELS * 4 / 2
+        largest = largest_of(order, case, inputs, backend, monkeypatch)
+        assert largest < EDGES * CHANNELS * 4 / 2
 
 
 @pytest.mark.parametrize("order", OF_EDGES)
 def test_compact_forms_hold_pairs_and_full_ones_hold_all(order):
     """40 labels that reach few nodes each: 2000 rows in full, at most 200 pairs."""
     case, _ = problem_of(order, 50, 200, 40, (CHANNELS, CHANNELS), matrices=1)
-    held, full = ORDERS[order].cost(case).memory, 50 * 40 * CHANNELS * 4
+    memory, full = ORDERS[order].cost(case).memory, 50 * 40 * CHANNELS * 4
     if order in ("transform_first", "propagate_first", "dense"):
-        assert held >= full
+        assert memory >= full
     elif order != "label_by_label":
-        assert held <= 200 * (CHANNELS + 1) * 4
+        assert memory <= 200 * (CHANNELS + 1) * 4
     else:
-        assert held < full
+        assert memory < full
 
 
 @pytest.mark.parametrize("order", [name for name in GENERAL if name != "per_node"])

@@ -41,10 +41,10 @@ def test_a_batch_of_coefficients_or_features_is_one_product_and_no_loop():
         return contract(basis, x, Theta(theta.inner, coefficient), "label_mixing")
 
     with record() as calls:
-        found = torch.func.vmap(run)(coefficient, x)
+        actual = torch.func.vmap(run)(coefficient, x)
     assert [call.primitive for call in calls] == ["spmm"] * theta.num_matrices
     one_by_one = [run(*item) for item in zip(coefficient, x, strict=True)]
-    assert_near(found, torch.stack(one_by_one))
+    assert_near(actual, torch.stack(one_by_one))
 
 
 def test_no_gradient_is_made_that_nobody_wants():

@@ -148,8 +148,8 @@ def test_nothing_to_do_is_done(order, size):
         with use_backend("reference" if order in NEEDS_REFERENCE else "native"):
             out = contract(basis, x, theta, order)
         assert_near(out, x.new_zeros(size[1], widths[1]))
-        found = torch.autograd.grad(out.sum(), [x, *tensors_of(theta)])
-        assert all(not gradient.any() for gradient in found)
+        gradients = torch.autograd.grad(out.sum(), [x, *tensors_of(theta)])
+        assert all(not gradient.any() for gradient in gradients)
 
 
 each_order = pytest.mark.parametrize("order", GENERAL)
@@ -166,9 +166,9 @@ class Case:
         self.inputs = [normal(5, 4, dtype=dtype), *tensors_of(self.theta), *values_of(self.basis)]
 
     def __call__(self, x, *rest):
-        held = len(tensors_of(self.theta))
-        theta = Theta(*rest[:held]) if held == 2 else rest[0]
-        return contract(with_values(self.basis, *rest[held:]), x, theta, self.order)
+        num_tensors = len(tensors_of(self.theta))
+        theta = Theta(*rest[:num_tensors]) if num_tensors == 2 else rest[0]
+        return contract(with_values(self.basis, *rest[num_tensors:]), x, theta, self.order)
 
     def detached(self):
         return [tensor.detach() for tensor in self.inputs]
@@ -176,10 +176,10 @@ class Case:
 
 @pytest.fixture
 def case(request, order):
-    made = Case(order)
-    with use_backend(made.backend):
-        made(*made.inputs)  # matrices are made
-        yield made
+    order_case = Case(order)
+    with use_backend(order_case.backend):
+        order_case(*order_case.inputs)  # matrices are made
+        yield order_case
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -193,10 +193,10 @@ def test_transforms_of_a_choice_equal_a_loop(family):
     many = torch.randn(3, 5, 4, dtype=torch.float64)
     gradients = torch.vmap(torch.func.grad(loss))(many)  # nothing has been made before
     hessian = torch.func.jacrev(torch.func.grad(loss))(many[0])
-    for one, found in zip(many, gradients, strict=True):
+    for one, gradient in zip(many, gradients, strict=True):
         x = one.clone().requires_grad_()
         (expected,) = torch.autograd.grad(loss(x), x)
-        assert_near(found, expected, at_least=0.1)
+        assert_near(gradient, expected, at_least=0.1)
     assert_near(hessian, torch.autograd.functional.hessian(loss, many[0]), at_least=0.1)
     for tensor in torch.utils._pytree.tree_leaves(
         [vars(part.pattern) for part in _edges_in(basis)], lambda x: isinstance(x, torch.Tensor)
@@ -287,8 +287,8 @@ def test_under_autocast_all_orders_agree(order):
         with torch.autocast("cpu", torch.bfloat16):
             actual = results()
     assert actual[0].dtype == torch.bfloat16
-    for found, wanted in zip(actual, expected, strict=True):
-        assert_near(found.float(), wanted, TOLERANCE[torch.bfloat16], at_least=0.1)
+    for tensor, wanted in zip(actual, expected, strict=True):
+        assert_near(tensor.float(), wanted, TOLERANCE[torch.bfloat16], at_least=0.1)
 
 
 @pytest.mark.parametrize("name", ["multi-edge", "zero edges"])

@@ -126,12 +126,12 @@ def test_a_label_without_an_edge_is_left_out_and_a_zero_is_not():
     for theta in (torch.ones(2, 1, 1, 1), identity(2, 1, torch.float32)):
         for aggr in REDUCTIONS:
             for order in (None, "compare_labels"):
-                found = [
+                outputs = [
                     contract(edges, x, theta, order, aggr=aggr, label_aggr=how).flatten()
                     for how in ("sum", "max", "min")[order is not None :]
                 ]
                 expected = [[-2.0, -2.0, 0.0], [-2.0, 0.0, 0.0], [-2.0, -2.0, 0.0]]
-                assert [tuple(f.tolist()) for f in found] == [
+                assert [tuple(f.tolist()) for f in outputs] == [
                     tuple(e) for e in expected[order is not None :]
                 ]
 
@@ -159,15 +159,15 @@ def test_parallel_edges_are_compared_within_a_label_and_not_added():
             ("min", "min", 1.0),
             ("sum", "min", 2.5),
         ):
-            found = contract(edges, x, theta, aggr=aggr, label_aggr=label_aggr)
-            assert found.item() == expected
+            actual = contract(edges, x, theta, aggr=aggr, label_aggr=label_aggr)
+            assert actual.item() == expected
 
 
 def test_theta_comes_between_the_two_reductions():
     pattern = Pattern.build(torch.tensor([[0, 1], [0, 0]]), size=(2, 1))
     x, theta = torch.tensor([[1.0], [2.0]]), torch.full((1, 1, 1, 1), -1.0)
-    found = contract(pattern.with_values(None), x, theta, aggr="max", label_aggr="max")
-    assert found.item() == -2.0, "max, then Θ: not the largest of what Θ makes"
+    out = contract(pattern.with_values(None), x, theta, aggr="max", label_aggr="max")
+    assert out.item() == -2.0, "max, then Θ: not the largest of what Θ makes"
 
 
 @pytest.mark.parametrize("label_aggr", ["max", "min"])
@@ -187,8 +187,8 @@ def test_infinite_inputs_win_over_no_edge(label_aggr):
     pattern = Pattern.build(torch.tensor([[0], [0]]), size=(1, 2))
     x = torch.full((1, 1), worst)
     for theta in (torch.ones(1, 1, 1, 1), identity(1, 1, torch.float32)):
-        found = contract(pattern.with_values(None), x, theta, label_aggr=label_aggr)
-        assert found.flatten().tolist() == [worst, 0.0]
+        out = contract(pattern.with_values(None), x, theta, label_aggr=label_aggr)
+        assert out.flatten().tolist() == [worst, 0.0]
 
 
 # torch's own features -----------------------------------------------------------------------------
@@ -370,12 +370,12 @@ def test_costs_count_both_passes():
 @pytest.mark.parametrize("values", [False, True], ids=["ones", "values"])
 def test_an_order_holds_what_its_cost_says(values, widths, count, aggr, label_aggr):
     edges, x = random_edges(200, count, 8, values), normal(200, widths[0], dtype=torch.float32)
-    given = [edges.value] if values else []
+    edge_values = [edges.value] if values else []
     for theta in (
         parameter(8, 1, *widths, dtype=torch.float32),
         identity(8, widths[0], torch.float32),
     ):
-        inputs = [x, *given, *(tensors_of(theta) if isinstance(theta, torch.Tensor) else [])]
+        inputs = [x, *edge_values, *(tensors_of(theta) if isinstance(theta, torch.Tensor) else [])]
         how = {"aggr": aggr, "label_aggr": label_aggr}
         taken = contraction_path(edges, x, theta, **how).chosen[0]
         claimed = ORDERS[taken].cost(Problem(edges, x, theta, **how)).memory
@@ -423,8 +423,8 @@ def test_every_order_and_backend_picks_the_same(backend, seed):
                 names = [name for name, order in ORDERS.items() if not order.why_not(problem)]
                 for name in names:
                     how = {"aggr": aggr, "label_aggr": label_aggr}
-                    found = contract(edges, x, theta, name, **how)
-                    assert_same(found, expected, inputs)
+                    actual = contract(edges, x, theta, name, **how)
+                    assert_same(actual, expected, inputs)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -441,8 +441,8 @@ def test_messages_pick_the_same(seed):
                     layer.fuse = layer is layers[1]
                     for one in layer.parameters():
                         one.data.round_()
-                held = [nodes] if edges.value is None else [nodes, edges.value]
-                assert_same(*(layer(x, edges) for layer in layers), held)
+                inputs = [nodes] if edges.value is None else [nodes, edges.value]
+                assert_same(*(layer(x, edges) for layer in layers), inputs)
 
 
 @pytest.mark.parametrize("aggr", ["max", "min"])
@@ -460,8 +460,8 @@ def test_lowered_pooling_picks_the_lowest_label(seed, aggr):
         x, theta = whole(basis.size[0], 2), identity(basis.num_bases, 2)
         expected = dense_contraction(basis, x, theta, aggr, aggr)
         for order in (None, "pooling", "all_edges", "compare_labels"):
-            found = contract(basis, x, theta, order, aggr=aggr, label_aggr=aggr)
-            assert_same(found, expected, [x])
+            actual = contract(basis, x, theta, order, aggr=aggr, label_aggr=aggr)
+            assert_same(actual, expected, [x])
 
 
 @pytest.mark.parametrize("aggr", ["max", "min"])

@@ -96,8 +96,8 @@ def test_without_batch_the_bound_of_degrees_and_exact_values_are_of_one_graph(op
     batch = Batch.from_data_list(drawn_graphs(2))
     whole = Data(edge_index=batch.edge_index, num_nodes=batch.num_nodes)
     family = Chebyshev(3, option, None)
-    found = family.basis(batch.edge_index, batch.edge_weight, size=(batch.num_nodes,) * 2)
-    assert_near(found.to_dense(), dense_terms(whole, batch.edge_weight, 3, option, None), 1e-8)
+    basis = family.basis(batch.edge_index, batch.edge_weight, size=(batch.num_nodes,) * 2)
+    assert_near(basis.to_dense(), dense_terms(whole, batch.edge_weight, 3, option, None), 1e-8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -121,11 +121,11 @@ def test_edges_between_graphs_are_refused(norm, option, seed):
 def test_graphs_may_be_numbered_by_short_integers():
     batch = Batch.from_data_list(drawn_graphs(1))
     family, size = Chebyshev(3, norm=None), (batch.num_nodes,) * 2
-    found, expected = (
+    actual, expected = (
         family.basis(batch.edge_index, batch.edge_weight, size=size, batch=graph_of).to_dense()
         for graph_of in (batch.batch.int(), batch.batch)
     )
-    assert_near(found, expected)
+    assert_near(actual, expected)
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -142,10 +142,10 @@ def test_vmap_over_weights_has_a_rule_for_exact_eigenvalues(norm, batched):
 
     torch._C._functorch._set_vmap_fallback_enabled(False)  # it warns, and asks for an issue
     try:
-        found = torch.func.vmap(of)(weight)
+        actual = torch.func.vmap(of)(weight)
     finally:
         torch._C._functorch._set_vmap_fallback_enabled(enabled)
-    assert_near(found, torch.stack([of(one) for one in weight]), 1e-8)
+    assert_near(actual, torch.stack([of(one) for one in weight]), 1e-8)
 
 
 N = 160

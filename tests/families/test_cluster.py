@@ -70,10 +70,10 @@ def test_gradients_reach_a_sparse_assignment():
     index = torch.tensor([[0, 1, 2], [0, 1, 0]])
     sparse = torch.sparse_coo_tensor(index, values, (3, 2), is_coalesced=True)
     x = torch.randn(3, 2).double()
-    found = torch.autograd.grad(pool()(x, sparse).square().sum(), values)[0]
+    actual = torch.autograd.grad(pool()(x, sparse).square().sum(), values)[0]
     dense = torch.zeros(3, 2).double().index_put(tuple(index), values)
     wanted = torch.autograd.grad((dense.t() @ x).square().sum(), values)[0]
-    assert_near(found, wanted)
+    assert_near(actual, wanted)
 
 
 def test_what_pyg_selects():
@@ -123,8 +123,8 @@ def test_members_in_any_order_have_the_places_in_which_they_were_given():
     dense = Cluster(positions=4).basis(BATCH[order]).to_dense()
     for cluster in range(CLUSTERS):
         members = (BATCH[order] == cluster).nonzero().view(-1).flip(0).tolist()
-        found = [int(dense[k, :, cluster].nonzero()) for k in range(len(members))]
-        assert found == members
+        nodes = [int(dense[k, :, cluster].nonzero()) for k in range(len(members))]
+        assert nodes == members
 
 
 def test_places_of_equal_clusters_are_a_linear_layer_of_each():

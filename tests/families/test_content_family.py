@@ -85,21 +85,21 @@ def test_alignments_of_each_head_have_the_type_of_the_features(align, dtype):
     dense = align.basis(EDGES, size=(N, N), dtype=torch.float64).to_dense(torch.float64)
     aligned = torch.einsum("hmn,mp->nhp", dense, x)
     wanted = attention(conv, x, aligned)
-    given = x.detach().to(dtype).requires_grad_()
-    found = conv.to(dtype)(given, EDGES)
-    assert found.dtype == dtype
+    x_in_dtype = x.detach().to(dtype).requires_grad_()
+    actual = conv.to(dtype)(x_in_dtype, EDGES)
+    assert actual.dtype == dtype
     close = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 6e-2, torch.float16: 1e-2}
-    assert_near(found.double(), wanted, close[dtype])
-    (gradient,) = torch.autograd.grad(found.sum(), given)
+    assert_near(actual.double(), wanted, close[dtype])
+    (gradient,) = torch.autograd.grad(actual.sum(), x_in_dtype)
     assert gradient.dtype == dtype
     assert_near(gradient.double(), torch.autograd.grad(wanted.sum(), x)[0], 5 * close[dtype])
 
 
 def test_a_batch_is_aligned_item_by_item():
     conv, x = layer(align=Stack(Identity(), GCN())), features(3, N, P)
-    found = conv(x, EDGES)
+    out = conv(x, EDGES)
     for item, one in enumerate(x):
-        assert_near(found[item], conv(one, EDGES))
+        assert_near(out[item], conv(one, EDGES))
 
 
 def test_alignments_may_change_the_number_of_outputs():
@@ -123,9 +123,9 @@ def test_soft_alignments_learn():
 def test_the_papers_rectangular_identity_is_a_selection_of_edges():
     """Source and target joined, outputs on the target part: n asks what x holds at M - N + n."""
     x = features(N, P)
-    given = torch.stack([torch.arange(4, N), torch.arange(N - 4)])
+    alignment = torch.stack([torch.arange(4, N), torch.arange(N - 4)])
     conv = layer(align=Relation(1, None))
-    assert_near(conv(x, alignment=given), attention(conv, x, x[4:]))
+    assert_near(conv(x, alignment=alignment), attention(conv, x, x[4:]))
 
 
 @pytest.mark.parametrize("heads", [None, HEADS])
@@ -146,28 +146,28 @@ def test_each_graph_is_asked_by_the_same_queries(heads):
     conv = layer(align=LearnedQueries(4, P, heads))
     batch = torch.tensor([1, 0, 0, 1, 2, 1])
     x = features(N, P)
-    found = conv(x, batch=batch)
-    assert found.shape == (12, Q)
+    actual = conv(x, batch=batch)
+    assert actual.shape == (12, Q)
     expected = torch.cat(
         [attention(conv, x[batch == g], conv.family.align.weight) for g in range(3)]
     )
-    assert_same(found, expected, [x, *conv.parameters()])
+    assert_same(actual, expected, [x, *conv.parameters()])
 
 
 def test_a_graph_without_nodes_is_answered_with_zeros():
     conv = layer(align=LearnedQueries(2, P), bias=False)
-    found = conv(features(3, P), batch=torch.tensor([0, 2, 2]))
-    assert found.shape == (6, Q)
-    assert not found[2:4].any()
-    assert found[4:].all()
+    out = conv(features(3, P), batch=torch.tensor([0, 2, 2]))
+    assert out.shape == (6, Q)
+    assert not out[2:4].any()
+    assert out[4:].all()
 
 
 def test_a_batch_of_sets_is_asked_by_the_same_queries():
     conv, x = layer(align=LearnedQueries(4, P)), features(3, 5, P)
-    found = conv(x)
-    assert found.shape == (3, 4, Q)
+    out = conv(x)
+    assert out.shape == (3, 4, Q)
     for item in range(3):
-        assert_near(found[item], attention(conv, x[item], conv.family.align.weight))
+        assert_near(out[item], attention(conv, x[item], conv.family.align.weight))
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -237,9 +237,9 @@ def test_products_with_heads_take_a_batch_item_by_item(family, options):
     by_messages = options.pop("by_messages", False)
     conv, x = OuterConv(P, Q, family, **options).double(), features(2, 3, N, P)
     conv.fuse = not by_messages
-    found = conv(x, EDGES)
-    wanted = torch.stack([conv(item, EDGES) for item in x.flatten(0, 1)]).view_as(found)
-    assert_same(found, wanted, [x, *conv.parameters()])
+    actual = conv(x, EDGES)
+    wanted = torch.stack([conv(item, EDGES) for item in x.flatten(0, 1)]).view_as(actual)
+    assert_same(actual, wanted, [x, *conv.parameters()])
 
 
 def test_a_layer_of_mixed_labels_aligns_its_heads():

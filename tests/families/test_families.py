@@ -62,15 +62,15 @@ def adjacency(edges):
 
 def walks_by_hand(w, length):
     """Weights of all walks m → n of that length, listed one by one over parallel edges."""
-    found = {(m, n): ([1.0] if m == n else []) for m in range(5) for n in range(5)}
+    walks = {(m, n): ([1.0] if m == n else []) for m in range(5) for n in range(5)}
     for _ in range(length):
-        longer = {key: [] for key in found}
-        for (m, j), weights in found.items():
+        longer = {key: [] for key in walks}
+        for (m, j), weights in walks.items():
             for source, target, weight in w:
                 if source == j:
                     longer[m, target] += [weight * other for other in weights]
-        found = longer
-    return found
+        walks = longer
+    return walks
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def random_graph(num_nodes, num_edges, symmetric):
 @pytest.mark.parametrize("size", [DENSE_LIMIT - 1, DENSE_LIMIT + 40])
 def test_largest_eigenvalue_is_exact_below_and_above_the_dense_limit(size, symmetric):
     edges = random_graph(size, 4 * size, symmetric)
-    found = float(largest_eigenvalues(edges))
+    actual = float(largest_eigenvalues(edges))
     expected = float(torch.linalg.eigvals(adjacency(edges)).abs().max())
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert actual == pytest.approx(expected, rel=1e-6)
 
 
 def test_largest_eigenvalue_of_many_equal_ones_in_float32():
@@ -113,9 +113,9 @@ def test_largest_eigenvalue_of_many_equal_ones_in_float32():
     index = torch.cat([index, index.flip(0)], 1)
     weight = torch.rand(150) + 0.1
     weight = torch.cat([weight, weight])
-    found = Chebyshev(2, "exact").basis(Graph.read(index, weight, size=(300, 300))).to_dense()
+    actual = Chebyshev(2, "exact").basis(Graph.read(index, weight, size=(300, 300))).to_dense()
     graph = formulas.Graph(*index, weight, index[0], (300, 300), False)
-    assert_near(found, formulas.chebyshev(graph, 2, 2.0).dense.float())
+    assert_near(actual, formulas.chebyshev(graph, 2, 2.0).dense.float())
 
 
 def test_exact_eigenvalue_is_computed_once_without_gradient(monkeypatch):
@@ -267,8 +267,8 @@ def dense_of(text, weight=SEVEN_WEIGHTS):
 @pytest.mark.parametrize("norm", ["sym", "target", "source", None])
 def test_high_pass_is_epsilon_i_minus_the_normalised_adjacency(norm, loops):
     graph = formulas.Graph(*SEVEN_EDGES, SEVEN_WEIGHTS, SEVEN_EDGES[0], (5, 5), False)
-    found = dense_of(f"high_pass(norm={norm}, add_self_loops={loops}, epsilon=0.75)")
-    assert_near(found[0], 0.75 * torch.eye(5).double() - formulas.gcn(graph, norm, loops).dense[0])
+    dense = dense_of(f"high_pass(norm={norm}, add_self_loops={loops}, epsilon=0.75)")
+    assert_near(dense[0], 0.75 * torch.eye(5).double() - formulas.gcn(graph, norm, loops).dense[0])
 
 
 def test_sums_of_families_are_sums_of_their_matrices():
@@ -385,8 +385,8 @@ def test_attention_beside_other_values_is_near_float32_under_autocast(family, dt
 
     expected = results()
     with torch.autocast("cpu", dtype):
-        found = results()
-    for one, exact in zip(found, expected, strict=True):
+        actual = results()
+    for one, exact in zip(actual, expected, strict=True):
         assert (one - exact).norm() <= 0.05 * max(exact.norm(), 1.0)
 
 

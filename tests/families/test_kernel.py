@@ -34,8 +34,8 @@ def powers(edge_attr):
 def attributes(edges, dim=2):
     generator = torch.Generator().manual_seed(0)
     shape = (edges.num_edges, dim)
-    made = torch.rand(shape, generator=generator, dtype=torch.float64)
-    return replace(edges, edge_attr=made.requires_grad_())
+    attr = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return replace(edges, edge_attr=attr.requires_grad_())
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

@@ -65,11 +65,11 @@ OPTIONS = [
 def test_a_layer_is_the_equation_of_the_paper(options):
     conv, x = layer(**options), normal(40, P)
     assert isinstance(conv.basis(x, None), FeatureProduct)
-    found = conv(x, None)
+    actual = conv(x, None)
     wanted = formula(conv, x)
-    assert_near(found, wanted)
+    assert_near(actual, wanted)
     inputs = [x, *(part for part in conv.parameters())]
-    assert_same_gradients(found, wanted, inputs)
+    assert_same_gradients(actual, wanted, inputs)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -85,8 +85,8 @@ def test_graphs_of_a_batch_see_themselves_alone(causal):
     parts = [normal(size, P) for size in sizes]
     batch = torch.arange(4).repeat_interleave(torch.tensor(sizes))
     wanted = torch.cat([conv(part, None) for part in parts])
-    found = conv(torch.cat(parts), None, batch=batch)
-    assert_same(found, wanted, [*parts, *conv.parameters()])
+    actual = conv(torch.cat(parts), None, batch=batch)
+    assert_same(actual, wanted, [*parts, *conv.parameters()])
     # Edges say nothing but which nodes there are, and order in memory is not that of graphs.
     mixed = torch.randperm(len(batch))
     at = torch.empty_like(mixed)
@@ -115,8 +115,8 @@ def test_learned_queries_ask_each_graph():
     conv = layer(align=LearnedQueries(3, P))
     parts = [normal(size, P) for size in (4, 6)]
     batch = torch.tensor([0] * 4 + [1] * 6)
-    found = conv(torch.cat(parts), None, batch=batch)
-    assert_near(found, torch.cat([conv(part, None) for part in parts]))
+    actual = conv(torch.cat(parts), None, batch=batch)
+    assert_near(actual, torch.cat([conv(part, None) for part in parts]))
     assert conv(parts[0][torch.randperm(4)], None).shape == (3, Q)
 
 
@@ -135,21 +135,21 @@ def test_features_of_ten_thousand_are_finite_numbers(name, causal):
 def test_short_types_follow_float32(dtype, causal):
     conv = layer(causal=causal, in_channels=P).float()
     x = torch.randn(300, P)
-    found = copy.deepcopy(conv).to(dtype)(x.to(dtype), None)
-    assert found.dtype == dtype
-    assert_near(found.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
+    actual = copy.deepcopy(conv).to(dtype)(x.to(dtype), None)
+    assert actual.dtype == dtype
+    assert_near(actual.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
     with torch.autocast("cpu", dtype):
-        found = conv(x, None)
-    assert_near(found.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
+        actual = conv(x, None)
+    assert_near(actual.float(), conv(x, None), 6e-2 if dtype == torch.bfloat16 else 1e-2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_random_features_are_their_formula_to_the_last_digit_of_a_dtype(dtype):
     phi, x = PositiveRandom(8, 11).to(dtype), torch.randn(5, 8).to(dtype)
-    narrow, found = x.double() * 8**-0.25, phi.exponent(x)
+    narrow, actual = x.double() * 8**-0.25, phi.exponent(x)
     wide = narrow @ phi.omega.double() - narrow.square().sum(1, keepdim=True) / 2
-    assert found.dtype == dtype
-    assert_near(found.double(), wide - math.log(11) / 2, 8 * torch.finfo(dtype).eps)
+    assert actual.dtype == dtype
+    assert_near(actual.double(), wide - math.log(11) / 2, 8 * torch.finfo(dtype).eps)
 
 
 def test_random_features_estimate_the_softmax_kernel():

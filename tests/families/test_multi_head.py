@@ -66,9 +66,9 @@ def test_heads_alone_are_the_layer_of_pyg(text, kind, combine, make):
     edges = structure_of(parse_family(f"{text}(heads={H})"), data)
     edges = edges if isinstance(ours, AttentionConv) else data.edge_index
     x, lin = data.x.requires_grad_(), {"gat": "lin", "gatv2": "lin_l", "transformer": "lin_value"}
-    found, wanted = ours(x, edges), theirs(x, data.edge_index)
-    assert_near(found, wanted)
-    mine = torch.autograd.grad(found.square().sum(), [x, ours.theta.weight])
+    actual, wanted = ours(x, edges), theirs(x, data.edge_index)
+    assert_near(actual, wanted)
+    mine = torch.autograd.grad(actual.square().sum(), [x, ours.theta.weight])
     its = torch.autograd.grad(wanted.square().sum(), [x, getattr(theirs, lin[text]).weight])
     assert_near(mine[0], its[0])
     if text != "gatv2":  # whose weights of both ends add up in ours
@@ -97,9 +97,11 @@ def test_a_layer_of_attention_in_modules_puts_its_heads_together():
     torch.manual_seed(0)
     named = OuterConv(P, 6, "multi_head(2, score=cosine)").double()
     torch.manual_seed(0)
-    made = OuterConv(P, 6, parse_family("multi_head(2, score=cosine)").sized(P, 6, True)).double()
-    assert made.theta.weight.shape == (2, P, 3)
-    assert_near(made(graph().x, EDGES), named(graph().x, EDGES))
+    with_modules = OuterConv(
+        P, 6, parse_family("multi_head(2, score=cosine)").sized(P, 6, True)
+    ).double()
+    assert with_modules.theta.weight.shape == (2, P, 3)
+    assert_near(with_modules(graph().x, EDGES), named(graph().x, EDGES))
 
 
 MIXED = [
@@ -139,19 +141,19 @@ def test_the_layer_is_the_sum_over_its_labels(text):
 def test_what_depends_on_no_features_is_made_once(monkeypatch):
     from pyg_outerconv.families import GCN
 
-    made = []
+    calls = []
     basis_on = GCN.basis_on
-    monkeypatch.setattr(GCN, "basis_on", lambda *args: made.append(1) or basis_on(*args))
+    monkeypatch.setattr(GCN, "basis_on", lambda *args: calls.append(1) or basis_on(*args))
     data = graph()
     conv = OuterConv(P, 6, "stack(gat(2), gcn)").double()
     structure = structure_of(parse_family("stack(gat(2), gcn)"), data)
     first = conv(data.x, structure)
     assert_near(conv(data.x, structure), first)
-    assert len(made) == 1
+    assert len(calls) == 1
     weighted = torch.rand(EDGES.size(1), dtype=torch.float64, requires_grad=True)
     for _ in range(2):  # weights that learn are never kept
         conv(data.x, EDGES, weighted).sum().backward()
-    assert len(made) == 3
+    assert len(calls) == 3
 
 
 def test_a_theta_is_that_of_the_other_labels():

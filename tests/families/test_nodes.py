@@ -137,8 +137,8 @@ def test_explicit_edges_take_the_reductions_that_a_rule_refuses():
     assert isinstance(basis, EdgeBasis)
     rows = []
     for weight, mask in zip(basis.to_dense(), basis.support(), strict=True):
-        found = (weight[..., None] * x[:, None]).masked_fill(~mask[..., None], -torch.inf).amax(0)
-        rows.append(torch.where(found.isinf(), 0, found))
+        largest = (weight[..., None] * x[:, None]).masked_fill(~mask[..., None], -torch.inf).amax(0)
+        rows.append(torch.where(largest.isinf(), 0, largest))
     assert_near(conv(x, graph), sum(rows))
 
 

@@ -121,9 +121,9 @@ def test_one_matrix_has_the_numbers_of_the_family_first(form):
     both = OuterConv(P, Q, Stack(Identity(), Monomial(3), GCN()), theta=form)
     for conv, expected in ((powers, ranks), (both, [1.0, *ranks, 1.0])):
         for _ in range(2):
-            found = conv.theta.comp
-            assert_near(found.detach(), torch.tensor(expected)[:, None].expand_as(found))
-            torch.nn.init.zeros_(found)
+            comp = conv.theta.comp
+            assert_near(comp.detach(), torch.tensor(expected)[:, None].expand_as(comp))
+            torch.nn.init.zeros_(comp)
             conv.reset_parameters()
     drawn = OuterConv(P, Q, Monomial(3), theta="basis-decomposed(num_bases=2)").theta.comp
     assert drawn.unique().numel() == drawn.numel(), "several matrices are told apart"

@@ -76,17 +76,17 @@ def test_what_is_read_back_is_the_basis_that_was_made(family, monkeypatch):
     for plain in without_types(family, graphs()):
         data, fresh = family(plain), family.basis_on(family.structure_in(plain))
         with monkeypatch.context() as patch:
-            made = made_anew(patch, family)
-            found = family.basis_of(data)
-        assert (found.num_bases, found.size) == (fresh.num_bases, fresh.size)
-        assert differ_in_edges(found, fresh)
-        for one, other in zip(edge_sets(found), edge_sets(fresh), strict=True):
+            structures = made_anew(patch, family)
+            basis = family.basis_of(data)
+        assert (basis.num_bases, basis.size) == (fresh.num_bases, fresh.size)
+        assert differ_in_edges(basis, fresh)
+        for one, other in zip(edge_sets(basis), edge_sets(fresh), strict=True):
             assert one.dtype == other.dtype
             for part in ("source", "target", "label"):
                 assert torch.equal(getattr(one.pattern, part), getattr(other.pattern, part))
             assert torch.equal(one.values(), other.values())
         if edge_sets(fresh):
-            assert not made
+            assert not structures
         else:
             assert set(data.keys()) == set(plain.keys())
 
@@ -152,8 +152,8 @@ def families_for(data):
 
 def fresh(family, data):
     """The basis of what a graph holds, but for what was stored on it."""
-    known = ("x", "edge_index", "adj_t", "edge_weight", "edge_type", "batch", "pos", "num_nodes")
-    plain = Data(**{key: data[key] for key in known if data.get(key) is not None})
+    keys = ("x", "edge_index", "adj_t", "edge_weight", "edge_type", "batch", "pos", "num_nodes")
+    plain = Data(**{key: data[key] for key in keys if data.get(key) is not None})
     plain.num_nodes = data.num_nodes
     return family.basis_of(plain).to_dense(torch.float32)
 
@@ -161,8 +161,8 @@ def fresh(family, data):
 def agrees(data, families):
     for family in families:
         expected = fresh(family, data)
-        found = family.basis_of(data).to_dense(torch.float32).to(expected.dtype)
-        testing.assert_near(found, expected, 1e-5, at_least=1.0)
+        actual = family.basis_of(data).to_dense(torch.float32).to(expected.dtype)
+        testing.assert_near(actual, expected, 1e-5, at_least=1.0)
 
 
 # What pipelines do ------------------------------------------------------------------------------
@@ -172,10 +172,10 @@ def split(data, rng):
     if data.num_nodes < 3 or data.num_edges < 8:
         return data
     undirected = data.is_undirected() and data.get("edge_weight") is None
-    made = T.RandomLinkSplit(
+    splits = T.RandomLinkSplit(
         num_val=0.1, num_test=0.3, is_undirected=undirected, add_negative_train_samples=False
     )(data)
-    return rng.choice(made)
+    return rng.choice(splits)
 
 
 def sample(data, rng):
@@ -320,15 +320,15 @@ def test_batches_of_what_was_changed_and_what_was_not(seed):
 
 def made_anew(monkeypatch, family):
     """The list that grows with each basis that the family makes of edges."""
-    made, basis_on = [], type(family).basis_on
+    structures, basis_on = [], type(family).basis_on
 
     def noted(self, structure, *dtype):
         if not structure.is_bare:
-            made.append(structure)
+            structures.append(structure)
         return basis_on(self, structure, *dtype)
 
     monkeypatch.setattr(type(family), "basis_on", noted)
-    return made
+    return structures
 
 
 @pytest.mark.parametrize("family", FAMILIES[:6], ids=str)
@@ -338,7 +338,7 @@ def test_what_was_stored_serves_where_edges_are_the_same(family, monkeypatch):
         graph.edge_weight = None
     graphs = [family(graph) for graph in plain]
     batch = Batch.from_data_list(graphs)
-    made = made_anew(monkeypatch, family)
+    structures = made_anew(monkeypatch, family)
     for data in (batch, *batch.to_data_list(), pickle.loads(pickle.dumps(batch)), batch.clone()):
         family.basis_of(data)
     wide = graphs[0].clone().apply(lambda t: t.double() if t.is_floating_point() else t)
@@ -347,11 +347,11 @@ def test_what_was_stored_serves_where_edges_are_the_same(family, monkeypatch):
     graphs[1].edge_index = graphs[1].edge_index[:, order]
     graphs[1].edge_type = graphs[1].edge_type[order]
     family.basis_of(graphs[1])
-    assert not made
+    assert not structures
     graphs[1].num_nodes = graphs[1].num_nodes + 1
     graphs[1].x = None
     family.basis_of(graphs[1])
-    assert made
+    assert structures
 
 
 class Weighed(Walk):
@@ -388,9 +388,9 @@ def test_weights_that_learn_are_given_their_gradients():
     late.edge_weight = data.edge_weight.clone().requires_grad_()
     late = GCN()(late)
     assert [key for key, value in late.to_dict().items() if value.requires_grad] == ["edge_weight"]
-    for found in (early, late):
-        values = GCN().basis_of(found).edges().values()
-        (gradient,) = torch.autograd.grad(values.square().sum(), found.edge_weight)
+    for graph in (early, late):
+        values = GCN().basis_of(graph).edges().values()
+        (gradient,) = torch.autograd.grad(values.square().sum(), graph.edge_weight)
         assert bool(gradient.abs().sum() > 0)
 
 
@@ -401,17 +401,17 @@ def test_a_mark_of_another_form_is_none(monkeypatch):
     for other in (data[key][:, :4], data[key].flatten(), data[key][:0], "text", None):
         changed = data.clone()
         changed[key] = other
-        made = made_anew(monkeypatch, Walk(2))
+        structures = made_anew(monkeypatch, Walk(2))
         agrees(changed, [Walk(2)])
-        assert made
+        assert structures
 
 
 def test_equal_parts_are_stored_once():
     data = drawn(7)
     once = set(Walk(2)(data).keys()) - set(data.keys())
     assert len(set(Compose(Walk(2), Walk(2))(data).keys()) - set(data.keys())) == len(once)
-    found = Compose(Walk(2), Walk(2)).basis_of(Compose(Walk(2), Walk(2))(data))
-    assert found.first.operator is found.second.operator
+    basis = Compose(Walk(2), Walk(2)).basis_of(Compose(Walk(2), Walk(2))(data))
+    assert basis.first.operator is basis.second.operator
 
 
 def test_a_batch_may_be_of_another_kind_than_its_graphs():
@@ -429,9 +429,9 @@ def test_eigenvalues_that_were_given_for_each_graph_are_those_of_what_was_stored
     batch = Batch.from_data_list(graphs)
     for family in families:
         blocks = [family.basis_of(data).to_dense() for data in graphs]
-        found = family.basis_of(batch).to_dense()
+        dense = family.basis_of(batch).to_dense()
         for k in range(family.num_bases):
-            testing.assert_near(found[k], torch.block_diag(*[block[k] for block in blocks]))
+            testing.assert_near(dense[k], torch.block_diag(*[block[k] for block in blocks]))
 
 
 def test_positions_and_attributes_that_are_read_count():

@@ -213,14 +213,14 @@ def test_a_family_copies_its_numbers_to_a_device_once(device):
 def test_a_prepared_step_is_captured_as_it_runs(name, device):
     step = Step(name, device)
     step()
-    launches, before = step.asks()[2], step.found
+    launches, before = step.asks()[2], step.outputs
     device.captures = True
     device.stream = 7  # of its own, as torch.cuda.graph has
     memos = [*memo_module._memos]  # held, so that none is collected meanwhile
     kept = [len(memo) for memo in memos]
     assert step.asks() == (0, 0, launches)
     assert [len(memo) for memo in memos] == kept
-    for one, other in zip(step.found, before, strict=True):
+    for one, other in zip(step.outputs, before, strict=True):
         device.storages.remove(one)
         device.storages.remove(other)
         assert one.equal(other)
