@@ -40,15 +40,15 @@ def broken():
         primitives = frozenset(
             {"spmm", "segment_softmax", "sddmm", "segment_sum", "grouped_matmul"}
         )
-        spmm = staticmethod(lambda *given: Reference().spmm(*given) * (1 + 1e-3))
+        spmm = staticmethod(lambda *arguments: Reference().spmm(*arguments) * (1 + 1e-3))
 
-        def segment_softmax(self, *given):
-            calls.append(given)
-            return Reference().segment_softmax(*given) * (1 + len(calls) * 2.0**-22)
+        def segment_softmax(self, *arguments):
+            calls.append(arguments)
+            return Reference().segment_softmax(*arguments) * (1 + len(calls) * 2.0**-22)
 
-        sddmm = staticmethod(lambda *given: Reference().sddmm(*given) * torch.nan)
+        sddmm = staticmethod(lambda *arguments: Reference().sddmm(*arguments) * torch.nan)
 
-        def grouped_matmul(self, *given):
+        def grouped_matmul(self, *arguments):
             raise RuntimeError("no kernel image is available")
 
     yield

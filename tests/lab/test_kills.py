@@ -188,8 +188,10 @@ def read_search(folder, before):
             with closing(sqlite3.connect(path)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         else:
-            known = (*SearchFolder.names, "study.db-journal")
-            assert path.name.startswith(".") or path.name in known, f"{path} is no file of a search"
+            file_names = (*SearchFolder.names, "study.db-journal")
+            assert path.name.startswith(".") or path.name in file_names, (
+                f"{path} is no file of a search"
+            )
     now = timeless(found_in(folder)[0]) if (folder / "config.json").exists() else {}
     for name, trials in (before or {}).items():
         assert now[name][: len(trials)] == trials, "a finished trial was lost"

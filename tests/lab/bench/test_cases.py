@@ -50,8 +50,8 @@ def test_contenders_agree_and_run_and_peers_are_named(name, at):
         assert PYG in running
         assert absent <= {PYG_COMPILED, SCATTER}
     for target in case.targets:
-        if found := re.search(r"(?:time|memory) of (?!the process)(.*?)( up to .*)?$", target.what):
-            assert found[1] in running | absent
+        if match := re.search(r"(?:time|memory) of (?!the process)(.*?)( up to .*)?$", target.what):
+            assert match[1] in running | absent
     assert set(case.memory) <= running | absent
 
 
@@ -116,7 +116,7 @@ def test_a_karate_club_is_renamed_and_sorted_as_data_sets_are():
     assert one.shape == other.shape == (2, 156)
     assert not torch.equal(one, other)
     assert torch.equal(one, coalesce(one))
-    degrees = [torch.bincount(found[1]).sort().values for found in (one, other)]
+    degrees = [torch.bincount(edge_index[1]).sort().values for edge_index in (one, other)]
     assert torch.equal(*degrees)
 
 
@@ -160,17 +160,19 @@ def test_a_new_graph_at_each_call_is_one(name, monkeypatch):
 
 
 def test_proteins_are_real_where_they_are(shared_data):
-    found, origin = graphs.proteins(Context(root=str(shared_data)))
-    assert (len(found), origin) == (1113, "real")
+    real_graphs, origin = graphs.proteins(Context(root=str(shared_data)))
+    assert (len(real_graphs), origin) == (1113, "real")
     raw = shared_data / "TUDataset" / "PROTEINS" / "raw"
     data, slices, _ = read_tu_data(str(raw), "PROTEINS")
-    assert torch.equal(torch.cat([graph.x for graph in found]), data.x[:, -3:])
-    assert torch.equal(torch.cat([graph.edge_index for graph in found], dim=1), data.edge_index)
-    assert torch.equal(torch.cat([graph.y for graph in found]), data.y)
-    counts = torch.tensor([graph.num_edges for graph in found])
+    assert torch.equal(torch.cat([graph.x for graph in real_graphs]), data.x[:, -3:])
+    assert torch.equal(
+        torch.cat([graph.edge_index for graph in real_graphs], dim=1), data.edge_index
+    )
+    assert torch.equal(torch.cat([graph.y for graph in real_graphs]), data.y)
+    counts = torch.tensor([graph.num_edges for graph in real_graphs])
     assert torch.equal(counts, slices["edge_index"].diff())
-    made, origin = graphs.proteins(Context(root="nowhere"))
-    assert (len(made), made[0].x.size(1)) == (1113, 3)
+    random_graphs, origin = graphs.proteins(Context(root="nowhere"))
+    assert (len(random_graphs), random_graphs[0].x.size(1)) == (1113, 3)
     assert origin.startswith("random")
 
 
@@ -195,9 +197,9 @@ def test_citation_graphs_are_real_where_they_are(shared_data):
     graph, origin = read(shared_data, "Cora")
     assert (graph.x.shape, graph.num_edges, origin) == ((2708, 1433), 10556, "real")
     assert torch.equal(read("nowhere", "Cora")[0].edge_index, graph.edge_index)
-    (graph, _), (made, origin) = read(shared_data, "CiteSeer"), read("nowhere", "CiteSeer")
-    assert (made.x.shape, made.num_edges) == ((3327, 3703), 9104)
+    (graph, _), (random_graph, origin) = read(shared_data, "CiteSeer"), read("nowhere", "CiteSeer")
+    assert (random_graph.x.shape, random_graph.num_edges) == ((3327, 3703), 9104)
     assert origin.startswith("random")
-    real, fake = (float((one.x != 0).float().mean()) for one in (graph, made))
+    real, fake = (float((one.x != 0).float().mean()) for one in (graph, random_graph))
     assert fake == pytest.approx(real, rel=0.05)
     assert [int(graph[key].sum()) for key in MASKS] == [120, 500, 1000]

@@ -118,8 +118,10 @@ def whole_report():
         errors={"other": "differs"},
         notes=["a note"],
     )
-    made = fake_case(contender(OURS), targets=(faster(PYG, 3), faster(PYG, 5), faster("x", 2)))
-    return report_of(plain, *densities, orders, cases=[made])
+    bench_case = fake_case(
+        contender(OURS), targets=(faster(PYG, 3), faster(PYG, 5), faster("x", 2))
+    )
+    return report_of(plain, *densities, orders, cases=[bench_case])
 
 
 def test_json_there_and_back(tmp_path):
@@ -173,16 +175,16 @@ def test_reports_are_compared_where_both_have_measured_the_same():
         record(modes=modes), record(case="new"), record(case="grown", sizes={"nodes": 5})
     )
     new["machine"] = {**MACHINE, "threads": 1}
-    found = reports.compare_reports(new, old)
-    assert [(row["case"], row["contender"], row["verdict"]) for row in found["rows"]] == [
+    comparison = reports.compare_reports(new, old)
+    assert [(row["case"], row["contender"], row["verdict"]) for row in comparison["rows"]] == [
         ("fake", OURS, "slower"),
         ("fake", PYG, "same"),
     ]
-    assert found["notes"] == [
+    assert comparison["notes"] == [
         "another threads: 2 before, 1 now",
         "not compared, as sizes differ: grown",
     ]
-    said = reports.say_end({**new, "compared": found})
+    said = reports.say_end({**new, "compared": comparison})
     assert "2.00" in said
     assert "slower" in said
     nothing = reports.compare_reports(report_of(record(case="a")), old)
@@ -338,10 +340,14 @@ MEMORY = [record(memory=used(ours=100, pyg=400))]
     ids=lambda value: getattr(value, "what", None),
 )
 def test_a_target_is_judged(target, points, measured, reached, note):
-    found = target.judge(points)
-    assert (found["measured"], found["reached"], found["note"]) == (measured, reached, note)
-    assert found["what"] == target.what
-    assert found["asked"] == target.asked
+    judgement = target.judge(points)
+    assert (judgement["measured"], judgement["reached"], judgement["note"]) == (
+        measured,
+        reached,
+        note,
+    )
+    assert judgement["what"] == target.what
+    assert judgement["asked"] == target.asked
 
 
 @pytest.mark.parametrize("where", [2e-4, 1e-3, 0.03, 0.9])
@@ -370,10 +376,10 @@ def test_crossovers_are_of_the_best_dense_form_and_points_need_no_order(curves):
         record(axis="density", at=density, modes=times(FORWARD, **curves(density)))
         for density in reversed(DENSITIES)
     ]
-    (found,) = reports.find_crossovers([record(), *points])
-    assert found["density"] == pytest.approx(0.05)
-    assert (found["lowest"], found["highest"]) == (1e-4, 1.0)
-    assert say_crossover(found) == "fake, forward: dense is faster from density 0.05 on"
+    (crossover_record,) = reports.find_crossovers([record(), *points])
+    assert crossover_record["density"] == pytest.approx(0.05)
+    assert (crossover_record["lowest"], crossover_record["highest"]) == (1e-4, 1.0)
+    assert say_crossover(crossover_record) == "fake, forward: dense is faster from density 0.05 on"
 
 
 @pytest.mark.parametrize(
@@ -385,5 +391,11 @@ def test_crossovers_are_of_the_best_dense_form_and_points_need_no_order(curves):
     ],
 )
 def test_what_is_said_of_a_crossover(density, words):
-    found = {"case": "a", "mode": "b", "density": density, "lowest": 1e-4, "highest": 1.0}
-    assert say_crossover(found) == f"a, b: {words}"
+    crossover_record = {
+        "case": "a",
+        "mode": "b",
+        "density": density,
+        "lowest": 1e-4,
+        "highest": 1.0,
+    }
+    assert say_crossover(crossover_record) == f"a, b: {words}"

@@ -50,21 +50,21 @@ from pyg_outerconv.lab.bench.targets import faster
 from pyg_outerconv.lab.cli import main
 
 
-def run_one(made):
-    (found,) = run.run_cases([made], CONTEXT, ROOFLINE)
-    return found
+def run_one(bench_case):
+    (case_record,) = run.run_cases([bench_case], CONTEXT, ROOFLINE)
+    return case_record
 
 
 def test_a_record_has_times_bounds_fractions_and_agreement():
-    found = run_one(fake_case(contender(OURS), contender(PYG)))
-    assert set(found) == RECORD
-    assert list(found["modes"]) == [FORWARD, TRAINING]
-    assert list(found["modes"][FORWARD]) == [OURS, PYG]
-    assert found["bounds"][FORWARD]["seconds"] == 16e-9
-    median = found["modes"][FORWARD][PYG]["median"]
-    assert found["fractions"][FORWARD][PYG] == 16e-9 / median
-    assert found["agreement"] == {PYG: 0.0}
-    assert found["errors"] == found["absent"] == {}
+    case_record = run_one(fake_case(contender(OURS), contender(PYG)))
+    assert set(case_record) == RECORD
+    assert list(case_record["modes"]) == [FORWARD, TRAINING]
+    assert list(case_record["modes"][FORWARD]) == [OURS, PYG]
+    assert case_record["bounds"][FORWARD]["seconds"] == 16e-9
+    median = case_record["modes"][FORWARD][PYG]["median"]
+    assert case_record["fractions"][FORWARD][PYG] == 16e-9 / median
+    assert case_record["agreement"] == {PYG: 0.0}
+    assert case_record["errors"] == case_record["absent"] == {}
 
 
 NO_COMPILER = "RuntimeError: no compiler"
@@ -86,15 +86,15 @@ NO_COMPILER = "RuntimeError: no compiler"
 def test_what_differs_or_breaks_off_is_said_and_all_else_is_timed(
     ours, other, timed, agreement, errors, absent
 ):
-    found = run_one(fake_case(ours, other, contender(SCATTER)))
-    assert list(found["modes"][FORWARD]) == [*timed, SCATTER]
-    gaps = {name: gap for name, gap in found["agreement"].items() if name != SCATTER}
+    case_record = run_one(fake_case(ours, other, contender(SCATTER)))
+    assert list(case_record["modes"][FORWARD]) == [*timed, SCATTER]
+    gaps = {name: gap for name, gap in case_record["agreement"].items() if name != SCATTER}
     assert gaps == pytest.approx(agreement)
-    assert found["errors"].keys() == errors.keys()
-    assert all(words in found["errors"][name] for name, words in errors.items())
-    assert found["absent"] == absent
-    said = [f"fake: {name}: {reason}" for name, reason in found["errors"].items()]
-    assert failures({"records": [found]}) == said
+    assert case_record["errors"].keys() == errors.keys()
+    assert all(words in case_record["errors"][name] for name, words in errors.items())
+    assert case_record["absent"] == absent
+    said = [f"fake: {name}: {reason}" for name, reason in case_record["errors"].items()]
+    assert failures({"records": [case_record]}) == said
 
 
 def test_a_case_that_cannot_be_set_up_does_not_stop_the_others():
@@ -103,13 +103,13 @@ def test_a_case_that_cannot_be_set_up_does_not_stop_the_others():
 
     unmade = Case("unmade", "fakes", "cannot be made", make)
     begun, done = [], []
-    found = run.run_cases(
+    records = run.run_cases(
         [unmade, fake_case(contender(OURS))], CONTEXT, ROOFLINE, begun.append, done.append
     )
-    assert found == done
+    assert records == done
     assert begun == ["unmade", "fake"]
-    assert found[0]["errors"] == {OURS: "MemoryError: too large"}
-    assert found[1]["modes"]
+    assert records[0]["errors"] == {OURS: "MemoryError: too large"}
+    assert records[1]["modes"]
 
 
 def test_a_case_is_one_registration(monkeypatch):
@@ -127,15 +127,15 @@ def test_a_case_is_one_registration(monkeypatch):
 
 
 def test_cases_are_chosen_by_name_and_by_group():
-    made = {
+    cases = {
         name: Case(name, group, "", lambda context, at: None)
         for name, group in (("gcn-a", "gcn"), ("gcn-b", "gcn"), ("walk", "polynomial"))
     }
-    assert [found.name for found in select([], made)] == ["gcn-a", "gcn-b", "walk"]
-    assert [found.name for found in select(["walk", "gcn-b"], made)] == ["gcn-b", "walk"]
-    assert [found.name for found in select(["gcn"], made)] == ["gcn-a", "gcn-b"]
+    assert [bench_case.name for bench_case in select([], cases)] == ["gcn-a", "gcn-b", "walk"]
+    assert [bench_case.name for bench_case in select(["walk", "gcn-b"], cases)] == ["gcn-b", "walk"]
+    assert [bench_case.name for bench_case in select(["gcn"], cases)] == ["gcn-a", "gcn-b"]
     with pytest.raises(RefusedValue, match=r"unknown benchmark 'gnc' \(did you mean 'gcn'\?\)"):
-        select(["gnc"], made)
+        select(["gnc"], cases)
     assert not {"a", "fake"} & set(CASES)
 
 
@@ -168,9 +168,9 @@ def test_contenders_take_turns_and_change_who_begins():
 def test_medians_and_quartiles_leave_the_warm_up_out():
     clock = Clock()
     steps = {"a": clock.step("a", 100.0, 5.0, 1.0, 2.0, 4.0, 3.0)}
-    found = run.measure(steps, 5, clock=lambda: clock.now)["a"]
+    summary = run.measure(steps, 5, clock=lambda: clock.now)["a"]
     quartiles = {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
-    assert found == {**quartiles, "repeats": 5, "inner": 1}
+    assert summary == {**quartiles, "repeats": 5, "inner": 1}
     alone = dict.fromkeys(("median", "low", "high", "least"), 2.0)
     assert run.summarise([2.0], 1) == {**alone, "repeats": 1, "inner": 1}
 
@@ -178,11 +178,11 @@ def test_medians_and_quartiles_leave_the_warm_up_out():
 @pytest.mark.parametrize(("seconds", "asked", "inner"), [(1e-3, None, 5), (1.0, 3, 3)])
 def test_short_steps_are_repeated_within_a_sample_and_a_given_number_is_kept(seconds, asked, inner):
     clock = Clock()
-    found = run.measure({"a": clock.step("a", seconds)}, 2, inner=asked, clock=lambda: clock.now)[
+    summary = run.measure({"a": clock.step("a", seconds)}, 2, inner=asked, clock=lambda: clock.now)[
         "a"
     ]
-    assert (found["inner"], len(clock.log)) == (inner, 1 + 2 * inner)
-    assert found["median"] == pytest.approx(seconds)
+    assert (summary["inner"], len(clock.log)) == (inner, 1 + 2 * inner)
+    assert summary["median"] == pytest.approx(seconds)
 
 
 def test_what_is_told_before_a_sample_is_not_timed():
@@ -193,9 +193,11 @@ def test_what_is_told_before_a_sample_is_not_timed():
         clock.now += 100.0
 
     steps = {name: clock.step(name, 1.0) for name in "ab"}
-    found = run.measure(steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None})
+    summaries = run.measure(
+        steps, 2, inner=3, clock=lambda: clock.now, ready={"a": ready, "b": None}
+    )
     assert told == [1, 3, 3]
-    assert found["a"]["median"] == found["b"]["median"] == 1.0
+    assert summaries["a"]["median"] == summaries["b"]["median"] == 1.0
 
 
 def test_new_graphs_are_copies_of_each_in_turn():
@@ -265,9 +267,9 @@ def test_least_work_of_attention():
 
 
 def test_the_roofline_is_measured():
-    found = measure_roofline(Context(quick=True))
-    assert 1e8 < found.bandwidth < 1e14
-    assert 1e8 < found.flop_rate < 1e16
+    roofline = measure_roofline(Context(quick=True))
+    assert 1e8 < roofline.bandwidth < 1e14
+    assert 1e8 < roofline.flop_rate < 1e16
 
 
 # Peak memory: known allocations are found, here and in a child ------------------------------------
@@ -283,27 +285,27 @@ def hold(mib):
 
 @pytest.mark.skipif(not run.is_known("cpu"), reason="this system has no record of peaks")
 def test_the_peak_of_a_step_is_what_it_holds():
-    found = run.peak_here(lambda: hold(256))
+    peak = run.peak_here(lambda: hold(256))
     # An allocator may keep the warm-up's block, hence the other bound on the process.
-    assert found["step"] < 300 * MIB
-    assert found["process"] > 256 * MIB
+    assert peak["step"] < 300 * MIB
+    assert peak["process"] > 256 * MIB
 
 
 @pytest.mark.parametrize(("slack", "is_timed"), [(1.0, False), (5.0, True)])
 def test_a_point_says_how_much_more_a_peer_may_round(slack, is_timed):
     rounded = fake_case(contender(OURS), contender(PYG, factor=2.004), slack=slack)
-    (found,) = run.run_cases([rounded], CONTEXT, ROOFLINE)
-    assert (PYG in found["modes"][FORWARD]) is is_timed
-    assert (PYG in found["errors"]) is not is_timed
-    assert found["agreement"][PYG] == pytest.approx(0.002, rel=0.01)
+    (case_record,) = run.run_cases([rounded], CONTEXT, ROOFLINE)
+    assert (PYG in case_record["modes"][FORWARD]) is is_timed
+    assert (PYG in case_record["errors"]) is not is_timed
+    assert case_record["agreement"][PYG] == pytest.approx(0.002, rel=0.01)
 
 
 def test_where_no_peak_is_known_a_note_says_so(monkeypatch):
     monkeypatch.setattr(run, "is_known", lambda device: False)
     context = replace(CONTEXT, memory=True)
-    (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
-    assert found["notes"] == ["peak memory is measured on CUDA devices and on Linux"]
-    assert found["memory"] == found["errors"] == {}
+    (case_record,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
+    assert case_record["notes"] == ["peak memory is measured on CUDA devices and on Linux"]
+    assert case_record["memory"] == case_record["errors"] == {}
 
 
 def test_a_process_measures_one_contender():
@@ -318,12 +320,12 @@ def test_a_process_measures_one_contender():
 def test_a_process_that_breaks_off_says_why(monkeypatch):
     with pytest.raises(ValueError, match="'no number'"):
         run.in_a_process(int, "no number")
-    monkeypatch.setattr(run, "in_a_process", lambda function, *given: function(*given))
+    monkeypatch.setattr(run, "in_a_process", lambda function, *arguments: function(*arguments))
     with pytest.raises(KeyError, match="no-such-case"):
         run.peak_alone(Context(), "no-such-case", None, TRAINING, OURS)
     context = replace(CONTEXT, memory=True)
-    (found,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
-    assert found["errors"] == {f"memory of {OURS}": "KeyError: 'fake'"}
+    (case_record,) = run.run_cases([fake_case(contender(OURS), memory=(OURS,))], context, ROOFLINE)
+    assert case_record["errors"] == {f"memory of {OURS}": "KeyError: 'fake'"}
 
 
 ENDLESS = """
@@ -453,9 +455,9 @@ def test_bad_input_is_refused_in_one_line(flags, words, refused):
 
 @pytest.mark.parametrize("missing", command.EXTRAS)
 def test_a_missing_extra_is_named(missing, monkeypatch, refused):
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+        importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name)
     )
     words = f"needs {missing}, not installed here: pip install 'pyg_outerconv[bench]'"
     refused([*TINY, "--only", "gcn"], words)
@@ -466,23 +468,23 @@ def test_a_missing_extra_is_named(missing, monkeypatch, refused):
 
 def report(ours, theirs, **changes):
     times = {OURS: timing(ours, 0.5), PYG: timing(theirs, 0.5)}
-    made = record(modes={FORWARD: times}, bounds={FORWARD: {"seconds": 0.5}}, **changes)
-    return {"records": [made], "roofline": {"bandwidth": ours, "flop_rate": theirs}}
+    case_record = record(modes={FORWARD: times}, bounds={FORWARD: {"seconds": 0.5}}, **changes)
+    return {"records": [case_record], "roofline": {"bandwidth": ours, "flop_rate": theirs}}
 
 
 def test_times_are_medians_with_their_range():
-    (found,), roofline = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
-    ours = found["modes"][FORWARD][OURS]
+    (case_record,), roofline = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
+    ours = case_record["modes"][FORWARD][OURS]
     assert (ours["median"], ours["low"], ours["high"]) == (2.0, 1.0, 4.0)
     assert (ours["least"], ours["repeats"]) == (0.5, 15)
-    assert found["fractions"][FORWARD][OURS] == 0.25
+    assert case_record["fractions"][FORWARD][OURS] == 0.25
     assert (roofline.bandwidth, roofline.flop_rate) == (2.0, 10.0)
 
 
 def test_ratios_are_of_each_process_and_are_said_with_their_range():
-    (found,), _ = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
-    assert found["ratios"] == {FORWARD: {PYG: [2.0, 5.0, 3.0]}}
-    assert ratio_rows({"records": [found]})[1:] == [
+    (case_record,), _ = merge([report(1.0, 2.0), report(2.0, 10.0), report(4.0, 12.0)])
+    assert case_record["ratios"] == {FORWARD: {PYG: [2.0, 5.0, 3.0]}}
+    assert ratio_rows({"records": [case_record]})[1:] == [
         ("fake", "PyG", "forward", "3.00", "2.00 – 5.00")
     ]
     assert len(ratio_rows({"records": [record()]})) == 1
@@ -490,13 +492,13 @@ def test_ratios_are_of_each_process_and_are_said_with_their_range():
 
 def test_what_breaks_off_in_one_process_stays():
     one = report(1.0, 2.0, errors={PYG: "differs"}, agreement={PYG: None})
-    (found,), _ = merge([report(1.0, 2.0, agreement={PYG: 1e-7}), one])
-    assert found["errors"] == {PYG: "differs"}
-    assert found["agreement"] == {PYG: None}
+    (case_record,), _ = merge([report(1.0, 2.0, agreement={PYG: 1e-7}), one])
+    assert case_record["errors"] == {PYG: "differs"}
+    assert case_record["agreement"] == {PYG: None}
 
 
 def test_two_processes_end_to_end(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(campaign, "in_a_process", lambda function, *given: function(*given))
+    monkeypatch.setattr(campaign, "in_a_process", lambda function, *arguments: function(*arguments))
     flags = [*TINY, "--only", "new-karate-gcn", "--processes", "2", "--threads", "1"]
     assert main([*flags, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()
@@ -505,18 +507,18 @@ def test_two_processes_end_to_end(tmp_path, monkeypatch, capsys):
     assert "median and range over processes" in said.out
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert names == ["bench.html", "bench.json", "process-1", "process-2"]
-    found = json.loads((tmp_path / "run" / "bench.json").read_text())
-    assert found["settings"]["processes"] == 2
+    merged_report = json.loads((tmp_path / "run" / "bench.json").read_text())
+    assert merged_report["settings"]["processes"] == 2
     of_one = json.loads((tmp_path / "run" / "process-2" / "bench.json").read_text())["settings"]
-    assert of_one == {**found["settings"], "processes": 1}
+    assert of_one == {**merged_report["settings"], "processes": 1}
     assert (of_one["quick"], of_one["scale"], of_one["repeats"]) == (True, 0.002, 2)
-    (made,) = found["records"]
-    assert list(made["ratios"]) == [FORWARD, TRAINING]
-    assert len(made["ratios"][FORWARD][PYG]) == 2
+    (case_record,) = merged_report["records"]
+    assert list(case_record["ratios"]) == [FORWARD, TRAINING]
+    assert len(case_record["ratios"][FORWARD][PYG]) == 2
 
 
 def test_a_process_that_breaks_off_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(campaign, "in_a_process", lambda function, *given: function(*given))
+    monkeypatch.setattr(campaign, "in_a_process", lambda function, *arguments: function(*arguments))
     options = Options(quick=True, processes=2)
     with pytest.raises(RefusedValue, match="process 1 must end: .* a report, got KeyError: 'gone'"):
         run_processes(options, ["gone"], tmp_path, print)

@@ -248,10 +248,10 @@ def test_a_missing_module_names_what_to_install(name, module, extra, tmp_path, m
 
 def test_the_archive_of_ogb_is_unpacked(tmp_path, monkeypatch):
     url = pytest.importorskip("ogb.utils.url")
-    known = data.entry("ogbn-arxiv")
+    arxiv_entry = data.entry("ogbn-arxiv")
 
     def fetch(address, folder):
-        raw_layouts.write(known, tmp_path / "made")
+        raw_layouts.write(arxiv_entry, tmp_path / "made")
         base = tmp_path / "made" / "OGB"
         (base / "ogbn_arxiv").rename(base / "arxiv")
         Path(folder).mkdir(parents=True)
@@ -345,8 +345,8 @@ def test_the_layout_of_pygs_class_is_read(name, tmp_path):
     assert read.data.num_nodes == raw_layouts.NUM_NODES
     assert read.data.y.tolist() == raw_layouts.CLASSES.tolist()
     directed = set(zip(*(end.tolist() for end in raw_layouts.ENDS), strict=True))
-    found = set(zip(*read.data.edge_index.tolist(), strict=True))
-    assert found in (directed, directed | {(n, m) for m, n in directed})
+    edges = set(zip(*read.data.edge_index.tolist(), strict=True))
+    assert edges in (directed, directed | {(n, m) for m, n in directed})
     if entry.splits[0] in ("public", "geom-gcn"):
         split = make_split(read.data, entry.splits[0], 0)
         parts = split.train, split.validation, split.test
@@ -394,18 +394,18 @@ def test_the_first_of_nodes_with_equal_class_and_targets_is_kept():
     y, x = torch.tensor([0, 0, 0, 1, 2, 2, 2]), torch.arange(7.0).view(7, 1)
     masks = torch.arange(14).view(7, 2) % 3 == 0
     whole = Data(x=x, edge_index=torch.tensor(edges).t(), y=y, train_mask=masks)
-    found = graph.SELECTIONS["distinct"](whole)
+    selected = graph.SELECTIONS["distinct"](whole)
     kept = [0, 2, 3, 4, 5, 6]
-    assert found.x.view(-1).tolist() == kept
-    assert found.y.tolist() == y[kept].tolist()
-    assert torch.equal(found.train_mask, masks[kept])
+    assert selected.x.view(-1).tolist() == kept
+    assert selected.y.tolist() == y[kept].tolist()
+    assert torch.equal(selected.train_mask, masks[kept])
     wanted = {(kept.index(m), kept.index(n)) for m, n in edges if 1 not in (m, n)}
-    assert set(map(tuple, found.edge_index.t().tolist())) == wanted
+    assert set(map(tuple, selected.edge_index.t().tolist())) == wanted
 
 
 def test_the_largest_component_is_kept_whatever_the_direction_of_edges():
     edges = torch.tensor([[0, 5, 2, 3], [4, 4, 3, 2]])
     whole = Data(x=torch.arange(6.0).view(6, 1), edge_index=edges, y=torch.arange(6))
-    found = graph.SELECTIONS["largest-component"](whole)
-    assert (found.x.view(-1).tolist(), found.y.tolist()) == ([0, 4, 5], [0, 4, 5])
-    assert sorted(found.edge_index.t().tolist()) == [[0, 1], [2, 1]]
+    selected = graph.SELECTIONS["largest-component"](whole)
+    assert (selected.x.view(-1).tolist(), selected.y.tolist()) == ([0, 4, 5], [0, 4, 5])
+    assert sorted(selected.edge_index.t().tolist()) == [[0, 1], [2, 1]]

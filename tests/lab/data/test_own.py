@@ -128,21 +128,21 @@ SAME = {
 def test_every_format_gives_the_same_graph(name):
     options = {"edge_weight": "3"} if name == "no titles" else {}
     csv = read(*(put(*file) for file in SAME["csv"].items()))
-    found = read(*(put(*file) for file in SAME[name].items()), **options)
-    assert found.fingerprint == csv.fingerprint
-    held = found.data
-    assert (found.nodes, found.classes) == (tuple(NODES), ("cat", "dog"))
-    assert held.edge_index.tolist() == [[0, 2, 0, 3], [1, 0, 1, 3]]
-    assert held.edge_weight.tolist() == WEIGHTS
-    assert torch.equal(held.x, torch.from_numpy(X).float())
-    assert held.y.tolist() == [0, 1, -1, 1, 0]
+    dataset = read(*(put(*file) for file in SAME[name].items()), **options)
+    assert dataset.fingerprint == csv.fingerprint
+    graph_data = dataset.data
+    assert (dataset.nodes, dataset.classes) == (tuple(NODES), ("cat", "dog"))
+    assert graph_data.edge_index.tolist() == [[0, 2, 0, 3], [1, 0, 1, 3]]
+    assert graph_data.edge_weight.tolist() == WEIGHTS
+    assert torch.equal(graph_data.x, torch.from_numpy(X).float())
+    assert graph_data.y.tolist() == [0, 1, -1, 1, 0]
     for part, mask in MASKS.items():
-        assert held[part].tolist() == mask.tolist()
-    assert list(found.entry.counts.values()) == [5, 4, 2, 2, 0]
-    assert found.entry.splits[0] == "public"
-    assert "4 edges, of which 1 are parallel to another and 1 are self-loops" in found.said
-    assert "1 nodes without an edge" in found.said
-    assert "1 of 5 nodes have no label" in found.said
+        assert graph_data[part].tolist() == mask.tolist()
+    assert list(dataset.entry.counts.values()) == [5, 4, 2, 2, 0]
+    assert dataset.entry.splits[0] == "public"
+    assert "4 edges, of which 1 are parallel to another and 1 are self-loops" in dataset.said
+    assert "1 nodes without an edge" in dataset.said
+    assert "1 of 5 nodes have no label" in dataset.said
 
 
 def test_graphml_gives_the_same_graph_in_the_order_of_its_nodes():
@@ -151,20 +151,20 @@ def test_graphml_gives_the_same_graph_in_the_order_of_its_nodes():
         graph.add_node(name, f=f, g=g, label=label, split=part, note="text")
     graph.add_weighted_edges_from(zip(*EDGES.values(), strict=True))
     nx.write_graphml(graph, "edges.graphml")
-    found, other = read("edges.graphml"), read(*(put(*file) for file in SAME["csv"].items()))
+    loaded, other = read("edges.graphml"), read(*(put(*file) for file in SAME["csv"].items()))
     for key in ("x", "y", "train_mask", "val_mask", "test_mask"):
-        assert torch.equal(found.data[key], other.data[key])
+        assert torch.equal(loaded.data[key], other.data[key])
     ordered = [
         sorted(zip(*one.edge_index.tolist(), one.edge_weight.tolist(), strict=True))
-        for one in (found.data, other.data)
+        for one in (loaded.data, other.data)
     ]
     assert ordered[0] == ordered[1]
-    assert (found.nodes, found.classes) == (other.nodes, other.classes)
-    assert "not read of features: note" in found.said
+    assert (loaded.nodes, loaded.classes) == (other.nodes, other.classes)
+    assert "not read of features: note" in loaded.said
     nx.write_graphml(nx.path_graph(3), "edges.graphml")
-    found = read("edges.graphml", put("labels.csv", "node,label\n0,a\n1,b\n2,a\n")).data
-    assert found.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]], "its edges go both ways"
-    assert found.get("x") is None
+    loaded = read("edges.graphml", put("labels.csv", "node,label\n0,a\n1,b\n2,a\n")).data
+    assert loaded.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]], "its edges go both ways"
+    assert loaded.get("x") is None
 
 
 CHANGES = {
@@ -177,17 +177,20 @@ CHANGES = {
 
 def test_another_graph_has_another_fingerprint():
     names = [put(*file) for file in SAME["csv"].items()]
-    whole, found = {name: Path(name).read_text() for name in names}, {read(*names).fingerprint}
+    whole, fingerprints = (
+        {name: Path(name).read_text() for name in names},
+        {read(*names).fingerprint},
+    )
     for name, (there, instead) in CHANGES.items():
         text = whole[name.strip()]
         assert there in text
         put(name.strip(), text.replace(there, instead, 1))
-        found.add(read(*names).fingerprint)
+        fingerprints.add(read(*names).fingerprint)
         put(name.strip(), text)
     for name, text in whole.items():
         put(name, text.replace("ann", "eve"))
-    found.add(read(*names).fingerprint)
-    assert len(found) == 6
+    fingerprints.add(read(*names).fingerprint)
+    assert len(fingerprints) == 6
 
 
 MATRIX = "%%MatrixMarket matrix {}\n{}\n".format
@@ -278,10 +281,10 @@ reads(
     {"nodes": (str(2**53), str(2**53 + 1)), "edge_index": [[1], [0]], "classes": ("1", str(2**60))},
 )
 for number, kind in LARGE.items():
-    held, rounded = pa.array([number, 0, 1], kind), torch.tensor([float(number), 0, 1])
+    numbers, rounded = pa.array([number, 0, 1], kind), torch.tensor([float(number), 0, 1])
     reads(
-        {"edges.parquet": {"source": list("abc"), "target": list("bca"), "weight": held}}
-        | {"features.parquet": {"node": list("abc"), "f": held}},
+        {"edges.parquet": {"source": list("abc"), "target": list("bca"), "weight": numbers}}
+        | {"features.parquet": {"node": list("abc"), "f": numbers}},
         {"edge_weight": rounded.tolist(), "x": rounded.view(3, 1).tolist()},
     )
 
@@ -289,13 +292,13 @@ for number, kind in LARGE.items():
 @pytest.mark.parametrize("place", range(len(READ)))
 def test_files_are_read(place):
     files, options, wanted = READ[place]
-    found = read(*(put(*file) for file in files.items()), **options)
+    dataset = read(*(put(*file) for file in files.items()), **options)
     for key, value in wanted.items():
-        held = getattr(found, key) if hasattr(found, key) else found.data.get(key)
-        held = held.tolist() if isinstance(held, Tensor) else held
-        assert value in held if key == "said" else held == value, key
-    assert found.num_relations == max(1, found.entry.counts["relations"])
-    assert ("relation" in found.entry.defaults.values()) == ("edge_type" in found.data)
+        actual = getattr(dataset, key) if hasattr(dataset, key) else dataset.data.get(key)
+        actual = actual.tolist() if isinstance(actual, Tensor) else actual
+        assert value in actual if key == "said" else actual == value, key
+    assert dataset.num_relations == max(1, dataset.entry.counts["relations"])
+    assert ("relation" in dataset.entry.defaults.values()) == ("edge_type" in dataset.data)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -307,8 +310,8 @@ def test_undirected_edges_go_both_ways(seed):
         put("edges.csv", "source,target\n" + "".join(f"{m},{n}\n" for m, n in listed)),
         put("labels.csv", "node,label\n" + "".join(f"{n},{n % 2}\n" for n in range(count))),
     ]
-    found = read(*files, undirected=True).data
-    edges = list(zip(*found.edge_index.tolist(), strict=True))
+    graph_data = read(*files, undirected=True).data
+    edges = list(zip(*graph_data.edge_index.tolist(), strict=True))
     assert edges[: len(listed)] == [tuple(edge) for edge in listed]
     for m in range(count):
         for n in range(count):
@@ -617,8 +620,8 @@ def a_graph(**changed):
     return Data(**{**parts, **changed})
 
 
-def saved(held, **options):
-    torch.save(held, "g.pt")
+def saved(contents, **options):
+    torch.save(contents, "g.pt")
     return read(data="g.pt", **options)
 
 
@@ -638,9 +641,9 @@ def test_a_data_is_read_from_a_file():
 
 
 def test_a_file_never_runs_code():
-    for held in (Payload(), a_graph(extra=Payload())):
+    for contents in (Payload(), a_graph(extra=Payload())):
         with pytest.raises(ValueError, match="could run code"):
-            saved(held)
+            saved(contents)
     Path("g.pt").write_bytes(pickle.dumps(Payload()))
     refused(["g.pt", "another pickle (Unsupported operand"], data="g.pt")
     torch.save(a_graph(), "g.pt")
@@ -694,17 +697,17 @@ UNFIT = {
     "a tensor": (torch.ones(2), "got Tensor"),
     "two graphs": ((a_graph().to_dict(), {"x": 1}, Data), "holds one graph"),
 } | {
-    f"{key} of {kind}": ({key: made, "num_nodes": 4}, f"{key} of .* holds numbers")
+    f"{key} of {kind}": ({key: tensor, "num_nodes": 4}, f"{key} of .* holds numbers")
     for key in ("x", "y", "edge_index", "edge_weight", "train_mask")
-    for kind, made in (("meta", torch.ones(4, 4, device="meta")), ("one number", torch.tensor(1)))
+    for kind, tensor in (("meta", torch.ones(4, 4, device="meta")), ("one number", torch.tensor(1)))
 }
 
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_a_data_that_does_not_fit_is_refused(case):
-    held, words = UNFIT[case]
+    contents, words = UNFIT[case]
     with pytest.raises((ValueError, TypeError), match=words) as error:
-        saved(a_graph(**held) if isinstance(held, dict) else held)
+        saved(a_graph(**contents) if isinstance(contents, dict) else contents)
     assert "\n" not in str(error.value)
 
 
@@ -725,11 +728,11 @@ def test_numbers_are_read_however_they_are_held(kind, key):
     plain = torch.eye(4) if key == "x" else torch.ones(4)
     if kind == "compressed" and key == "edge_weight":
         plain = torch.ones(4, 1)
-    held = saved(a_graph(**{key: LIKE[kind](plain.clone())})).data[key]
-    assert type(held) is Tensor
-    assert not held.requires_grad
-    torch.testing.assert_close(held, plain.view_as(held))
-    assert held.numpy().any()
+    tensor = saved(a_graph(**{key: LIKE[kind](plain.clone())})).data[key]
+    assert type(tensor) is Tensor
+    assert not tensor.requires_grad
+    torch.testing.assert_close(tensor, plain.view_as(tensor))
+    assert tensor.numpy().any()
 
 
 def test_a_function_is_called_where_it_is_named():

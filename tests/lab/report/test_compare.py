@@ -47,14 +47,14 @@ def test_differences_are_paired_by_seed_with_their_standard_error(runs):
     said = [group[key] for key in ("dataset", "split", "metric")]
     assert said == ["KarateClub", "random-30-30-40", "accuracy"]
     first = metrics_of(runs["gcn"])
-    found = {(Path(model["run"]).name, model["key"]): model for model in group["models"]}
-    assert list(found) == [
+    models = {(Path(model["run"]).name, model["key"]): model for model in group["models"]}
+    assert list(models) == [
         ("gcn", "outerconv"),
         ("gcn", "peer"),
         ("wide", "outerconv"),
         ("more", "outerconv"),
     ]
-    for (name, key), model in found.items():
+    for (name, key), model in models.items():
         own = metrics_of(runs[name], key)
         assert model["test"] == own
         assert model["mean"] == pytest.approx(mean(own.values()))
@@ -69,7 +69,7 @@ def test_differences_are_paired_by_seed_with_their_standard_error(runs):
             "mean": pytest.approx(mean(gaps)),
             "standard_error": pytest.approx(stdev(gaps) / 3**0.5),
         }
-    assert found["wide", "outerconv"]["differing"] == {
+    assert models["wide", "outerconv"]["differing"] == {
         "family": "GCN()",
         "hidden": 32,
         "lr": 0.05,
@@ -87,19 +87,21 @@ def test_the_best_is_chosen_by_validation_nodes(runs):
 
 
 def test_runs_that_differ_in_metric_or_split_are_apart_and_said_to_be(runs):
-    found = compare([runs["gcn"], runs["f1"], runs["split"]])
-    assert [(group["metric"], group["split"]) for group in found["groups"]] == [
+    comparison = compare([runs["gcn"], runs["f1"], runs["split"]])
+    assert [(group["metric"], group["split"]) for group in comparison["groups"]] == [
         ("accuracy", "random-30-30-40"),
         ("f1", "random-30-30-40"),
         ("accuracy", "public"),
     ]
     assert all(
-        model["difference"] is None for group in found["groups"][1:] for model in group["models"]
+        model["difference"] is None
+        for group in comparison["groups"][1:]
+        for model in group["models"]
     )
     one, two, three = (
-        "{dataset}, split {split}, {metric}".format(**group) for group in found["groups"]
+        "{dataset}, split {split}, {metric}".format(**group) for group in comparison["groups"]
     )
-    assert found["notes"] == [
+    assert comparison["notes"] == [
         f"{two} is not compared with {one}: another metric",
         f"{three} is not compared with {one}: another split",
         f"{three} is not compared with {two}: another split, another metric",
@@ -111,16 +113,18 @@ def test_another_graph_of_one_name_is_apart(runs, tmp_path, monkeypatch):
     changed = replace(loaded, fingerprint="0" * 64)
     monkeypatch.setattr("pyg_outerconv.lab.train.experiment.load", lambda *arguments: changed)
     other = train(tmp_path / "other", seeds=1)
-    found = compare([runs["gcn"], other])
-    assert len(found["groups"]) == 2
-    assert found["notes"][0].endswith("another graph of that name")
+    comparison = compare([runs["gcn"], other])
+    assert len(comparison["groups"]) == 2
+    assert comparison["notes"][0].endswith("another graph of that name")
 
 
 def test_runs_under_way_are_compared_by_what_they_have(runs, tmp_path, capsys):
-    made = Experiment(replace(SETTINGS, seeds=4), tmp_path / "half", log=lambda line: None)
+    experiment = Experiment(replace(SETTINGS, seeds=4), tmp_path / "half", log=lambda line: None)
     records = RunFolder(runs["gcn"]).read_runs()
-    made.runs.extend(one for one in records if one["model"] == "outerconv" and one["seed"] < 2)
-    made.folder.write_metrics(made.runs, made.summary())
+    experiment.runs.extend(
+        one for one in records if one["model"] == "outerconv" and one["seed"] < 2
+    )
+    experiment.folder.write_metrics(experiment.runs, experiment.summary())
     Experiment(SETTINGS, tmp_path / "empty", log=lambda line: None)
     assert main(["compare", runs["more"], str(tmp_path / "half"), str(tmp_path / "empty")]) == 0
     said = capsys.readouterr().out

@@ -71,14 +71,14 @@ def test_a_run_is_shown(runs, drawn, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said == [str(folder / name) for name in (*names, "README.md")]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "README.md"])
-    found, trained = facts(folder), load_trained(runs["fixed"])
+    run_facts, trained = facts(folder), load_trained(runs["fixed"])
     page = (folder / "README.md").read_text()
-    for one, name in zip(found["classes"], found["class_names"], strict=True):
+    for one, name in zip(run_facts["classes"], run_facts["class_names"], strict=True):
         shares = (one[what] for what in ("precision", "recall", "f1"))
         cells = [name, str(one["nodes"]), *("–" if s is None else f"{s:.3f}" for s in shares)]
         assert f"\n| {' | '.join(cells)} |\n" in page
     expected = [vars(one) for one in trained.contributions()]
-    assert found["contributions"] == [pytest.approx(one) for one in expected]
+    assert run_facts["contributions"] == [pytest.approx(one) for one in expected]
     (bars,) = drawn["bars"]
     widths = [patch.get_width() for patch in bars.axes[0].patches]
     assert widths == pytest.approx([one["norm"] for one in expected[:2]])
@@ -87,11 +87,11 @@ def test_a_run_is_shown(runs, drawn, capsys):
     counts = torch.zeros(4, 4, dtype=torch.long)
     for node in test.nonzero().view(-1).tolist():
         counts[y[node], predicted[node]] += 1
-    assert found["confusion"] == counts.tolist()
+    assert run_facts["confusion"] == counts.tolist()
     assert np.array_equal(drawn["confusion"][0].axes[0].images[0].get_array(), counts)
     right = float((predicted == y)[test].float().mean())
-    assert found["metric"]["test"] == pytest.approx(right)
-    assert found["recorded"] == pytest.approx(right)
+    assert run_facts["metric"]["test"] == pytest.approx(right)
+    assert run_facts["recorded"] == pytest.approx(right)
     (picture,) = drawn["draw"]
     assert [axes.get_title() for axes in picture.axes[:-1]] == ["neighbours", "self"]
     assert len(picture.axes[1].patches) == 34  # the self-loops of the identity
@@ -106,18 +106,21 @@ def test_learned_values_are_shown_around_a_node(runs, drawn, tmp_path):
     out = tmp_path / "shown"
     assert main(["show", str(runs["gat"]), "--node", "9", "--out", str(out)]) == 0
     assert not (runs["gat"] / "show").exists()
-    found = facts(out)["neighbourhoods"]
-    assert [(one["layer"], one["node"]) for one in found] == [("convs.0", 9), ("convs.1", 9)]
+    neighbourhoods = facts(out)["neighbourhoods"]
+    assert [(one["layer"], one["node"]) for one in neighbourhoods] == [
+        ("convs.0", 9),
+        ("convs.1", 9),
+    ]
     terms = layer_terms(load_trained(runs["gat"]))
-    for one in found:
+    for one in neighbourhoods:
         values, present = column(terms[one["layer"]].basis, 9)
         assert sorted(one["sources"]) == np.flatnonzero(present.any(0)).tolist()
         assert np.allclose(one["values"], values[:, one["sources"]].T)
     figure = drawn["neighbourhood"][0]
     written = [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "value"]
-    assert sorted(written) == sorted(f"{values[0]:.2f}" for values in found[0]["values"])
-    assert (out / found[0]["picture"]).read_bytes().startswith(b"\x89PNG")
-    assert f"]({found[0]['picture']})" in (out / "README.md").read_text()
+    assert sorted(written) == sorted(f"{values[0]:.2f}" for values in neighbourhoods[0]["values"])
+    assert (out / neighbourhoods[0]["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert f"]({neighbourhoods[0]['picture']})" in (out / "README.md").read_text()
 
 
 def test_a_column_of_a_basis_is_that_of_its_matrices(runs):

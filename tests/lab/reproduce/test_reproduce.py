@@ -78,17 +78,17 @@ def test_a_table_is_run_resumed_and_written(table, capsys):
     before = (out / "karateclub-gcn" / "metrics.json").read_bytes()
     assert main(line) == 0
     assert (out / "karateclub-gcn" / "metrics.json").read_bytes() == before
-    found = json.loads((out / "karate.json").read_text())["records"]
-    assert found[0] == first[0]
-    assert [one["row"] for one in found] == ["GCN", "two hops"]
+    records = json.loads((out / "karate.json").read_text())["records"]
+    assert records[0] == first[0]
+    assert [one["row"] for one in records] == ["GCN", "two hops"]
     runs = json.loads(before)["runs"]
     ours = [100 * run["test_metric"] for run in runs if run["model"] == "outerconv"]
-    assert found[0]["mean"] == pytest.approx(sum(ours) / 2)
-    assert found[0]["at_peer"] is True
-    assert found[0]["at_published"] is False
+    assert records[0]["mean"] == pytest.approx(sum(ours) / 2)
+    assert records[0]["at_peer"] is True
+    assert records[0]["at_published"] is False
     text = (out / "karate.md").read_text()
     assert "| GCN | 2 |" in text
-    assert f"GCN is {99.9 - found[0]['mean']:.1f} below the paper." in text
+    assert f"GCN is {99.9 - records[0]['mean']:.1f} below the paper." in text
     assert "- Nobody, table 0" in text
     assert "- two hops: no peer" in text
     assert f"Written by `outerconv reproduce {table}`" in text
@@ -99,8 +99,8 @@ def test_a_table_is_run_resumed_and_written(table, capsys):
     table.write_text(TABLE.replace("hidden = 8", "hidden = 6").replace("walk(2)", "walk(1)"))
     (out / "karateclub-gcn").rename(out / "elsewhere")
     assert main([*line, "--row", "GCN", "--seeds", "1"]) == 0
-    found = json.loads((out / "karate.json").read_text())["records"]
-    assert [(one["row"], one["seeds"]) for one in found] == [("GCN", 1)]  # the other row changed
+    records = json.loads((out / "karate.json").read_text())["records"]
+    assert [(one["row"], one["seeds"]) for one in records] == [("GCN", 1)]  # the other row changed
 
 
 @pytest.mark.pages
@@ -109,13 +109,15 @@ def test_a_row_of_a_shipped_table_is_reproduced_to_the_digit(shared_data):
     """To the digits that its page shows, with which another machine may differ in the last bits."""
     line = ["reproduce", "geom_gcn", "--data", "Cornell", "--row", "GCN", "--device", "cpu"]
     assert main([*line, "--root", str(shared_data), "--out", "out"]) == 0
-    (found,) = read_report(Path("out/geom_gcn.json"))
-    known = read_report(find_table("geom_gcn").with_suffix(".json"))
-    (wanted,) = (one for one in known if (one["dataset"], one["row"]) == ("Cornell", "GCN"))
-    for ours, theirs in ((found, wanted), (found["peer"], wanted["peer"])):
+    (row_record,) = read_report(Path("out/geom_gcn.json"))
+    shipped_records = read_report(find_table("geom_gcn").with_suffix(".json"))
+    (wanted,) = (
+        one for one in shipped_records if (one["dataset"], one["row"]) == ("Cornell", "GCN")
+    )
+    for ours, theirs in ((row_record, wanted), (row_record["peer"], wanted["peer"])):
         for key in ("seeds", "mean", "std"):
             assert round(ours[key], 1) == round(theirs[key], 1), key
-    assert round(found["peer"]["gap"], 2) == round(wanted["peer"]["gap"], 2)
+    assert round(row_record["peer"]["gap"], 2) == round(wanted["peer"]["gap"], 2)
 
 
 def test_a_cell_with_other_settings_is_refused(table, refused):
@@ -144,8 +146,12 @@ def test_the_peer_may_have_fewer_seeds(table):
     out = table.parent / "out"
     line = ["reproduce", str(table), "--row", "GCN", "--out", str(out)]
     assert main(line) == 0
-    found = json.loads((out / "karate.json").read_text())["records"][0]
-    assert (found["seeds"], found["peer"]["seeds"], found["peer"]["gap_error"]) == (2, 1, None)
+    row_record = json.loads((out / "karate.json").read_text())["records"][0]
+    assert (row_record["seeds"], row_record["peer"]["seeds"], row_record["peer"]["gap_error"]) == (
+        2,
+        1,
+        None,
+    )
     runs = json.loads((out / "karateclub-gcn" / "metrics.json").read_text())["runs"]
     assert [(run["model"], run["seed"]) for run in runs] == [
         ("outerconv", 0), ("peer", 0), ("outerconv", 1)
@@ -173,11 +179,11 @@ def summary(gap, error):
 )
 def test_at_the_peer_is_within_one_standard_error(gap, error, verdict, table):
     read = read_table(table)
-    found = record(next(read.cells()), summary(gap, error))
-    assert found["at_peer"] is verdict
+    row_record = record(next(read.cells()), summary(gap, error))
+    assert row_record["at_peer"] is verdict
     facts = {"versions": {"torch": "1", "torch_geometric": "2"}, "threads": 1, "machine": "a CPU"}
     facts["command"] = "outerconv reproduce karate"
-    assert ("below PyG's layer" in page(read, [found], facts)) is not verdict
+    assert ("below PyG's layer" in page(read, [row_record], facts)) is not verdict
 
 
 @pytest.mark.parametrize(
@@ -223,9 +229,9 @@ def test_what_is_no_table_is_refused(text, words, table, refused):
 
 def test_the_wheel_has_every_table():
     project = Path(__file__).parents[3] / "pyproject.toml"
-    held = read_toml(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    included = read_toml(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for path in shipped_tables():
-        assert held[f"examples/tables/{path.name}"] == f"pyg_outerconv/_tables/{path.name}"
+        assert included[f"examples/tables/{path.name}"] == f"pyg_outerconv/_tables/{path.name}"
 
 
 def test_tables_are_listed_and_unknown_ones_refused(capsys, refused):

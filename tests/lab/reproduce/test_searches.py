@@ -128,9 +128,14 @@ def test_kinds_that_are_better_than_the_winner_stand_in_the_first_table():
     table = read_search_table(find_table("basis_search"))
     row = {"kind": "GCN", "winner_minus_it": -2.0, "half_interval": 1.0}
     even = {"kind": "GAT", "winner_minus_it": -2.0, "half_interval": 3.0}
-    found = {"winner": "MLP", "settings": {"family": "identity"}, "facts": "", "verdict": []}
+    search_record = {
+        "winner": "MLP",
+        "settings": {"family": "identity"},
+        "facts": "",
+        "verdict": [],
+    }
     rows = [["kind", "final", "test %"], ["MLP (winner)", "", "80.0"]]
-    records = {"cora-public": {**found, "rows": rows, "differences": [row, even]}}
+    records = {"cora-public": {**search_record, "rows": rows, "differences": [row, even]}}
     text = page(table, records, "outerconv reproduce basis_search")
     assert "| Cora | public | MLP | identity | 80.0 | GCN |" in text
     assert "- Cornell, geom-gcn: not run yet" in text

@@ -34,12 +34,12 @@ TESTS = str(Path(__file__).resolve().parents[2])
 def watched(tmp_path_factory):
     """A finished search, all tasks of it, what was found before each test, and its early pages."""
     folder = tmp_path_factory.mktemp("search") / "whole"
-    run, generate, asked, found, pages = Workers.run, Search._generate, [], [], []
+    run, generate, asked, folder_states, pages = Workers.run, Search._generate, [], [], []
 
     def tasks_seen(workers, tasks, *rest):
         asked.extend(tasks := list(tasks))
         if any(task.wants == "logits" for task in tasks):
-            found.append(found_in(folder))
+            folder_states.append(found_in(folder))
         return run(workers, tasks, *rest)
 
     def page_seen(search, generation):
@@ -51,7 +51,7 @@ def watched(tmp_path_factory):
         patched.setattr(Workers, "run", tasks_seen)
         patched.setattr(Search, "_generate", page_seen)
         searched(folder, plan(ensemble=2))
-    return SimpleNamespace(folder=folder, asked=asked, found=found, pages=pages)
+    return SimpleNamespace(folder=folder, asked=asked, folder_states=folder_states, pages=pages)
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def test_labels_of_test_nodes_are_withheld():
             visible_labels(karate, "public", seed),
             make_split(karate.data, "public", seed),
         )
-        known = split.train | split.validation
-        assert torch.equal(seen.y[known], karate.data.y[known])
-        assert bool((seen.y[~known] == WITHHELD).all())
+        visible = split.train | split.validation
+        assert torch.equal(seen.y[visible], karate.data.y[visible])
+        assert bool((seen.y[~visible] == WITHHELD).all())
         assert bool((seen.y[split.test] == WITHHELD).all())
     graph = without_labels(karate)
     assert bool((graph.dataset.data.y == WITHHELD).all())
@@ -90,16 +90,16 @@ def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypa
     load = search_module.load
 
     def permuted(*args, **kwargs):
-        found = load(*args, **kwargs)
-        changed = copy.copy(found.data)
-        changed.y = found.data.y.clone()
-        changed.y[fixed.test] = found.data.y[fixed.test].flip(0)
-        assert not torch.equal(changed.y, found.data.y)
-        return replace(found, data=changed)
+        dataset = load(*args, **kwargs)
+        changed = copy.copy(dataset.data)
+        changed.y = dataset.data.y.clone()
+        changed.y[fixed.test] = dataset.data.y[fixed.test].flip(0)
+        assert not torch.equal(changed.y, dataset.data.y)
+        return replace(dataset, data=changed)
 
     if split == "public":  # whose test nodes are drawn by seeds: all trials have seed 0
         monkeypatch.setattr(search_module, "FIRST_TRIAL_SEED", 0)
-    found = {}
+    folder_states = {}
     for name in ("true", "other"):
         if name == "other":
             monkeypatch.setattr(search_module, "load", permuted)
@@ -111,8 +111,8 @@ def test_other_test_labels_change_nothing_but_the_test(split, tmp_path, monkeypa
                 with_labels.run()
         finally:
             with_labels.close()
-        found[name] = found_in(tmp_path / name)
-    (trials, finals), (other_trials, other_finals) = timeless([*map(list, found.values())])
+        folder_states[name] = found_in(tmp_path / name)
+    (trials, finals), (other_trials, other_finals) = timeless([*map(list, folder_states.values())])
     assert trials == other_trials
     tests, other_tests = finals.pop("tests"), other_finals.pop("tests")
     assert finals == other_finals
@@ -132,11 +132,14 @@ def test_workers_have_no_label_of_a_test_node(watched):
 
 def test_the_test_is_read_after_everything_is_chosen(watched):
     """Each seed of each model that is tested is read once."""
-    assert len(watched.found) == 2
-    for trials, finals in watched.found:
+    assert len(watched.folder_states) == 2
+    for trials, finals in watched.folder_states:
         assert finals["winner"]
         assert finals["seen"]
-        assert {name: len(found) for name, found in trials.items()} == {OURS: 4, "mlp": 4}
+        assert {name: len(kind_trials) for name, kind_trials in trials.items()} == {
+            OURS: 4,
+            "mlp": 4,
+        }
     read = [(task.key, str(task.seed)) for task in watched.asked if task.wants == "logits"]
     tests = found_in(watched.folder)[1]["tests"]
     tested = [((key,), at) for at, models in tests.items() for key in models if key != ENSEMBLE]
@@ -150,7 +153,10 @@ def test_the_test_is_read_after_everything_is_chosen(watched):
 def test_the_folder_of_a_search(whole):
     assert {path.name for path in whole.iterdir()} == set(SearchFolder.names)
     trials, _ = found_in(whole)
-    assert {name: len(found) for name, found in trials.items()} == {"outerconv": 4, "mlp": 4}
+    assert {name: len(kind_trials) for name, kind_trials in trials.items()} == {
+        "outerconv": 4,
+        "mlp": 4,
+    }
     page, table = (whole / PAGE).read_text(), (whole / TABLE).read_text()
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
@@ -250,8 +256,8 @@ def test_several_data_sets_are_searched_and_gone_on_with(tmp_path, monkeypatch, 
     monkeypatch.setattr(data, "entry", lambda name: second if name == "Other" else entry(name))
 
     def read(name, *rest, **more):
-        found = load("KarateClub", *rest, **more)
-        return replace(found, entry=second) if name == "Other" else found
+        dataset = load("KarateClub", *rest, **more)
+        return replace(dataset, entry=second) if name == "Other" else dataset
 
     monkeypatch.setattr(data, "load", read)
     monkeypatch.setattr(search_module, "load", read)
@@ -441,13 +447,13 @@ def test_a_full_disk_is_named_and_the_search_goes_on_later(tmp_path):
     import resource
 
     chosen = plan(trials=3, portfolio="none", test_seeds=1, finalists=1)
-    with closing(Search(chosen, tmp_path / "run", log=lambda line: None, jobs=1)) as found:
+    with closing(Search(chosen, tmp_path / "run", log=lambda line: None, jobs=1)) as search:
         size = (tmp_path / "run/study.db").stat().st_size
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, hard))
         try:
             with pytest.raises(RefusedValue, match="space on its disk"):
-                found.run()
+                search.run()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     searched(tmp_path / "run")

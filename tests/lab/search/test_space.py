@@ -64,8 +64,8 @@ N = 4
 
 
 def dense(text):
-    made = parse_family(text)
-    return made.basis_of(Data(edge_index=EDGES, num_nodes=N)).to_dense()
+    family = parse_family(text)
+    return family.basis_of(Data(edge_index=EDGES, num_nodes=N)).to_dense()
 
 
 def adjacency():
@@ -81,13 +81,13 @@ def test_every_mix_is_a_family_that_training_takes(neighbours):
         DIRECTIONS, (False, True), space.HEADS, (False, True), range(1, space.MOST_STEPS + 1)
     ):
         mix = Mix(neighbours, steps, direction, high_pass, heads, identity)
-        made = make_family(mix.text)
+        family = make_family(mix.text)
         ways = 2 if direction == space.BOTH else 1
         labels = ways * (steps * (neighbours != NONE) + high_pass + heads)
-        assert made.num_bases == (labels + identity or 1)
-        assert parse_family(terms_text(repr(made))) == made
-        assert parse_family(space.stacked(terms_of(repr(made)))) == made
-        assert len(terms_of(repr(made))) == len(mix.terms)
+        assert family.num_bases == (labels + identity or 1)
+        assert parse_family(terms_text(repr(family))) == family
+        assert parse_family(space.stacked(terms_of(repr(family)))) == family
+        assert len(terms_of(repr(family))) == len(mix.terms)
 
 
 def test_matrices_of_the_terms():
@@ -99,9 +99,9 @@ def test_matrices_of_the_terms():
     gcn = scale[:, None] * loops * scale[None]
     for name, step in {"mean": mean, "walk": walk, "sum": a, "gcn": gcn}.items():
         for steps in (1, 2):
-            found = dense(Mix(name, steps, identity=False).text)
+            matrices = dense(Mix(name, steps, identity=False).text)
             wanted = torch.stack([torch.linalg.matrix_power(step, n + 1) for n in range(steps)])
-            torch.testing.assert_close(found, wanted)
+            torch.testing.assert_close(matrices, wanted)
     torch.testing.assert_close(
         dense(Mix(high_pass=True, identity=False).text)[0], torch.eye(N) - gcn
     )
@@ -149,21 +149,21 @@ def test_every_kind_trains_from_its_published_settings(name, karate, tmp_path, i
             assert getattr(settings, key) == value
         assert settings.depth == told["depth"] or "depth" in kind.settings
         assert settings.hidden == 16
-        found = bench.train(Task((name,), settings, 0, labels, "seen"))
-        assert 0 < found.numbers["val_metric"] <= 1
-        assert found.seen is not None
-        assert all(0 <= share <= 1 for _, share in found.seen.homophily)
-        for gains in found.seen.response.values():
+        outcome = bench.train(Task((name,), settings, 0, labels, "seen"))
+        assert 0 < outcome.numbers["val_metric"] <= 1
+        assert outcome.seen is not None
+        assert all(0 <= share <= 1 for _, share in outcome.seen.homophily)
+        for gains in outcome.seen.response.values():
             assert max(one for one in gains if one is not None) == 1.0
-        studies.end(name, trial, [found.numbers], settings=settings.as_dict(), wall=1.0)
+        studies.end(name, trial, [outcome.numbers], settings=settings.as_dict(), wall=1.0)
 
 
 def test_a_model_that_diverges_has_the_worst_numbers_and_one_that_is_refused_stops(karate):
     bench, labels = karate
     huge = Settings("KarateClub", "gcn", "public", epochs=20, lr=1e30, patience=0)
-    found = bench.train(Task(("gcn",), huge, 0, labels))
-    assert found.numbers["val_metric"] == 0
-    assert "diverged" in found.numbers["said"]
+    outcome = bench.train(Task(("gcn",), huge, 0, labels))
+    assert outcome.numbers["val_metric"] == 0
+    assert "diverged" in outcome.numbers["said"]
     refused = Settings("KarateClub", "nearest(3)", "public", epochs=2)
     with pytest.raises(RefusedValue, match="needs positions"):
         bench.train(Task(("points",), refused, 0, labels))
@@ -210,37 +210,37 @@ def test_a_baseline_that_wins_is_the_winner(tmp_path, monkeypatch):
 
 
 def test_unequal_numbers_of_trials_are_refused(tmp_path):
-    with closing(Search(plan(trials=2), tmp_path / "run", log=lambda line: None)) as found:
-        found._search()
-        found.trials["mlp"].pop()
+    with closing(Search(plan(trials=2), tmp_path / "run", log=lambda line: None)) as search:
+        search._search()
+        search.trials["mlp"].pop()
         with pytest.raises(RefusedValue, match="after equal numbers of trials: expected equal"):
-            found._finish()
+            search._finish()
 
 
 def test_kinds_learn_from_each_other_and_the_best_of_all_have_seeds_of_their_own(tmp_path):
     """A third trial begins with the best model of the other kinds, published ones around it."""
-    found = searched(tmp_path / "run", plan(trials=7, portfolio="mlp,gcn", finalists=3))
-    for name in found.trials:
+    search = searched(tmp_path / "run", plan(trials=7, portfolio="mlp,gcn", finalists=3))
+    for name in search.trials:
         others = [
             (-trial["value"], other, trial["number"])
-            for other, trials in found.trials.items()
+            for other, trials in search.trials.items()
             for trial in trials[:2]
             if other != name
         ]
         _, other, number = min(others)
-        best = space.as_drawn(found.trials[other][number]["settings"], found.bounds)
-        third = found.trials[name][2]["parameters"]
+        best = space.as_drawn(search.trials[other][number]["settings"], search.bounds)
+        third = search.trials[name][2]["parameters"]
         assert {key: third[key] for key in space.MODEL if key in third}.items() <= best.items()
     starts_of_gcn = [one["settings"]["lr"] for one in portfolio()["gcn"].start]
-    given = [found.trials["gcn"][number]["settings"]["lr"] for number in (0, 1, 3)]
-    assert given == starts_of_gcn
-    assert len(found.run().finalists) == 3
-    rungs = {name: found.studies.kept(name, "rungs", {}) for name in found.trials}
+    learning_rates = [search.trials["gcn"][number]["settings"]["lr"] for number in (0, 1, 3)]
+    assert learning_rates == starts_of_gcn
+    assert len(search.run().finalists) == 3
+    rungs = {name: search.studies.kept(name, "rungs", {}) for name in search.trials}
     for kept in rungs.values():  # 7 on one seed, 3 on three, 1 on nine
         assert sorted(map(len, kept.values())) == [3, 3, 9]
-    final = found.studies.kept(OURS, "final", {})
+    final = search.studies.kept(OURS, "final", {})
     assert all(set(seeds) == {"2000", "2001"} for seeds in final.values())
-    tested = found.studies.kept(OURS, "tests", {})
+    tested = search.studies.kept(OURS, "tests", {})
     assert set(tested) == {"0", "1"}
     assert all(len(kinds) == 3 for kinds in tested.values())
 
@@ -249,7 +249,7 @@ def test_no_model_is_sent_to_the_final_twice(tmp_path, monkeypatch):
     """All kinds begin with one model here, and it goes on as that of the portfolio."""
     one = searched(tmp_path / "first", plan(trials=1)).trials["mlp"][0]["settings"]
     settings, draw = Settings(**one), Kind.draw
-    monkeypatch.setattr(Kind, "draw", lambda *given: (draw(*given), settings)[1])
+    monkeypatch.setattr(Kind, "draw", lambda *arguments: (draw(*arguments), settings)[1])
     report = searched(tmp_path / "run", plan(trials=1)).run()
     assert report.trials[OURS][0]["settings"] == report.trials["mlp"][0]["settings"]
     assert list(report.finalists) == [("mlp", 0)]
@@ -263,9 +263,9 @@ def test_homophily_and_response_are_those_of_a_plain_average(karate):
         settings = Settings("KarateClub", text, "public", epochs=3, depth=1)
         seen = bench.train(Task(("a",), settings, 0, labels, "seen")).seen
         ((_, gains),) = seen.response.items()
-        known = [one for one in gains if one is not None]
-        assert (known[0] > known[-1]) == is_low
-        assert max(known) == 1.0
+        measured_gains = [one for one in gains if one is not None]
+        assert (measured_gains[0] > measured_gains[-1]) == is_low
+        assert max(measured_gains) == 1.0
         shares = dict(seen.homophily)
         y, edges = labels.y, bench.graph.dataset.data.edge_index
         both = (y[edges] >= 0).all(0)
@@ -274,7 +274,7 @@ def test_homophily_and_response_are_those_of_a_plain_average(karate):
         )
         assert 0 < shares["by chance"] < 1
         assert [one["label"] for one in seen.labels] == [0]
-        assert torch.isfinite(torch.tensor(known)).all()
+        assert torch.isfinite(torch.tensor(measured_gains)).all()
 
 
 # Terms of the user's own --------------------------------------------------------------------------
@@ -302,16 +302,18 @@ def _hubs():
 
 def drawn(folder, bounds, trials):
     """The parameters of the first trials, and what family each is; all reach alike."""
-    found = Studies(folder / "study.db", ["outerconv"], 0)
+    kind_studies = Studies(folder / "study.db", ["outerconv"], 0)
     ours = Kind()
     firsts = ours.starts(bounds)
     for number in range(trials):
-        trial = found.begin("outerconv", number, firsts[number] if number < len(firsts) else {})
+        trial = kind_studies.begin(
+            "outerconv", number, firsts[number] if number < len(firsts) else {}
+        )
         drawn = ours.draw(trial, bounds).as_dict()
-        found.end("outerconv", trial, [{"val_metric": 0.5}], wall=1.0, settings=drawn)
+        kind_studies.end("outerconv", trial, [{"val_metric": 0.5}], wall=1.0, settings=drawn)
     return [
         (trial["parameters"], terms_text(trial["settings"]["family"]))
-        for trial in found.finished("outerconv")
+        for trial in kind_studies.finished("outerconv")
     ]
 
 
@@ -320,14 +322,14 @@ def drawn(folder, bounds, trials):
 
 @pytest.mark.usefixtures("in_memory")
 def test_without_terms_no_choice_of_one_is_drawn(tmp_path):
-    made = drawn(tmp_path / "run", bounds_of(is_directed=True), 11)
+    draws = drawn(tmp_path / "run", bounds_of(is_directed=True), 11)
     mean = "walk(length=1, norm='target', powers=(1,))"
     turned = (f"{way}({term})" for way in ("reverse", "directed") for term in (mean, "high_pass"))
     beside = [f"stack(identity, {term})" for term in (mean, "high_pass", *turned)]
-    assert [text for _, text in made[:8]] == ["identity", "gcn", *beside]
-    assert all(set(parameters) <= KNOWN for parameters, _ in made)
+    assert [text for _, text in draws[:8]] == ["identity", "gcn", *beside]
+    assert all(set(parameters) <= KNOWN for parameters, _ in draws)
     again = drawn(tmp_path / "again", bounds_of(is_directed=True), 11)
-    assert again == made
+    assert again == draws
 
 
 @pytest.mark.usefixtures("in_memory")
@@ -335,16 +337,18 @@ def test_terms_are_choices_of_their_own(tmp_path, monkeypatch):
     """Each stands in some bases and not in others, with and without the identity, unturned."""
     monkeypatch.setattr(studies, "RANDOM_TRIALS", 200)
     terms = ("walk(length=3)", "reverse(walk(length=3))")
-    made = drawn(tmp_path / "run", bounds_of(terms, is_directed=True), 100)
+    draws = drawn(tmp_path / "run", bounds_of(terms, is_directed=True), 100)
     for term in terms:
-        having = [text for _, text in made if term in terms_of(text)]
+        having = [text for _, text in draws if term in terms_of(text)]
         assert 20 < len(having) < 80
         assert 5 < sum("identity" in terms_of(text) for text in having) < len(having) - 5
-    for parameters, text in made:
+    for parameters, text in draws:
         assert [term for term in terms if parameters[choice_of(term)]] == [
             term for term in terms_of(text) if term in terms
         ]
-    alone = [parameters for parameters, text in made if set(terms_of(text)) <= {*terms, "identity"}]
+    alone = [
+        parameters for parameters, text in draws if set(terms_of(text)) <= {*terms, "identity"}
+    ]
     assert alone
     assert all("direction" not in parameters for parameters in alone[4:])
 
@@ -352,14 +356,14 @@ def test_terms_are_choices_of_their_own(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("in_memory")
 def test_a_search_begins_with_each_term_beside_the_identity(tmp_path):
     terms = ("walk(length=3)", "diffusion(alpha=0.1, length=10)")
-    made = [text for _, text in drawn(tmp_path / "run", bounds_of(terms), 6)]
-    assert made[:4] == ["identity", *(f"stack(identity, {term})" for term in terms), "gcn"]
+    texts = [text for _, text in drawn(tmp_path / "run", bounds_of(terms), 6)]
+    assert texts[:4] == ["identity", *(f"stack(identity, {term})" for term in terms), "gcn"]
 
 
 def test_what_is_drawn_anyway_is_known():
-    found = space.drawn_terms(bounds_of(is_directed=True))
-    assert {"identity", "gcn", "reverse(gcn)", "directed(gat(8))", "high_pass"} <= found
-    assert len(found) == 1 + len(DIRECTIONS) * (3 * len(NEIGHBOURS) + 3)
+    terms = space.drawn_terms(bounds_of(is_directed=True))
+    assert {"identity", "gcn", "reverse(gcn)", "directed(gat(8))", "high_pass"} <= terms
+    assert len(terms) == 1 + len(DIRECTIONS) * (3 * len(NEIGHBOURS) + 3)
     assert not any("gat" in text for text in space.drawn_terms(bounds_of(has_features=False)))
     assert not any("reverse" in text for text in space.drawn_terms(bounds_of()))
 
@@ -420,11 +424,11 @@ def test_a_winner_with_a_term_has_it_on_its_page(tmp_path):
     """With two trials: the identity alone, and the term beside it; the second reaches more."""
     import_own(["mine_hubs.py"])
     run = tmp_path / "run"
-    found = searched(run, plan(trials=2, portfolio="none", terms=TERMS[:1]))
+    search = searched(run, plan(trials=2, portfolio="none", terms=TERMS[:1]))
     winner = read_toml(run / "winner.toml")
     assert winner["family"] == f"stack(identity, {TERMS[0]})"
     assert winner["imports"] == "mine_hubs.py"
-    report = found.run()
+    report = search.run()
     (_, *rows) = report.term_rows()
     assert [row[0] for row in rows] == ["identity", TERMS[0]]
     assert any("edges into hubs" in row[0] for row in report.label_rows())

@@ -74,10 +74,10 @@ def whole(tmp_path_factory):
 
 def test_equal_seeds_give_equal_numbers_and_others_do_not(whole, tmp_path):
     run(tmp_path / "again", PEER)
-    found = results(whole)
-    histories = [record["history"] for record in found]
+    records = results(whole)
+    histories = [record["history"] for record in records]
     assert_same_end(tmp_path / "again", whole)
-    assert [(record["model"], record["seed"]) for record in found] == [
+    assert [(record["model"], record["seed"]) for record in records] == [
         ("outerconv", 0),
         ("peer", 0),
         ("outerconv", 1),
@@ -106,8 +106,8 @@ def test_the_files_of_a_run(whole):
 
 
 def test_the_checkpoint_is_of_the_seed_with_the_lowest_validation_loss(whole):
-    found = [record for record in results(whole) if record["model"] == "outerconv"]
-    best = min(found, key=lambda record: record["val_loss"])
+    records = [record for record in results(whole) if record["model"] == "outerconv"]
+    best = min(records, key=lambda record: record["val_loss"])
     loaded = torch.load(whole / "checkpoint.pt", weights_only=True)
     assert (loaded["seed"], loaded["best_epoch"]) == (best["seed"], best["best_epoch"])
     said = load_trained(whole).predictions()
@@ -124,29 +124,29 @@ def seed_run(**options):
 
 
 def test_training_stops_after_so_many_epochs_without_a_better_one():
-    made = seed_run(epochs=100, patience=3, lr=0.01)
-    while not made.finished:
-        made.step()
-    losses = made.history["val_loss"]
+    training_run = seed_run(epochs=100, patience=3, lr=0.01)
+    while not training_run.finished:
+        training_run.step()
+    losses = training_run.history["val_loss"]
     best = losses.index(min(losses)) + 1
-    assert (made.best.epoch, made.epoch) == (best, min(best + 3, 100))
-    unbounded = seed_run(epochs=made.epoch + 5, patience=0, lr=0.01)
+    assert (training_run.best.epoch, training_run.epoch) == (best, min(best + 3, 100))
+    unbounded = seed_run(epochs=training_run.epoch + 5, patience=0, lr=0.01)
     while not unbounded.finished:
         unbounded.step()
-    assert unbounded.epoch == made.epoch + 5
+    assert unbounded.epoch == training_run.epoch + 5
 
 
 @pytest.mark.parametrize("select", ["loss", "metric"])
 def test_the_epoch_that_counts_is_the_first_of_the_best_by_validation(select):
-    made = seed_run(epochs=30, patience=0, select=select)
-    while not made.finished:
-        made.step()
-    record = made.result()
+    training_run = seed_run(epochs=30, patience=0, select=select)
+    while not training_run.finished:
+        training_run.step()
+    record = training_run.result()
     losses, metrics = (record["history"][f"val_{name}"] for name in ("loss", "metric"))
     order = {"loss": lambda at: losses[at], "metric": lambda at: (-metrics[at], losses[at])}
     best = min(range(30), key=order[select])
-    found = record["best_epoch"], record["val_loss"], record["val_metric"]
-    assert found == (best + 1, losses[best], metrics[best])
+    actual = record["best_epoch"], record["val_loss"], record["val_metric"]
+    assert actual == (best + 1, losses[best], metrics[best])
 
 
 @pytest.mark.parametrize("select", ["loss", "metric"])
@@ -159,11 +159,11 @@ def test_the_classes_of_test_nodes_change_nothing_but_the_test(select):
     shuffled[split.test] = (shuffled[split.test] + 1) % 4
     runs = []
     for y in (club.data.y, shuffled):
-        made = SeedRun(ours(club, settings), y, 4, split, settings, 0)
-        assert bool((made.y[split.test] == -1).all())
-        while not made.finished:
-            made.step()
-        runs.append(made)
+        training_run = SeedRun(ours(club, settings), y, 4, split, settings, 0)
+        assert bool((training_run.y[split.test] == -1).all())
+        while not training_run.finished:
+            training_run.step()
+        runs.append(training_run)
     first, second = runs
     assert first.history == second.history
     assert first.best.epoch == second.best.epoch
@@ -193,9 +193,9 @@ def test_test_nodes_are_evaluated_once(tmp_path, monkeypatch):
 
 
 def test_balanced_classes_weigh_alike_in_the_loss():
-    made = seed_run(class_weights="balanced")
-    weights = made.class_weights
-    counts = torch.bincount(made.wanted["train"], minlength=4)
+    training_run = seed_run(class_weights="balanced")
+    weights = training_run.class_weights
+    counts = torch.bincount(training_run.wanted["train"], minlength=4)
     assert torch.allclose(weights * counts, (weights * counts).max().expand(4))
 
 
@@ -210,10 +210,10 @@ def test_training_learns(tmp_path):
         seeds=3,
         weight_decay=0.0,
     )
-    found = run(tmp_path / "run", settings)
-    assert sum(record["test_metric"] for record in found) / 3 > 0.65  # of four classes
-    assert all(record["history"]["train_metric"][-1] == 1.0 for record in found)
-    assert all(record["history"]["train_loss"][-1] < 0.2 for record in found)
+    records = run(tmp_path / "run", settings)
+    assert sum(record["test_metric"] for record in records) / 3 > 0.65  # of four classes
+    assert all(record["history"]["train_metric"][-1] == 1.0 for record in records)
+    assert all(record["history"]["train_loss"][-1] < 0.2 for record in records)
 
 
 def test_a_diverged_run_is_refused(tmp_path):
@@ -237,16 +237,18 @@ def test_contenders_of_one_seed_share_their_dropout():
 
 
 def test_the_first_of_equal_epochs_is_kept_as_it_was():
-    made = seed_run()
-    numbers = dict.fromkeys(made.history, 1.0)
-    made._record(1, numbers)
-    kept = {name: value.clone() for name, value in made.best.parameters.items()}
+    training_run = seed_run()
+    numbers = dict.fromkeys(training_run.history, 1.0)
+    training_run._record(1, numbers)
+    kept = {name: value.clone() for name, value in training_run.best.parameters.items()}
     with torch.no_grad():
-        for parameter in made.model.parameters():
+        for parameter in training_run.model.parameters():
             parameter.add_(1.0)
-    made._record(2, numbers)
-    assert made.best.epoch == 1
-    assert all(torch.equal(made.best.parameters[name], value) for name, value in kept.items())
+    training_run._record(2, numbers)
+    assert training_run.best.epoch == 1
+    assert all(
+        torch.equal(training_run.best.parameters[name], value) for name, value in kept.items()
+    )
 
 
 # Contributions of labels equal those of models in which a label's matrix is set to zero -----------
@@ -297,7 +299,7 @@ def test_a_label_is_taken_out_of_one_layer(case):
     torch.manual_seed(2)
     model, x = MODELS[case](), None if case == "without features" else X
     model.apply(lambda part: isinstance(part, BatchNorm1d) and part.running_var.fill_(0.3))
-    found = contributions(model, x, EDGES, Y, MASK)
+    label_contributions = contributions(model, x, EDGES, Y, MASK)
     assert model.training
     model.eval()
     layers = {name: one for name, one in model.named_modules() if isinstance(one, OuterConv)}
@@ -309,7 +311,10 @@ def test_a_label_is_taken_out_of_one_layer(case):
     whole = model(x, EDGES)[MASK]
     for handle in handles:
         handle.remove()
-    before, at = (accuracy(whole, Y[MASK]), F.cross_entropy(whole, Y[MASK])), iter(found)
+    before, at = (
+        (accuracy(whole, Y[MASK]), F.cross_entropy(whole, Y[MASK])),
+        iter(label_contributions),
+    )
     for name, conv in layers.items():
         for k, title in enumerate(conv.family.labels if calls[name] else ()):
             one, changed = next(at), copy.deepcopy(model)
@@ -329,11 +334,15 @@ def test_a_label_is_taken_out_of_one_layer(case):
 @torch.no_grad()
 def test_a_metric_of_ones_own():
     model = classifier("gcn").eval()
-    found = contributions(model, X, EDGES, Y, MASK, lambda logits, y: float(logits[:, 0].sum()))
+    label_contributions = contributions(
+        model, X, EDGES, Y, MASK, lambda logits, y: float(logits[:, 0].sum())
+    )
     whole = model(X, EDGES)[MASK][:, 0].sum()
     model.convs[1].theta.weight[0] = 0
     without = model(X, EDGES)[MASK][:, 0].sum()
-    assert found[1].change == pytest.approx(float(without - whole), rel=1e-4, abs=1e-4)
+    assert label_contributions[1].change == pytest.approx(
+        float(without - whole), rel=1e-4, abs=1e-4
+    )
 
 
 def test_modes_come_back_and_hooks_go():
@@ -403,7 +412,7 @@ def test_a_stopped_run_ends_as_an_unbroken_one(way, whole, tmp_path, monkeypatch
         graph, settings = dataset(30), replace(settings, dataset="MUTAG")
         for where in ("experiment", "folder"):
             module = import_module(f"pyg_outerconv.lab.train.{where}")
-            monkeypatch.setattr(module, "load", lambda *args, made=graph, **kwargs: made)
+            monkeypatch.setattr(module, "load", lambda *args, loaded=graph, **kwargs: loaded)
     if changes:
         whole = tmp_path / "whole"
         run(whole, settings, graph=graph)
@@ -416,15 +425,15 @@ def test_a_stopped_run_ends_as_an_unbroken_one(way, whole, tmp_path, monkeypatch
     torch.manual_seed(99)  # whatever happened in between
     run(folder, replace(settings, features="auto"), resume=True, graph=graph)
     assert_same_end(folder, whole)
-    made = load_trained(folder).predictions()
-    assert made.trained.settings.features == RunFolder(folder).settings().features
-    assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
+    predictions = load_trained(folder).predictions()
+    assert predictions.trained.settings.features == RunFolder(folder).settings().features
+    assert predictions.test_metric == pytest.approx(predictions.trained.recorded, abs=1e-6)
 
 
 def test_a_finished_run_resumes_to_itself_and_to_nothing_else(whole, tmp_path):
-    before, found = (whole / "checkpoint.pt").read_bytes(), results(whole)
+    before, records = (whole / "checkpoint.pt").read_bytes(), results(whole)
     run(whole, PEER, resume=True)
-    assert (results(whole), (whole / "checkpoint.pt").read_bytes()) == (found, before)
+    assert (results(whole), (whole / "checkpoint.pt").read_bytes()) == (records, before)
     for changes, words in (
         ({"hidden": 9, "lr": 0.5}, r"hidden=8, lr=0.01, got hidden=9, lr=0.5"),
         ({"features": "sparse"}, "features='dense', got features='sparse'"),

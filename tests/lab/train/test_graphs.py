@@ -32,8 +32,8 @@ def _float64():
 
 
 def settings(family, **changes):
-    given = {"pool": "sum", "hidden": 8, "depth": 2, "dropout": 0.0}
-    return Settings("MUTAG", family, "ten-fold", **{**given, "batch_size": 5, **changes})
+    defaults = {"pool": "sum", "hidden": 8, "depth": 2, "dropout": 0.0}
+    return Settings("MUTAG", family, "ten-fold", **{**defaults, "batch_size": 5, **changes})
 
 
 def doubled(contender, asked):
@@ -113,13 +113,15 @@ def test_from_a_seed_pygs_model_is_the_same_function(family, name, pool):
     asked = settings(family, pool=pool, update="mlp", layer_norm="batch", skip="concat", peer=True)
     theirs = peer(dataset(), asked)
     assert theirs.name == f"PyG {name}"
-    found = []
+    logits_and_gradients = []
     for contender in (ours(dataset(), asked), theirs):
         model, inputs = doubled(contender, asked)
         logits = inputs.logits(model, torch.arange(12))
         F.cross_entropy(logits, dataset().data.y).backward()
-        found.append((logits, model.head.weight.grad, model.norms[0][0].linear.weight.grad))
-    for mine, other in zip(*found, strict=True):
+        logits_and_gradients.append(
+            (logits, model.head.weight.grad, model.norms[0][0].linear.weight.grad)
+        )
+    for mine, other in zip(*logits_and_gradients, strict=True):
         assert_near(mine, other)
 
 
@@ -173,11 +175,11 @@ def test_pooling_of_nodes_that_have_classes_is_refused():
 
 
 def test_graphs_without_features_are_refused():
-    made = dataset()
-    del made.data.x
-    made.data.num_nodes = made.data.batch.numel()
+    graph_dataset = dataset()
+    del graph_dataset.data.x
+    graph_dataset.data.num_nodes = graph_dataset.data.batch.numel()
     with pytest.raises(ValueError, match="by the features of their nodes"):
-        ours(made, settings("gcn"))
+        ours(graph_dataset, settings("gcn"))
 
 
 def test_ten_folds_test_every_graph_once_and_share_out_classes():
@@ -196,9 +198,11 @@ def test_ten_folds_test_every_graph_once_and_share_out_classes():
 
 def test_graphs_are_predicted_by_their_numbers(tmp_path, monkeypatch):
     torch.set_default_dtype(torch.float32)
-    made, asked, said = dataset(30), settings(GIN, epochs=2, seeds=1), StringIO()
-    monkeypatch.setattr("pyg_outerconv.lab.train.folder.load", lambda *args, **kwargs: made)
-    Experiment(asked, tmp_path / "run", log=lambda line: None, dataset=made).run()
+    graph_dataset, asked, said = dataset(30), settings(GIN, epochs=2, seeds=1), StringIO()
+    monkeypatch.setattr(
+        "pyg_outerconv.lab.train.folder.load", lambda *args, **kwargs: graph_dataset
+    )
+    Experiment(asked, tmp_path / "run", log=lambda line: None, dataset=graph_dataset).run()
     load_trained(tmp_path / "run").predictions().write(said)
     assert said.getvalue().splitlines()[0] == "graph,class,probability"
     assert len(said.getvalue().splitlines()) == 31

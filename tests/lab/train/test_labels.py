@@ -41,9 +41,9 @@ def inputs(kept="dense", share=0.5):
 def run_with(y, settings, seed=0):
     """One seed, with classes that are not those of the data set."""
     club, split, _, _ = parts(seed)
-    made = ours(club, settings)
+    contender = ours(club, settings)
     smoothing = smoothing_on(club.data, settings)
-    run = SeedRun(made, y, 4, split, settings, seed, smoothing=smoothing)
+    run = SeedRun(contender, y, 4, split, settings, seed, smoothing=smoothing)
     while not run.finished:
         run.step()
     return run, split
@@ -60,10 +60,10 @@ def scrambled(y, mask):
 @pytest.mark.parametrize("kept", ["dense", "sparse"])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.99])
 def test_a_training_node_shows_its_class_or_is_predicted(kept, share):
-    made, (_, _, nodes, classes) = inputs(kept, share), parts()
+    label_inputs, (_, _, nodes, classes) = inputs(kept, share), parts()
     seen = set()
     for epoch in range(5):
-        (batch,) = made.batches(nodes, 3, epoch)
+        (batch,) = label_inputs.batches(nodes, 3, epoch)
         columns = batch.x.to_dense()[:, -4:]
         shown = columns.sum(1).nonzero().view(-1)
         assert torch.equal(torch.cat([shown, batch.rows]).sort().values, nodes.sort().values)
@@ -72,11 +72,11 @@ def test_a_training_node_shows_its_class_or_is_predicted(kept, share):
         assert torch.equal(columns[shown], wanted)
         assert torch.equal(batch.rows, batch.nodes)
         assert torch.equal(batch.x.to_dense()[:, :-4], parts()[0].data.x)
-        (again,) = made.batches(nodes, 3, epoch)
+        (again,) = label_inputs.batches(nodes, 3, epoch)
         assert torch.equal(again.rows, batch.rows)
         seen.add(tuple(batch.rows.tolist()))
     assert len(seen) > 1
-    everywhere = made.x.to_dense()[:, -4:]
+    everywhere = label_inputs.x.to_dense()[:, -4:]
     assert torch.equal(everywhere[nodes], F.one_hot(classes, 4).float())
     assert int(everywhere.sum()) == nodes.numel()
 
@@ -84,10 +84,10 @@ def test_a_training_node_shows_its_class_or_is_predicted(kept, share):
 @pytest.mark.parametrize("kept", ["dense", "sparse"])
 def test_no_node_is_predicted_from_its_own_class(kept):
     """And others are: a class that changes leaves its node's logits, but not those of all."""
-    made, (_, _, nodes, classes) = inputs(kept), parts()
+    label_inputs, (_, _, nodes, classes) = inputs(kept), parts()
     torch.manual_seed(0)
     model = ours(parts()[0], replace(WITH, features=kept)).model(4, WITH)
-    before = made.predicted(model)
+    before = label_inputs.predicted(model)
     for place, node in enumerate(nodes.tolist()):
         other = classes.clone()
         other[place] = (other[place] + 1) % 4
@@ -96,7 +96,7 @@ def test_no_node_is_predicted_from_its_own_class(kept):
         assert torch.equal(after[node], before[node])
         assert not torch.equal(after, before)
     some = torch.cat([nodes[:3], torch.tensor([node for node in range(34) if node not in nodes])])
-    assert_near(made.predicted(model, some), before[some])
+    assert_near(label_inputs.predicted(model, some), before[some])
 
 
 @pytest.mark.parametrize("kept", ["dense", "sparse"])
@@ -152,10 +152,10 @@ def test_smoothing_reads_no_class_of_validation_and_test_nodes():
     y = parts()[0].data.y
     run, split = run_with(y, SMOOTHED)
     honest = run.test(y, split.test)
-    given, smoothing = [], run.smoothing
-    run.smoothing = lambda logits, *seen: (given.append(seen), smoothing(logits, *seen))[1]
+    calls, smoothing = [], run.smoothing
+    run.smoothing = lambda logits, *seen: (calls.append(seen), smoothing(logits, *seen))[1]
     other = run.test(scrambled(y, split.test), split.test)
-    ((nodes, classes),) = given
+    ((nodes, classes),) = calls
     assert torch.equal(nodes, split.train.nonzero().view(-1))
     assert torch.equal(classes, y[nodes])
     assert other["smoothed_val_metric"] == honest["smoothed_val_metric"]

@@ -41,13 +41,13 @@ def graph(with_features=True):
     edges = torch.randint(N, (2, 50), generator=generator)
     edges = edges[:, edges[0] != edges[1]].unique(dim=1)
     edges = torch.cat([edges, edges.flip(0)], dim=1).unique(dim=1)
-    known = Data(edge_index=edges, y=torch.arange(N) % C, num_nodes=N)
+    graph_data = Data(edge_index=edges, y=torch.arange(N) % C, num_nodes=N)
     if with_features:
-        known.x = torch.randn(N, P, generator=generator)
-    return Dataset(entry("KarateClub"), known, None, "")
+        graph_data.x = torch.randn(N, P, generator=generator)
+    return Dataset(entry("KarateClub"), graph_data, None, "")
 
 
-def made(dataset, family, **options):
+def model_and_contender(dataset, family, **options):
     settings = Settings("KarateClub", family, "public", **{"hidden": 8, **options})
     contender = ours(dataset, settings)
     torch.manual_seed(0)
@@ -60,7 +60,7 @@ def logits(model, contender):
 
 @pytest.mark.parametrize("name", ["dropout", "input_dropout"])
 def test_dropouts_act_in_training_alone(name):
-    model, contender = made(graph(), "gcn", **{"dropout": 0.0, name: 0.5})
+    model, contender = model_and_contender(graph(), "gcn", **{"dropout": 0.0, name: 0.5})
     assert torch.equal(logits(model, contender), logits(model, contender))
     model.train()
     outputs = torch.stack([logits(model, contender) for _ in range(8)])
@@ -70,7 +70,7 @@ def test_dropouts_act_in_training_alone(name):
 @pytest.mark.parametrize(("decay", "others"), [("all", 0.3), ("first", 0.0)])
 def test_weight_decay_groups(decay, others):
     settings = Settings("d", "gcn", "s", decay=decay, weight_decay=0.3)
-    model, _ = made(graph(), "gcn", depth=3)
+    model, _ = model_and_contender(graph(), "gcn", depth=3)
     first, rest = model.parameter_groups(settings)
     for group, convs in ((first, model.convs[:1]), (rest, model.convs[1:])):
         assert {id(p) for p in group["params"]} == {id(p) for p in convs.parameters()}
@@ -80,7 +80,7 @@ def test_weight_decay_groups(decay, others):
 def test_blocks_add_what_is_between_two_linear_layers():
     dataset = graph()
     x, edges = dataset.data.x, dataset.data.edge_index
-    model, contender = made(
+    model, contender = model_and_contender(
         dataset,
         "gcn(norm=target)",
         architecture="blocks",
@@ -107,7 +107,7 @@ def test_blocks_add_what_is_between_two_linear_layers():
 )
 def test_every_architecture_trains_every_kind_of_family(family, options):
     dataset = graph()
-    model, contender = made(dataset, family, hidden=4, **options)
+    model, contender = model_and_contender(dataset, family, hidden=4, **options)
     before = F.cross_entropy(logits(model, contender), dataset.data.y)
     groups = model.parameter_groups(Settings("KarateClub", family, "public"))
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
@@ -122,13 +122,13 @@ def test_every_architecture_trains_every_kind_of_family(family, options):
 
 def test_blocks_read_sparse_features_and_none():
     dataset = graph()
-    dense = made(dataset, "gcn", architecture="blocks", features="dense")
-    sparse = made(dataset, "gcn", architecture="blocks", features="sparse")
+    dense = model_and_contender(dataset, "gcn", architecture="blocks", features="dense")
+    sparse = model_and_contender(dataset, "gcn", architecture="blocks", features="sparse")
     assert_near(logits(*sparse), logits(*dense))
     bare = graph(with_features=False)
-    model, contender = made(bare, "gcn", architecture="blocks")
+    model, contender = model_and_contender(bare, "gcn", architecture="blocks")
     bare.data.x = torch.eye(N)
-    wanted, other = made(bare, "gcn", architecture="blocks", features="dense")
+    wanted, other = model_and_contender(bare, "gcn", architecture="blocks", features="dense")
     wanted.load_state_dict(model.state_dict())
     assert_near(logits(model, contender), logits(wanted, other))
 
@@ -144,7 +144,7 @@ def test_blocks_read_sparse_features_and_none():
 )
 def test_what_does_not_fit_is_refused(family, options, told):
     with pytest.raises(ValueError) as refused:
-        made(graph(), family, **options)
+        model_and_contender(graph(), family, **options)
     assert told in str(refused.value)
 
 
@@ -171,15 +171,19 @@ def test_layers_one_by_one_are_the_model(family, options):
         dataset="KarateClub", family=family, split="random", hidden=8, **{"depth": 2, **options}
     )
     torch.manual_seed(0)
-    made = ours(dataset, settings)
-    model, x, structure = made.model(4, settings), made.inputs.x, made.inputs.structure
+    contender = ours(dataset, settings)
+    model, x, structure = (
+        contender.model(4, settings),
+        contender.inputs.x,
+        contender.inputs.structure,
+    )
     model(x, structure)  # statistics of batch norms
     with pytest.raises(ValueError, match="training mode"):
         logits_by_layers(model, x, structure)
     model.eval()
     for most in (7, 1000):
-        found = logits_by_layers(model, x, structure, most_edges=most)
-        torch.testing.assert_close(found, model(x, structure), rtol=1e-5, atol=1e-6)
+        by_layers = logits_by_layers(model, x, structure, most_edges=most)
+        torch.testing.assert_close(by_layers, model(x, structure), rtol=1e-5, atol=1e-6)
 
 
 # Runs on sparse features: the choice, and numbers equal to those on dense ones --------------------
@@ -201,11 +205,11 @@ SETTINGS = Settings(
 def test_sparse_and_dense_runs_agree_where_no_input_is_dropped(name, changes, gap):
     settings, runs = replace(SETTINGS, dataset=name, **changes), []
     for kept in ("sparse", "dense"):
-        made = seed_run(replace(settings, features=kept))
-        assert (made.inputs.x.layout == torch.sparse_csr) == (kept == "sparse")
+        training_run = seed_run(replace(settings, features=kept))
+        assert (training_run.inputs.x.layout == torch.sparse_csr) == (kept == "sparse")
         for _ in range(10):
-            made.step()
-        runs.append(made.history)
+            training_run.step()
+        runs.append(training_run.history)
     for curve, values in runs[0].items():
         assert values == pytest.approx(runs[1][curve], abs=gap), curve
 
@@ -261,7 +265,7 @@ def test_the_command_tells_its_choice(tmp_path, capsys):
 
 def model_of(dataset, family, **options):
     """A model with parameters that are drawn, all of them."""
-    model, contender = made(dataset, family, **options)
+    model, contender = model_and_contender(dataset, family, **options)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) / 2)
@@ -323,8 +327,8 @@ def test_a_layer_before_convolutions_is_linear_or_has_an_activation(skip, kind, 
         outputs.append(hidden)
     wanted = mine.head(sum(outputs)) if skip == "sum" else mine.convs[-1](hidden, structure)
     assert_near(contender.inputs.logits(mine), wanted)
-    given = contender.inputs.x
-    assert_near(logits_by_layers(mine, given, structure, most_edges=7), wanted)
+    input_features = contender.inputs.x
+    assert_near(logits_by_layers(mine, input_features, structure, most_edges=7), wanted)
     first, rest = mine.parameter_groups(Settings("d", "gcn", "s", decay="first"))
     assert {id(one) for one in first["params"]} == {id(one) for one in mine.first.parameters()}
     assert (first["weight_decay"], rest["weight_decay"]) == (5e-4, 0.0)
@@ -350,9 +354,9 @@ def test_gcnii_is_pygs_layers_between_two_linear_ones(features):
         layer = pyg.GCN2Conv(8, alpha=0.2, theta=0.7, layer=number)
         copied(layer.weight1, linear.weight, transposed=True)
         hidden = F.relu(layer(hidden, first, dataset.data.edge_index))
-    wanted, given = mine.head(hidden), contender.inputs
-    assert_near(given.logits(mine), wanted)
-    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
+    wanted, inputs = mine.head(hidden), contender.inputs
+    assert_near(inputs.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, inputs.x, inputs.structure, most_edges=7), wanted)
 
 
 def step_of(dataset):
@@ -396,9 +400,9 @@ def test_linkx_is_pygs(features):
         copy_linear(one, other)
     for one, other in zip(theirs.final_mlp.norms, mine.norms, strict=True):
         copy_linear(one.module, other)
-    wanted, given = theirs(dataset.data.get("x"), dataset.data.edge_index), contender.inputs
-    assert_near(given.logits(mine), wanted)
-    assert_near(logits_by_layers(mine, given.x, given.structure, most_edges=7), wanted)
+    wanted, inputs = theirs(dataset.data.get("x"), dataset.data.edge_index), contender.inputs
+    assert_near(inputs.logits(mine), wanted)
+    assert_near(logits_by_layers(mine, inputs.x, inputs.structure, most_edges=7), wanted)
 
 
 @pytest.mark.parametrize("architecture", ["gcnii", "linkx"])
@@ -445,8 +449,8 @@ def test_a_configuration_of_tuned_gnn_is_that_of_its_line(name, file, rest):
     asked = read_settings(TUNED / file)
     assert asked.pop("dataset") == name
     settings = new_settings(entry(name), asked)
-    found = (settings.lr, settings.hidden, settings.depth, settings.dropout, settings.weight_decay)
-    assert found == (float(lr), int(width), int(layers), float(dropout), float(decay))
+    actual = (settings.lr, settings.hidden, settings.depth, settings.dropout, settings.weight_decay)
+    assert actual == (float(lr), int(width), int(layers), float(dropout), float(decay))
     assert (settings.epochs, settings.layer_norm) == (int(epochs), norm)
     assert settings.root_weight == (residual == "yes" and model != "GraphSAGE")
     assert settings.input_layer == ("linear" if first == "yes" else "none")

@@ -200,7 +200,9 @@ def test_a_split_says_what_is_drawn(capsys):
 
 def test_a_run_is_shown_around_a_node_by_its_name(refused, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("pyg_outerconv.plot.canvas.Figure.savefig", lambda *given, **options: None)
+    monkeypatch.setattr(
+        "pyg_outerconv.plot.canvas.Figure.savefig", lambda *arguments, **options: None
+    )
     gat = ["--family", "gat(heads=2)", "--out", "run"]
     assert main(["train", *OWN, *QUICK, *gat]) == 0
     assert main(["show", "run", "--node", "p7", "--node", "p0"]) == 0

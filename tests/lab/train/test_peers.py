@@ -45,8 +45,8 @@ def graph():
     edges = edges[:, edges[0] != edges[1]].unique(dim=1)
     types = torch.randint(3, (edges.size(1),), generator=generator)
     x = torch.randn(12, 5, generator=generator)
-    known = Data(x=x, edge_index=edges, edge_type=types, y=torch.arange(12) % 2)
-    return Dataset(entry("KarateClub"), known, None, "")
+    graph_data = Data(x=x, edge_index=edges, edge_type=types, y=torch.arange(12) % 2)
+    return Dataset(entry("KarateClub"), graph_data, None, "")
 
 
 # A family, settings beside it as JSON, and what the peer is called.

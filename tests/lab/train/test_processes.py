@@ -39,14 +39,14 @@ def work(jobs, found_in):
 
     together = processes("cpu")
     assert together.size == 2
-    found = []
+    outcomes = []
     for changes, seed, epochs in jobs:
         run = seed_run(changes, seed, together)
         for _ in range(epochs):
             run.step()
-        found.append([run.model.state_dict(), run.history["val_loss"]])
+        outcomes.append([run.model.state_dict(), run.history["val_loss"]])
     if together.leads:
-        torch.save(found, found_in)
+        torch.save(outcomes, found_in)
     together.end()
 
 paths, jobs, found_in, seconds = map(json.loads, sys.argv[1:])
@@ -65,22 +65,22 @@ Job = tuple[dict[str, Any], int, int]
 
 
 def seed_run(changes, seed=0, processes=None):
-    given = {"batches": "random-nodes", "parts": 5, "accumulate": 2, "hidden": 8}
-    settings = Settings("KarateClub", **{"family": "gcn", "split": "public", **given, **changes})
+    defaults = {"batches": "random-nodes", "parts": 5, "accumulate": 2, "hidden": 8}
+    settings = Settings("KarateClub", **{"family": "gcn", "split": "public", **defaults, **changes})
     return begun(settings, seed, **({} if processes is None else {"processes": processes}))
 
 
 def together(fresh, jobs, folder, seconds):
     """What two processes get of some jobs."""
-    here, found = Path(__file__).resolve().parent, folder / "found.pt"
+    here, output_path = Path(__file__).resolve().parent, folder / "found.pt"
     paths = [str(here), str(here.parents[1])]
-    done = fresh(TWO, *map(json.dumps, (paths, jobs, str(found), seconds)))
+    done = fresh(TWO, *map(json.dumps, (paths, jobs, str(output_path), seconds)))
     assert done.returncode == 0, done.stderr[-3000:]
-    return torch.load(found, weights_only=True)
+    return torch.load(output_path, weights_only=True)
 
 
-def assert_as_alone(jobs, found):
-    for (changes, seed, epochs), (parameters, losses) in zip(jobs, found, strict=True):
+def assert_as_alone(jobs, outcomes):
+    for (changes, seed, epochs), (parameters, losses) in zip(jobs, outcomes, strict=True):
         alone = seed_run(changes, seed)
         for _ in range(epochs):
             alone.step()
@@ -92,15 +92,15 @@ def assert_as_alone(jobs, found):
 
 def carried_by_text():
     """The families of edges whose basis samples carry, as text."""
-    graph, found = data.load("KarateClub").data, []
+    graph, texts = data.load("KarateClub").data, []
     for family in CASES:
         if issubclass(Graph, family.reads):
             try:
                 Carried(family, family.structure_in(graph))
             except ValueError:
                 continue
-            found.append(repr(family))
-    return found
+            texts.append(repr(family))
+    return texts
 
 
 OPTIONS = [
@@ -161,8 +161,8 @@ def test_processes_share_out_batches_in_equal_numbers():
         numbers = [Share(4, rank, 2).numbers(count) for rank in range(2)]
         assert len(numbers[0]) == len(numbers[1])
         assert len(numbers[0]) % 2 == 0
-        known = [number for part in numbers for number in part if number is not None]
-        assert sorted(known) == list(range(count))
+        batch_numbers = [number for part in numbers for number in part if number is not None]
+        assert sorted(batch_numbers) == list(range(count))
 
 
 def test_no_parameter_is_without_a_gradient():
@@ -170,8 +170,8 @@ def test_no_parameter_is_without_a_gradient():
     for text in carried_by_text():
         run = seed_run({"family": text})
         (batch, *_) = run.contender.inputs.batches(run.nodes["train"], 0, 0, run.share)
-        held = run.contender.inputs.sampler.carried
-        bare = replace(batch, structure=held.frame(batch.structure.size[0]))
+        carried = run.contender.inputs.sampler.carried
+        bare = replace(batch, structure=carried.frame(batch.structure.size[0]))
         for one in (None, bare, replace(bare, rows=bare.rows[:0], nodes=bare.nodes[:0])):
             run.model.zero_grad()
             run.loss(one).backward()
@@ -247,8 +247,8 @@ def test_a_folder_is_looked_at_again_once_it_is_locked(tmp_path):
 
 
 def test_a_number_whose_folder_stays_empty_is_free_again(tmp_path):
-    with ExitStack() as held:
-        folders = [home.next_folder(tmp_path / "runs", "a", held) for _ in range(3)]
+    with ExitStack() as exit_stack:
+        folders = [home.next_folder(tmp_path / "runs", "a", exit_stack) for _ in range(3)]
         assert [folder.name for folder in folders] == ["a-001", "a-002", "a-003"]
         (folders[1] / "file").touch()
     assert [folder.is_dir() for folder in folders] == [False, True, False]

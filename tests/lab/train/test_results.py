@@ -44,11 +44,11 @@ def test_spread_is_the_sample_standard_deviation():
 
 
 def test_differences_are_paired_by_seed():
-    found = paired_difference(both([0.1, 0.5, 0.9], [0.2, 0.4, 0.9]))
-    assert found["mean"] == pytest.approx(0.0)
-    assert found["standard_error"] == pytest.approx(0.1 / 3**0.5)  # differences -0.1, 0.1, 0
-    found = paired_difference(both([0.5, 0.6, 0.9], [0.5, 0.5]))
-    assert found["seeds"] == 2
+    difference = paired_difference(both([0.1, 0.5, 0.9], [0.2, 0.4, 0.9]))
+    assert difference["mean"] == pytest.approx(0.0)
+    assert difference["standard_error"] == pytest.approx(0.1 / 3**0.5)  # differences -0.1, 0.1, 0
+    difference = paired_difference(both([0.5, 0.6, 0.9], [0.5, 0.5]))
+    assert difference["seeds"] == 2
     assert paired_difference([record("outerconv", 0, 0.5)]) is None
 
 
@@ -80,9 +80,9 @@ def drawn(request):
 def test_metrics_are_those_of_scikit_learn(drawn):
     metrics = pytest.importorskip("sklearn.metrics")
     logits, wanted = drawn
-    found = logits.argmax(-1)
-    assert accuracy(logits, wanted) == pytest.approx(metrics.accuracy_score(wanted, found))
-    assert f1(logits, wanted) == pytest.approx(metrics.f1_score(wanted, found, average="macro"))
+    predicted = logits.argmax(-1)
+    assert accuracy(logits, wanted) == pytest.approx(metrics.accuracy_score(wanted, predicted))
+    assert f1(logits, wanted) == pytest.approx(metrics.f1_score(wanted, predicted, average="macro"))
     if logits.size(1) == 2:
         area = metrics.roc_auc_score(wanted, logits[:, 1] - logits[:, 0])
     else:

@@ -41,8 +41,8 @@ def seed_run(**changes):
     return begun(replace(SETTINGS, dropout=0.0, **{"accumulate": 1, **changes}))
 
 
-def parameters(made):
-    return {name: value.clone() for name, value in made.model.state_dict().items()}
+def parameters(training_run):
+    return {name: value.clone() for name, value in training_run.model.state_dict().items()}
 
 
 def test_one_part_is_the_whole_graph():
@@ -58,8 +58,8 @@ def test_one_part_is_the_whole_graph():
 @pytest.mark.parametrize("class_weights", ["none", "balanced"])
 def test_rows_count_alike_in_parts_of_any_size(class_weights):
     """Of a family without edges, a sample's outputs are those of the graph: so are gradients."""
-    given = {"family": "Identity()", "class_weights": class_weights}
-    parts, whole = seed_run(parts=7, accumulate=7, **given), seed_run(**WHOLE, **given)
+    options = {"family": "Identity()", "class_weights": class_weights}
+    parts, whole = seed_run(parts=7, accumulate=7, **options), seed_run(**WHOLE, **options)
     for _ in range(3):
         parts.step()
         whole.step()
@@ -68,12 +68,12 @@ def test_rows_count_alike_in_parts_of_any_size(class_weights):
 
 
 def test_evaluation_has_the_weights_of_the_whole_graph():
-    made = seed_run(family="Walk(length=2)")
-    made.step()
-    inputs = made.contender.inputs
+    training_run = seed_run(family="Walk(length=2)")
+    training_run.step()
+    inputs = training_run.contender.inputs
     nodes = torch.arange(34)
-    whole = made.model.eval()(inputs.x, inputs.basis)
-    ours = replace(inputs, most_edges=9).predicted(made.model, nodes)
+    whole = training_run.model.eval()(inputs.x, inputs.basis)
+    ours = replace(inputs, most_edges=9).predicted(training_run.model, nodes)
     torch.testing.assert_close(ours, whole, rtol=1e-5, atol=1e-6)
 
 
@@ -150,10 +150,10 @@ def graph(tmp_path):
     return mapped_graphs.write(tmp_path / "graph")
 
 
-def run(data, folder, settings, **given):
+def run(data, folder, settings, **keyword_arguments):
     """The records of a run, without what a clock measured, and its checkpoint's parameters."""
     dataset = load_own(Source(data=str(data)))
-    options = {"log": lambda line: None, "dataset": dataset, **given}
+    options = {"log": lambda line: None, "dataset": dataset, **keyword_arguments}
     Experiment(settings, folder, **options).run()
     return results(folder), files.load_tensors(folder / "checkpoint.pt")["parameters"]
 
@@ -173,8 +173,8 @@ def test_numbers_are_those_of_the_graph_in_memory(way, graph, tmp_path):
         assert one == pytest.approx(other, rel=1e-3)
     for name, value in wanted.items():
         torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-4)
-    made = load_trained(tmp_path / "mapped").predictions()
-    assert made.test_metric == pytest.approx(made.trained.recorded, abs=1e-6)
+    predictions = load_trained(tmp_path / "mapped").predictions()
+    assert predictions.test_metric == pytest.approx(predictions.trained.recorded, abs=1e-6)
 
 
 def test_epochs_without_evaluation_change_nothing(graph, tmp_path):
@@ -198,8 +198,12 @@ def test_no_tensor_has_the_size_of_the_edges(tmp_path, monkeypatch):
     with torch.profiler.profile(activities=kinds, profile_memory=True) as seen:
         run(place, tmp_path / "run", settings, dataset=dataset)
         load_trained(tmp_path / "run").predictions()
-    held = [e.nbytes() for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
-    assert 8 * 1000 <= max(held) < edges, "something for each node, no byte for each edge"
+    allocated_bytes = [
+        e.nbytes() for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"
+    ]
+    assert 8 * 1000 <= max(allocated_bytes) < edges, (
+        "something for each node, no byte for each edge"
+    )
 
 
 BLOCKS = ["--batches", "blocks", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
