@@ -38,17 +38,17 @@ def assert_stored(data, monkeypatch):
     """Each basis is that of the edges, and is read, not made anew."""
     for name, family in BASES.items():
         expected = family.basis(data.edge_index, size=(data.num_nodes,) * 2)
-        made, basis_on = [], type(family).basis_on
+        bare_flags, basis_on = [], type(family).basis_on
 
-        def noted(self, structure, *dtype, made=made, basis_on=basis_on):
-            made.append(structure.is_bare)
+        def noted(self, structure, *dtype, bare_flags=bare_flags, basis_on=basis_on):
+            bare_flags.append(structure.is_bare)
             return basis_on(self, structure, *dtype)
 
         with monkeypatch.context() as patch:
             patch.setattr(type(family), "basis_on", noted)
-            found = basis_of(data, name)
-        assert all(made)
-        assert_near(found.to_dense(), expected.to_dense())
+            basis = basis_of(data, name)
+        assert all(bare_flags)
+        assert_near(basis.to_dense(), expected.to_dense())
 
 
 def test_files_of_a_data_set_keep_bases(tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ HETERO = {
 def test_in_several_types_those_edges_matter_that_matter_to_pygs_layers(kind, algorithm):
     if algorithm == "CaptumExplainer":
         pytest.importorskip("captum", reason="captum is not installed")
-    data, found = graph(), []
+    data, edge_masks = graph(), []
     for conv in (CONVS[kind], PEERS[kind]):
         model = Outputs(conv, data.metadata())
         model(data.x_dict, data.edge_index_dict)
@@ -226,11 +226,11 @@ def test_in_several_types_those_edges_matter_that_matter_to_pygs_layers(kind, al
         explain, beside = explainer(model, make(), **options), {}
         if algorithm == "PGExplainer":
             beside = {"target": torch.randint(3, (5,))}
-            given = (model, data.x_dict, data.edge_index_dict)
-            explain.algorithm.train(0, *given, index=1, **beside)
+            arguments = (model, data.x_dict, data.edge_index_dict)
+            explain.algorithm.train(0, *arguments, index=1, **beside)
         explanation = explain(data.x_dict, data.edge_index_dict, index=1, **beside)
-        found.append({kind: explanation[kind].edge_mask != 0 for kind in data.edge_types})
-    ours, theirs = found
+        edge_masks.append({kind: explanation[kind].edge_mask != 0 for kind in data.edge_types})
+    ours, theirs = edge_masks
     for kind in data.edge_types:
         assert torch.equal(ours[kind], theirs[kind])
     # Node a1 hears b2.
@@ -248,8 +248,8 @@ def test_shares_are_those_that_explainers_see_of_gat(add_self_loops):
         model(x, edges)
     for mine, its in zip(*(model.children() for model in models), strict=True):
         copy_weights(mine, its)
-    found, expected = (explainer(model, AttentionExplainer())(x, edges) for model in models)
-    assert_near(found.edge_mask, expected.edge_mask)
+    actual, expected = (explainer(model, AttentionExplainer())(x, edges) for model in models)
+    assert_near(actual.edge_mask, expected.edge_mask)
     assert models[0].first._alpha is None
 
 

@@ -110,7 +110,7 @@ def test_attention_learns_cora(cora):
     assert stats["test"][0]["accuracy"] > 0.7
 
 
-def made(gym, name, **options):
+def general_layer(gym, name, **options):
     from torch_geometric.graphgym.models.layer import GeneralLayer, LayerConfig
 
     for option, value in options.items():
@@ -140,7 +140,7 @@ def graph():
     ids=str,
 )
 def test_a_layer_reads_of_the_batch_what_its_family_reads(gym, family, read):
-    layer, data = made(gym, "outerconv", family=repr(family)), graph()
+    layer, data = general_layer(gym, "outerconv", family=repr(family)), graph()
     conv = layer.layer.model
     assert conv.family == family
     expected = conv(data.x, data.edge_index, **{name: data[name] for name in read})
@@ -149,23 +149,23 @@ def test_a_layer_reads_of_the_batch_what_its_family_reads(gym, family, read):
 
 def test_options_reach_the_layer(gym):
     options = {"theta": "low-rank(rank=2)", "aggr": "mean", "root_weight": True, "cached": False}
-    conv = made(gym, "outerconv", family="walk(2)", **options).layer.model
+    conv = general_layer(gym, "outerconv", family="walk(2)", **options).layer.model
     assert (conv.theta.name, conv.aggr, conv.root_weight, conv.cached) == (
         *("low-rank", "mean", True, False),
     )
-    conv = made(gym, "outerattention", heads=2, combine="mean", theta=None).layer.model
+    conv = general_layer(gym, "outerattention", heads=2, combine="mean", theta=None).layer.model
     assert (conv.heads, conv.combine) == (2, "mean")
 
 
 def test_edge_features_reach_attention(gym):
-    layer, data = made(gym, "outerattention", heads=2, edge_features=True), graph()
+    layer, data = general_layer(gym, "outerattention", heads=2, edge_features=True), graph()
     conv = layer.layer.model
     expected = conv(data.x, data.edge_index, edge_attr=data.edge_attr)
     assert_near(layer(data).x, expected)
 
 
 def test_transposed_adjacency_matrices_are_read(gym):
-    layer, data = made(gym, "outerconv", family="gcn"), graph()
+    layer, data = general_layer(gym, "outerconv", family="gcn"), graph()
     expected = layer.layer.model(data.x, data.edge_index)
     matrix = torch.sparse_coo_tensor(data.edge_index.flip(0), torch.ones(5), (5, 5))
     assert_near(layer(Data(x=data.x, adj_t=matrix.to_sparse_csr())).x, expected)
@@ -173,7 +173,7 @@ def test_transposed_adjacency_matrices_are_read(gym):
 
 def test_a_wrong_option_is_refused_where_the_layer_is_made(gym):
     with pytest.raises(ValueError, match="a well-known layer: expected gcn"):
-        made(gym, "outerconv", family="gcnconv")
+        general_layer(gym, "outerconv", family="gcnconv")
 
 
 def test_what_is_missing_is_named(fresh):

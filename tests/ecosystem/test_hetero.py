@@ -121,8 +121,8 @@ def test_families_of_one_set_of_nodes_run_within_types_and_between_two_say_what_
 def test_to_hetero_with_bases_changes_messages_by_hooks():
     data = graph()
     data["b"].x = torch.randn(3, 4)
-    made = lambda: OuterConv(4, 4, "relation(1, norm=None)", root_weight=True)  # noqa: E731
-    model = to_hetero_with_bases(Two(made), data.metadata(), num_bases=2)
+    make_conv = lambda: OuterConv(4, 4, "relation(1, norm=None)", root_weight=True)  # noqa: E731
+    model = to_hetero_with_bases(Two(make_conv), data.metadata(), num_bases=2)
     out = model(data.x_dict, data.edge_index_dict)
     assert {name: value.shape for name, value in out.items()} == {"a": (5, 4), "b": (3, 4)}
     sum(value.sum() for value in out.values()).backward()
@@ -162,15 +162,15 @@ def test_weights_go_by_position_and_by_name(by):
     data = graph()
     ours = HeteroConv({key: OURS["sums"]() for key in KINDS})
     theirs = HeteroConv({key: GraphConv((-1, -1), 6) for key in KINDS})
-    given = (data.x_dict, data.edge_index_dict)
-    ours(*given), theirs(*given)
+    arguments = (data.x_dict, data.edge_index_dict)
+    ours(*arguments), theirs(*arguments)
     for key in KINDS:
         copy_weights(ours.convs[key], theirs.convs[key])
     if by == "position":
-        out = ours(*given, data.edge_weight_dict)
+        out = ours(*arguments, data.edge_weight_dict)
     else:
-        out = ours(*given, edge_weight_dict=data.edge_weight_dict)
-    expected = theirs(*given, data.edge_weight_dict)
+        out = ours(*arguments, edge_weight_dict=data.edge_weight_dict)
+    expected = theirs(*arguments, data.edge_weight_dict)
     for name in ("a", "b"):
         assert_near(out[name], expected[name])
 

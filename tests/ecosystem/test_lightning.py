@@ -109,8 +109,8 @@ def test_a_trainer_samples_neighbours(cora):
     )
     trainer.fit(model, datamodule=data)
     trainer.test(model, datamodule=data, verbose=False)
-    found = [right for _, right in model.seen["test"]]
-    assert sum(found) / len(found) > 0.65
+    accuracies = [right for _, right in model.seen["test"]]
+    assert sum(accuracies) / len(accuracies) > 0.65
 
 
 # Many graphs -------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class GraphClassifier(pl.LightningModule):
 
 def rings_and_stars():
     """Rings (class 0) and stars (class 1), whose features are noise and degrees."""
-    made = []
+    graphs = []
     for number in range(40):
         nodes, star = 5 + number % 4, number % 2
         around = torch.arange(nodes)
@@ -150,8 +150,8 @@ def rings_and_stars():
         index = torch.cat([index, index.flip(0)], dim=1)
         degree = torch.bincount(index[1], minlength=nodes)[:, None]
         x = torch.cat([degree.float(), 0.1 * torch.randn(nodes, 3)], dim=1)
-        made.append(AddBasis("walk(2)", name="walks")(Data(x=x, edge_index=index, y=star)))
-    return made
+        graphs.append(AddBasis("walk(2)", name="walks")(Data(x=x, edge_index=index, y=star)))
+    return graphs
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])

@@ -79,16 +79,16 @@ def hetero():
 
 
 @needs_sampler
-@pytest.mark.parametrize("given", ["edge_index", "adj_t"])
+@pytest.mark.parametrize("edge_key", ["edge_index", "adj_t"])
 @of_each_model
-def test_all_neighbours_give_seeds_what_the_graph_gives(kind, given, club):
+def test_all_neighbours_give_seeds_what_the_graph_gives(kind, edge_key, club):
     data, model = club, MODELS[kind](5)
     expected = model(club.x, club.edge_index)
-    if given == "adj_t":
+    if edge_key == "adj_t":
         data = Data(x=club.x, edge_index=club.edge_index)
         data = ToSparseTensor(remove_edge_index=True)(data)
     for batch in NeighborLoader(data, [-1, -1], batch_size=10, shuffle=True):
-        edges = batch.adj_t if given == "adj_t" else batch.edge_index
+        edges = batch.adj_t if edge_key == "adj_t" else batch.edge_index
         out = model(batch.x, edges)[: batch.batch_size]
         assert_near(out, expected[batch.n_id[: batch.batch_size]])
 

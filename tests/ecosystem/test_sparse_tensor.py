@@ -54,12 +54,12 @@ def test_the_transform_makes_what_layers_take():
     weight = torch.rand(7) + 0.1
     data = Data(x=torch.randn(5, 4), edge_index=EDGES, edge_weight=weight)
     for family in (GCN(), Walk(2), Relation(1)):
-        made = ToSparseTensor(attr="edge_weight")(copy.copy(data))
-        assert type(made.adj_t).__name__ == "SparseTensor"
+        transformed = ToSparseTensor(attr="edge_weight")(copy.copy(data))
+        assert type(transformed.adj_t).__name__ == "SparseTensor"
         conv = OuterConv(4, 6, family)
-        assert_near(conv(made.x, made.adj_t), conv(data.x, EDGES, weight))
-        assert_near(family.basis_of(made).to_dense(), family.basis_of(data).to_dense())
-        stored = family(made)
+        assert_near(conv(transformed.x, transformed.adj_t), conv(data.x, EDGES, weight))
+        assert_near(family.basis_of(transformed).to_dense(), family.basis_of(data).to_dense())
+        stored = family(transformed)
         assert_near(family.basis_of(stored).to_dense(), family.basis_of(data).to_dense())
 
 

@@ -53,8 +53,8 @@ def assert_same(ours, theirs, *arguments):
     out, expected = ours(x, *arguments), theirs(x, *arguments)
     assert_near(out, expected, 1e-5)
     direction = torch.randn_like(out)
-    (found,) = torch.autograd.grad(out, x, direction)
-    assert_near(found, torch.autograd.grad(expected, x, direction)[0], 5e-5)
+    (gradient,) = torch.autograd.grad(out, x, direction)
+    assert_near(gradient, torch.autograd.grad(expected, x, direction)[0], 5e-5)
 
 
 @pytest.mark.parametrize("theta", ["full", "grouped(groups=2)", "low-rank(rank=2)"])
@@ -68,8 +68,8 @@ def test_gradients_have_the_strides_of_their_parameters(layout, family, theta):
     for width in (4, 32):
         conv = OuterConv(8, width, family, theta=theta)
         parameters = dict(conv.named_parameters())
-        found = torch.autograd.grad(conv(x, EDGES).sin().sum(), list(parameters.values()))
-        for gradient, (name, parameter) in zip(found, parameters.items(), strict=True):
+        gradients = torch.autograd.grad(conv(x, EDGES).sin().sum(), list(parameters.values()))
+        for gradient, (name, parameter) in zip(gradients, parameters.items(), strict=True):
             assert gradient.stride() == parameter.stride(), (name, gradient.shape)
 
 
@@ -115,11 +115,11 @@ def test_reversible_groups_are_pygs(kind):
     x = x_of()
     results = []
     for model in (ours, theirs):
-        given = x.clone().requires_grad_()
-        out = model(given, EDGES)
+        features = x.clone().requires_grad_()
+        out = model(features, EDGES)
         expected = out.detach().clone()
         out.square().sum().backward()
-        results.append((expected, given.grad))
+        results.append((expected, features.grad))
     assert_near(results[0][0], results[1][0])
     assert_near(results[0][1], results[1][1], 5e-5)
 
@@ -131,10 +131,10 @@ def test_pooling_by_a_score_of_ours_is_that_of_pygs():
     copy_weights(ours.gnn, theirs.gnn)
     x = x_of()
     both = (pool(x, EDGES, None, batch) for pool in (ours, theirs))
-    for found, expected in zip(*both, strict=True):
-        assert (found is None) == (expected is None)
-        if found is not None:
-            assert_near(found.float(), expected.float())
+    for actual, expected in zip(*both, strict=True):
+        assert (actual is None) == (expected is None)
+        if actual is not None:
+            assert_near(actual.float(), expected.float())
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")

@@ -155,10 +155,10 @@ def test_an_output_has_the_number_of_the_input_that_it_sees(
     basis: Basis, shape: tuple[int, int]
 ) -> None:
     options = {"inputs": shape} if isinstance(basis, EdgeBasis) else {}
-    given, *made = images(basis.plot("shift", **options))
+    input_image, *output_images = images(basis.plot("shift", **options))
     numbers = torch.arange(1.0, basis.size[0] + 1)
-    assert np.array_equal(given.ravel() + 1, numbers.numpy())
-    for image, matrix in zip(made, basis.support().float(), strict=True):
+    assert np.array_equal(input_image.ravel() + 1, numbers.numpy())
+    for image, matrix in zip(output_images, basis.support().float(), strict=True):
         assert image.shape == shape
         seen = matrix.T @ numbers  # 0 where an output sees no input
         assert np.array_equal((image + 1).filled(0).ravel(), seen.numpy())

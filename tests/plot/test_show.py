@@ -110,12 +110,12 @@ def test_a_command_draws_a_picture_of_a_basis_with_its_options(drawn: Drawn, com
     family, kind, wanted = SHOWN[command]
     assert main(["show", *shlex.split(command), "--out", "a.png"]) == 0
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
-    ((basis, found, options, _),) = drawn
+    ((basis, picture_kind, options, _),) = drawn
     shape = re.search(r"--shape (\S+)", command)
-    given = tuple(map(int, shape[1].split("x"))) if shape else KarateClub()[0].edge_index
-    expected = family.basis(given if not isinstance(family, Full) else None)
+    structure = tuple(map(int, shape[1].split("x"))) if shape else KarateClub()[0].edge_index
+    expected = family.basis(structure if not isinstance(family, Full) else None)
     assert torch.equal(basis.to_dense(), expected.to_dense())
-    assert (found, {name: options[name] for name in wanted}) == (kind, wanted)
+    assert (picture_kind, {name: options[name] for name in wanted}) == (kind, wanted)
 
 
 def test_a_graph_without_arguments(drawn: Drawn, capsys: pytest.CaptureFixture[str]) -> None:

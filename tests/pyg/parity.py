@@ -116,8 +116,8 @@ class Drawn:
         """The transposed sparse matrix (N, M) of the edges, parallel ones added up."""
         (sources, targets), index = self.graph.size, self.graph.edge_index.flip(0)
         weight = self.weight().detach()
-        found = torch.sparse_coo_tensor(index, weight, (targets, sources)).coalesce()
-        return found.to_sparse_csr() if layout == "csr" else found
+        adjacency = torch.sparse_coo_tensor(index, weight, (targets, sources)).coalesce()
+        return adjacency.to_sparse_csr() if layout == "csr" else adjacency
 
     def edges(self) -> EdgeIndex:
         """The edges as PyG's EdgeIndex."""
@@ -187,12 +187,12 @@ class Case:
         """A combination of options."""
         generator = torch.Generator().manual_seed(seed)
         while True:
-            found = {
+            options = {
                 name: values[int(torch.randint(len(values), (1,), generator=generator))]
                 for name, values in self.options.items()
             }
-            if self.allowed(found):
-                return found
+            if self.allowed(options):
+                return options
 
 
 @dataclass(frozen=True)
@@ -238,12 +238,12 @@ def layers(case: Case, options: dict[str, Any], dtype: torch.dtype) -> tuple[Any
     return pair[0], pair[1]
 
 
-def tensors(found: Any) -> list[Tensor]:
+def tensors(tree: Any) -> list[Tensor]:
     """All floating point tensors within tuples and lists."""
-    if isinstance(found, Tensor):
-        return [found] if found.is_floating_point() else []
-    if isinstance(found, tuple | list):
-        return [tensor for part in found for tensor in tensors(part)]
+    if isinstance(tree, Tensor):
+        return [tree] if tree.is_floating_point() else []
+    if isinstance(tree, tuple | list):
+        return [tensor for part in tree for tensor in tensors(part)]
     return []
 
 
@@ -264,11 +264,11 @@ def compare(
             our_layer(*arguments)
         return
     reseed(13)
-    found = our_layer(*arguments)
+    actual = our_layer(*arguments)
     inputs = [tensor for tensor in tensors(arguments) if tensor.requires_grad]
-    assert_close(found, expected, TOLERANCE[dtype], "values")
+    assert_close(actual, expected, TOLERANCE[dtype], "values")
     gradients = []
-    for layer, out in ((their_layer, expected), (our_layer, found)):
+    for layer, out in ((their_layer, expected), (our_layer, actual)):
         named = {name: one for name, one in layer.named_parameters() if one.requires_grad}
         reseed(7)
         learning = [one for one in tensors(out) if one.requires_grad]
@@ -276,28 +276,28 @@ def compare(
         wanted = [*inputs, *named.values()]
         if not isinstance(loss, Tensor):
             continue
-        given = torch.autograd.grad(loss, wanted, materialize_grads=True)
+        grads = torch.autograd.grad(loss, wanted, materialize_grads=True)
         names = [*(f"input {place}" for place in range(len(inputs))), *named]
-        gradients.append(dict(zip(names, given, strict=True)))
+        gradients.append(dict(zip(names, grads, strict=True)))
     if gradients:
         for name, gradient in gradients[0].items():
             assert_close(gradients[1][name], gradient, OF_GRADIENTS[dtype], f"gradient of {name}")
 
 
-def assert_close(found: Any, expected: Any, tolerance: float, what: str) -> None:
+def assert_close(actual: Any, expected: Any, tolerance: float, what: str) -> None:
     """max|Δ| ≤ tolerance · max|expected| for every tensor; integers are equal."""
-    assert type(found) is type(expected), what
+    assert type(actual) is type(expected), what
     if isinstance(expected, tuple | list):
-        assert len(found) == len(expected), what
-        for one, other in zip(found, expected, strict=True):
+        assert len(actual) == len(expected), what
+        for one, other in zip(actual, expected, strict=True):
             assert_close(one, other, tolerance, what)
     elif isinstance(expected, Tensor) and expected.is_floating_point():
-        assert found.shape == expected.shape, what
-        assert found.dtype == expected.dtype, what
+        assert actual.shape == expected.shape, what
+        assert actual.dtype == expected.dtype, what
         numbers = expected.detach().nan_to_num(0.0, 0.0, 0.0)
         bound = tolerance * max(float(numbers.abs().max()) if expected.numel() else 0.0, 1.0)
-        torch.testing.assert_close(found, expected, atol=bound, rtol=0.0, equal_nan=True, msg=what)
+        torch.testing.assert_close(actual, expected, atol=bound, rtol=0.0, equal_nan=True, msg=what)
     elif isinstance(expected, Tensor):
-        assert torch.equal(found, expected), what
+        assert torch.equal(actual, expected), what
     else:
-        assert found == expected, what
+        assert actual == expected, what

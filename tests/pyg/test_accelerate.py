@@ -209,13 +209,13 @@ def test_a_sample_is_timed_and_leaves_everything_as_it_was(graph, small_graphs):
 
 
 def test_a_layer_that_is_timed_makes_its_contraction_once_and_not_at_each_call(monkeypatch):
-    made, make = [], layer_file.make_tied
-    monkeypatch.setattr(layer_file, "make_tied", lambda layer: made.append(1) or make(layer))
+    calls, make = [], layer_file.make_tied
+    monkeypatch.setattr(layer_file, "make_tied", lambda layer: calls.append(1) or make(layer))
     monkeypatch.setattr(ours.GCNConv, "least", 0)
     monkeypatch.setattr(sample_file, "is_told", lambda ratios: len(ratios) == 20)
     layer, edge_index = pyg.GCNConv(P, Q), torch.randint(N, (2, E))
     assert accelerate(layer, torch.randn(N, P), edge_index).rows[0].gain is not None
-    assert len(made) <= 3  # for its options, for the sample, and for the calls that follow
+    assert len(calls) <= 3  # for its options, for the sample, and for the calls that follow
 
 
 def test_only_what_learns_in_the_model_learns_where_a_layer_is_timed(graph):

@@ -39,16 +39,16 @@ def test_a_number_for_each_edge_is_an_attribute(name):
 @pytest.mark.parametrize("options", [{}, {"edge_sample_ratio": 0.5}, {"is_undirected": True}])
 @pytest.mark.parametrize("attention_type", ["MX", "SD"])
 def test_super_gat_samples_and_loses_as_pyg(attention_type, options):
-    found = []
+    outputs = []
     for layer in both("SuperGATConv", attention_type=attention_type, **options):
         torch.manual_seed(8)
         x, edge_index = inputs("SuperGATConv")
         out = layer(x, edge_index, batch=torch.arange(NODES) // 4)
         loss = out.square().sum() + layer.get_attention_loss()
         gradients = torch.autograd.grad(loss, [x, *layer.parameters()])
-        found.append((out, layer.att_x, layer.att_y, loss, *gradients, torch.rand(1)))
+        outputs.append((out, layer.att_x, layer.att_y, loss, *gradients, torch.rand(1)))
         assert int(layer.eval().get_attention_loss()) == 0
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*outputs, strict=True):
         assert_close(other, one, 1e-4, "outputs, samples, loss, gradients, the next random number")
 
 
@@ -93,10 +93,10 @@ def test_dropout_drops_whole_shares_and_scales_the_others():
         layer.lin.weight.copy_(torch.eye(NODES))  # the output is A transposed
     x, edge_index = torch.eye(NODES), inputs("GATConv")[1].unique(dim=1)
     kept = layer.eval()(x, edge_index)
-    found = torch.stack([layer.train()(x, edge_index) for _ in range(DRAWS)])
-    is_dropped = found == 0
+    outputs = torch.stack([layer.train()(x, edge_index) for _ in range(DRAWS)])
+    is_dropped = outputs == 0
     torch.testing.assert_close(
-        torch.where(is_dropped, kept / 0.75, found), (kept / 0.75).expand_as(found)
+        torch.where(is_dropped, kept / 0.75, outputs), (kept / 0.75).expand_as(outputs)
     )
     share = is_dropped[:, kept != 0].float().mean()
     assert abs(float(share) - 0.25) < 0.03

@@ -17,10 +17,10 @@ from write_layers import FILE
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", CASES)
 def test_each_class_that_pyg_compiles_whole_is_whole_here_and_the_page_says_so(name):
-    found = line(name)
-    theirs, *ours = found.rstrip(" |\n").split(" | ")[1:]
+    row = line(name)
+    theirs, *ours = row.rstrip(" |\n").split(" | ")[1:]
     assert theirs == "no" or set(ours) == {"yes"}
-    assert found in FILE.read_text(encoding="utf-8"), "python tests/write_layers.py --compile"
+    assert row in FILE.read_text(encoding="utf-8"), "python tests/write_layers.py --compile"
 
 
 OPTIONS = [
@@ -77,12 +77,12 @@ def test_edges_of_several_tiles_with_attributes_make_one_graph_for_every_number(
         x, attr = torch.randn(nodes, 6).double(), torch.randn(edges, 3).double()
         edge_index = torch.randint(nodes, (2, edges))
         with torch.set_grad_enabled(learning):
-            found, wanted = (one(x, edge_index, attr) for one in (compiled, theirs))
-            assert_close([found], [wanted], 1e-9, "values")
+            actual, wanted = (one(x, edge_index, attr) for one in (compiled, theirs))
+            assert_close([actual], [wanted], 1e-9, "values")
             if learning:
                 grads = [
                     torch.autograd.grad(out.square().sum(), one.lin_edge.weight)
-                    for out, one in ((found, ours), (wanted, theirs))
+                    for out, one in ((actual, ours), (wanted, theirs))
                 ]
                 assert_close(*grads, 1e-9, "gradients")
     assert called.count("output") == 1
@@ -93,8 +93,8 @@ def test_a_pair_may_have_other_numbers_of_nodes_than_of_channels():
     theirs, ours = layers(CASES["GATConv"], {"in_channels": (3, 2)}, torch.float64)
     ends = torch.randn(7, 3).double(), torch.randn(5, 2).double()
     edge_index = torch.stack([torch.randint(7, (20,)), torch.randint(5, (20,))])
-    found = torch.compile(ours, backend="eager", fullgraph=True, dynamic=True)(ends, edge_index)
-    assert_close(found, theirs(ends, edge_index), 1e-9, "values")
+    actual = torch.compile(ours, backend="eager", fullgraph=True, dynamic=True)(ends, edge_index)
+    assert_close(actual, theirs(ends, edge_index), 1e-9, "values")
 
 
 def is_ours(called):
@@ -190,13 +190,13 @@ def test_a_changed_option_is_seen_by_what_was_compiled(name):
 @pytest.mark.parametrize("where", ["meta", "fake"])
 @pytest.mark.parametrize("name", CASES)
 def test_layers_without_numbers_give_shapes_where_pygs_do(name, where):
-    found = []
+    shapes = []
     for layer in layers(CASES[name], {}, torch.float32):
         arguments = next(iter(CASES[name].calls.values()))(
             Drawn(graphs()["directed"], torch.float32)
         )
-        found.append(_shapes(layer.eval(), arguments, where))
-    theirs, ours = found
+        shapes.append(_shapes(layer.eval(), arguments, where))
+    theirs, ours = shapes
     if theirs is not None:
         assert ours == theirs
 

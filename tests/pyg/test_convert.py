@@ -44,17 +44,17 @@ def test_there_and_back(name):
     compare(layer, back, arguments(name), case.compared_in(torch.float64))
 
 
-def named(layer, given):
+def named(layer, args):
     """The arguments of a call that are there, by the names that PyG and OuterConv have for them."""
-    bound = inspect.signature(layer.forward).bind(*given).arguments
+    bound = inspect.signature(layer.forward).bind(*args).arguments
     if isinstance(layer, theirs.SignedConv):
-        x, positive, negative = given
+        x, positive, negative = args
         kind = torch.arange(positive.size(1) + negative.size(1)) >= positive.size(1)
         return {"x": x, "edge_index": torch.cat([positive, negative], 1), "edge_type": kind.long()}
     return {name: value for name, value in bound.items() if value is not None}
 
 
-def assert_is(layer, given, dtype=torch.float64):
+def assert_is(layer, args, dtype=torch.float64):
     """The layer as an OuterConv gives its values, with messages too, and all of its gradients."""
     holder = copy.deepcopy(layer)  # of gradients where weights were, which become ours alike
     conv = outer_conv(layer)
@@ -62,10 +62,10 @@ def assert_is(layer, given, dtype=torch.float64):
     assert conv.training is layer.training
     pointers = [{one.data_ptr() for one in part.parameters()} for part in (conv, layer)]
     assert pointers[0].isdisjoint(pointers[1])
-    inputs = named(layer, given)
+    inputs = named(layer, args)
     leaves = torch.utils._pytree.tree_leaves(inputs)
     numbers = [one for one in leaves if isinstance(one, torch.Tensor) and one.requires_grad]
-    actual, expected = conv(**inputs), layer(*given)
+    actual, expected = conv(**inputs), layer(*args)
     assert_near(actual, expected, TOLERANCE[dtype])
     direction = torch.randn_like(expected)
 
@@ -74,13 +74,13 @@ def assert_is(layer, given, dtype=torch.float64):
             return []
         return list(torch.autograd.grad(out, leaves, direction, materialize_grads=True))
 
-    found = gradients(actual, [*numbers, *conv.parameters()])
+    actual_gradients = gradients(actual, [*numbers, *conv.parameters()])
     wanted = gradients(expected, [*numbers, *layer.parameters()])
     with torch.no_grad():
         for parameter, gradient in zip(holder.parameters(), wanted[len(numbers) :], strict=True):
             parameter.copy_(gradient)
     in_ours = [*wanted[: len(numbers)], *outer_conv(holder).parameters()]
-    for gradient, other in zip(found, in_ours, strict=True):
+    for gradient, other in zip(actual_gradients, in_ours, strict=True):
         assert_near(gradient, other, OF_GRADIENTS[dtype], at_least=0.1)
     conv.fuse = False
     assert_near(conv(**inputs), expected, TOLERANCE[dtype])
@@ -113,8 +113,8 @@ def test_a_convolution_alone_becomes_an_outer_conv(name, options):
     for kind in ("multi-edge", "pair") if case.pairs else ("multi-edge",):
         if kind == "pair" and options.get("flow") == "target_to_source":
             continue
-        given = arguments(name, call=call, graph=graphs()[kind])
-        assert_is(layer, given, case.compared_in(torch.float64))
+        args = arguments(name, call=call, graph=graphs()[kind])
+        assert_is(layer, args, case.compared_in(torch.float64))
 
 
 @by_size
@@ -137,20 +137,20 @@ def test_sizes_of_the_first_input_are_taken_over(name, ends):
         pytest.skip("no pairs of features")
     lazy = {} if name == "SuperGATConv" else {"edge_dim": -1}
     layer = getattr(theirs, name)(ends, Q, 2, **lazy).double()
-    given = arguments(name, call="attributes" if lazy else None)
-    given = given if ends == -1 else ((given[0], given[0]), *given[1:])
+    args = arguments(name, call="attributes" if lazy else None)
+    args = args if ends == -1 else ((args[0], args[0]), *args[1:])
     with pytest.raises(ValueError, match=r"no shapes before the first input"):
         outer_conv(layer)
-    expected = layer(*given)
-    assert_near(outer_conv(layer)(**named(layer, given)), expected)
+    expected = layer(*args)
+    assert_near(outer_conv(layer)(**named(layer, args)), expected)
 
 
 def test_a_skip_that_is_never_used_may_be_without_weights():
     layer = theirs.TransformerConv(-1, Q, root_weight=False, beta=True).double()
-    given = arguments("TransformerConv")
-    expected = layer(*given)
+    args = arguments("TransformerConv")
+    expected = layer(*args)
     assert torch.nn.parameter.is_lazy(layer.lin_skip.weight)
-    assert_near(outer_conv(layer)(*given), expected)
+    assert_near(outer_conv(layer)(*args), expected)
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -171,10 +171,10 @@ def test_type_and_what_is_learned_stay(name):
 
 def test_a_vector_for_self_loops_is_a_copy():
     layer = theirs.GATConv(P, Q, edge_dim=D, fill_value=torch.rand(D).double()).double()
-    given = arguments("GATConv", call="attributes")
-    conv, expected = outer_conv(layer), layer(*given)
+    args = arguments("GATConv", call="attributes")
+    conv, expected = outer_conv(layer), layer(*args)
     layer.fill_value.zero_()
-    assert_near(conv(**named(layer, given)), expected)
+    assert_near(conv(**named(layer, args)), expected)
 
 
 @pytest.mark.parametrize("name", [name for name in ATTENTION if name != "AGNNConv"])

@@ -51,9 +51,11 @@ def test_what_has_no_equal_form_says_so():
 
 
 def test_the_table_has_every_convolution_of_pyg():
-    found = {entry.name: entry for entry in entries()}
-    assert list(found) == [name for name in convolutions.__all__ if name != "MessagePassing"]
-    for name, entry in found.items():
+    entries_by_name = {entry.name: entry for entry in entries()}
+    assert list(entries_by_name) == [
+        name for name in convolutions.__all__ if name != "MessagePassing"
+    ]
+    for name, entry in entries_by_name.items():
         assert entry.kind in (EQUAL, TRICK, NONE)
         assert (entry.kind == NONE) == (not hasattr(ours, name))
         assert entry.text

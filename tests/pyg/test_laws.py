@@ -25,8 +25,8 @@ each = pytest.mark.parametrize("name", LAYERS)
 def test_cached_keeps_the_first_graph_until_reset(name):
     its, mine = pair(name, cached=True)
     for graph in (GRAPH, OTHER):  # the second gives the results of the first
-        given = arguments(name, graph=graph)
-        assert_close(mine(*given), its(*given), 1e-10, "values")
+        args = arguments(name, graph=graph)
+        assert_close(mine(*args), its(*args), 1e-10, "values")
     first = mine(*arguments(name))
     mine.reset_parameters()
     its.reset_parameters()
@@ -54,28 +54,28 @@ COPIES = {
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("name", CASES)
 def test_copies_have_weights_of_their_own(name, how):
-    layer, given = pair(name)[1].eval(), arguments(name)
-    expected = layer(*given)
+    layer, args = pair(name)[1].eval(), arguments(name)
+    expected = layer(*args)
     copied = COPIES[how](layer)
-    assert_close(copied(*given), expected, 0.0, "values")
-    assert copied.why_not(*given) == layer.why_not(*given)
+    assert_close(copied(*args), expected, 0.0, "values")
+    assert copied.why_not(*args) == layer.why_not(*args)
     with torch.no_grad():
         for parameter in copied.parameters():
             parameter.add_(1.0)
-    assert_close(layer(*given), expected, 0.0, "values")
+    assert_close(layer(*args), expected, 0.0, "values")
     if list(copied.parameters()):
-        assert not torch.allclose(copied(*given), expected)
+        assert not torch.allclose(copied(*args), expected)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_new_parameters_are_read(name):
     its, mine = pair(name)
-    given = arguments(name)
-    mine(*given)
+    args = arguments(name)
+    mine(*args)
     torch.manual_seed(1)
     mine.reset_parameters()
     its.load_state_dict(mine.state_dict())
-    compare(its, mine, given, CASES[name].compared_in(torch.float64))
+    compare(its, mine, args, CASES[name].compared_in(torch.float64))
 
 
 @each
@@ -88,9 +88,9 @@ def test_a_subclass_that_overrides_messages_is_run_by_pyg(name):
             return 2 * super().message(*args, **kwargs)
 
     mine.__class__ = type(kind.__name__, (Doubled,), {})
-    expected, found = its(*arguments(name)), mine(*arguments(name))
+    expected, actual = its(*arguments(name)), mine(*arguments(name))
     assert mine.why_not()
-    assert not torch.allclose(found, expected)
+    assert not torch.allclose(actual, expected)
 
 
 @each
@@ -141,31 +141,31 @@ def test_small_graphs_are_left_to_pyg(name):
     assert layer.why_not(*arguments(name)) == ([SMALL] if layer.least else [])
 
 
-def with_gradients(layer, given):
+def with_gradients(layer, args):
     """What a layer returns, and gradients in features and parameters."""
-    learning = [one for one in (*given, *layer.parameters()) if getattr(one, "requires_grad", 0)]
-    out = layer(*given)
+    learning = [one for one in (*args, *layer.parameters()) if getattr(one, "requires_grad", 0)]
+    out = layer(*args)
     return out, torch.autograd.grad(out.sin().sum(), learning, allow_unused=True)
 
 
-def narrow(given):
+def narrow(args):
     """The arguments with edges of 32 bits."""
     return [
         one.int() if isinstance(one, torch.Tensor) and one.dtype == torch.int64 and one.dim() == 2
         else one
-        for one in given
+        for one in args
     ]  # fmt: skip
 
 
 @each
 def test_edges_of_32_bits_are_as_good(name):
-    layer, given = pair(name)[1].eval(), arguments(name)
-    if reasons := layer.why_not(*narrow(given)):
+    layer, args = pair(name)[1].eval(), arguments(name)
+    if reasons := layer.why_not(*narrow(args)):
         assert SMALL not in reasons
         pytest.skip(f"PyG's own code: {reasons[0]}")
-    found = with_gradients(layer, narrow(given))
+    actual = with_gradients(layer, narrow(args))
     layer.least = 0  # PyG's ClusterGCNConv counts in float32
-    assert_close(found, with_gradients(layer, given), 1e-10, "values, gradients")
+    assert_close(actual, with_gradients(layer, args), 1e-10, "values, gradients")
 
 
 @pytest.mark.parametrize("mode", ["node", "edge"])
@@ -173,8 +173,8 @@ def test_attention_of_hypergraphs_takes_indices_of_32_bits(mode):
     layer = ours.HypergraphConv(5, 3, use_attention=True, attention_mode=mode, heads=2).double()
     index = torch.stack([torch.randint(9, (40,)), torch.randint(6, (40,))])
     x, attr = torch.randn(9, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
-    found, expected = (with_gradients(layer, (x, one, None, attr)) for one in (index.int(), index))
-    assert_close(found, expected, 1e-10, "values, gradients")
+    actual, expected = (with_gradients(layer, (x, one, None, attr)) for one in (index.int(), index))
+    assert_close(actual, expected, 1e-10, "values, gradients")
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "MFConv"])  # PyG's fails
@@ -230,11 +230,11 @@ EXPORTED = (
 @pytest.mark.slow(cases=3)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_an_exported_layer_is_of_aten_operators_alone(name):
-    layer, given = pair(name, torch.float32)[1].eval(), arguments(name, torch.float32)
-    program = torch.export.export(layer, given).run_decompositions()
+    layer, args = pair(name, torch.float32)[1].eval(), arguments(name, torch.float32)
+    program = torch.export.export(layer, args).run_decompositions()
     called = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert not [one for one in called if "outerconv" in one]
-    assert_close(program.module()(*given), layer(*given), 1e-5, "values")
+    assert_close(program.module()(*args), layer(*args), 1e-5, "values")
 
 
 @pytest.mark.parametrize("name", ["GCNConv", "SimpleConv", "GraphConv"])
@@ -242,8 +242,8 @@ def test_features_of_other_types_are_pygs(name):
     its, mine = pair(name)
     x, edge_index = arguments(name)
     weight = torch.rand(edge_index.size(1))
-    for given in ((x.detach().long(), edge_index), (x[:, 0], edge_index), (x, edge_index, weight)):
-        assert mine.why_not(*given)
+    for args in ((x.detach().long(), edge_index), (x[:, 0], edge_index), (x, edge_index, weight)):
+        assert mine.why_not(*args)
     assert mine(x, edge_index, weight).dtype == its(x, edge_index, weight).dtype
 
 

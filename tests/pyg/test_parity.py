@@ -86,12 +86,12 @@ def test_signatures_names_and_draws_are_those_of_pyg(name):
             (one.name, one.default) for one in inspect.signature(its.forward).parameters.values()
         ]
     for options in case.one_by_one():
-        made = []
+        layer_states = []
         for kind in (its, mine):
             reseed(2)
             layer = case.make(kind, **options)
-            made.append((repr(layer), layer.state_dict(), torch.rand(3)))
-        (its_repr, its_state, its_next), (my_repr, my_state, my_next) = made
+            layer_states.append((repr(layer), layer.state_dict(), torch.rand(3)))
+        (its_repr, its_state, its_next), (my_repr, my_state, my_next) = layer_states
         assert its_repr == my_repr
         assert list(its_state) == list(my_state)
         assert all(torch.equal(its_state[key], my_state[key]) for key in its_state)

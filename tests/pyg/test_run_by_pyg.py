@@ -83,11 +83,11 @@ PUT_ON_PARTS = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("what", PUT_ON_PARTS)
 def test_what_is_put_onto_a_part_after_a_call_is_obeyed(what, name):
-    made = pair(name)
-    for path, part in made[0].named_modules():
+    layers = pair(name)
+    for path, part in layers[0].named_modules():
         if not path or isinstance(part, nn.ModuleList):
             continue
-        its, mine = map(copy.deepcopy, made)  # PyG's layers share a default activation
+        its, mine = map(copy.deepcopy, layers)  # PyG's layers share a default activation
         mine(*arguments(name))
         for layer in (its, mine):
             PUT_ON_PARTS[what](layer, path)
@@ -141,24 +141,24 @@ REPLACED = {
 @pytest.mark.parametrize("replaced", REPLACED)
 @pytest.mark.parametrize("called", [True, False])
 def test_another_linear_map_is_called(replaced, called):
-    found = []
+    outputs = []
     for library in (theirs, ours):
         reseed(0)
         layer = library.GCNConv(6, 4, bias=False)
         if called:
             layer(X, EDGES)
         REPLACED[replaced](layer)
-        found.append(layer(X, EDGES))
-    assert_close(found[1], found[0], 1e-6, "values")
+        outputs.append(layer(X, EDGES))
+    assert_close(outputs[1], outputs[0], 1e-6, "values")
 
 
 @pytest.mark.slow(cases=12)
 @pytest.mark.parametrize("called", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_a_bias_that_is_taken_out_is_not_added(name, called):
-    made = pair(name)
-    for path in [path for path, _ in made[0].named_parameters() if path.endswith("bias")]:
-        its, mine = map(copy.deepcopy, made)
+    layers = pair(name)
+    for path in [path for path, _ in layers[0].named_parameters() if path.endswith("bias")]:
+        its, mine = map(copy.deepcopy, layers)
         if called:
             mine(*arguments(name))
         part, _, bias = path.rpartition(".")
@@ -172,17 +172,17 @@ def test_a_bias_that_is_taken_out_is_not_added(name, called):
 def test_wrong_arguments_are_refused_in_the_words_of_pyg(wrong, name):
     said = []
     for layer in pair(name):
-        given, named = tuple(arguments(name)), {}
+        args, named = tuple(arguments(name)), {}
         if wrong == "none":
-            given = ()
+            args = ()
         elif wrong == "unknown":
             named = {"unknown": 1}
         elif wrong == "twice":
-            named = {"x": given[0]}
+            named = {"x": args[0]}
         else:
-            given += (None,) * 7
+            args += (None,) * 7
         with pytest.raises(TypeError) as refused:
-            layer(*given, **named)
+            layer(*args, **named)
         said.append(str(refused.value))
     assert said[0] == said[1]
     assert "forward() " in said[1]
@@ -255,10 +255,10 @@ def test_copies_are_called_with_other_parameters_under_grad(name):
     def loss(parameters):
         return torch.func.functional_call(copied, parameters, (X, EDGES)).square().sum()
 
-    found = torch.func.grad(loss)(parameters)
+    gradients = torch.func.grad(loss)(parameters)
     layer(X, EDGES).square().sum().backward()
     for key, parameter in layer.named_parameters():
-        assert_close(found[key], parameter.grad, 5e-5, key)
+        assert_close(gradients[key], parameter.grad, 5e-5, key)
 
 
 class Halved(nn.Module):
@@ -296,14 +296,14 @@ UNSCRIPTED = (
 @pytest.mark.parametrize("name", [name for name in CASES if name not in UNSCRIPTED])
 def test_torch_script_compiles_pygs_code(name, called, monkeypatch):
     _, mine = pair(name)
-    given, parts = arguments(name), list(mine.modules())
+    args, parts = arguments(name), list(mine.modules())
     if called:
-        mine(*given)
+        mine(*args)
     elif name != "DirGNNConv":  # as where no layer of PyG's own class was made before
         monkeypatch.setattr(getattr(theirs, name), "propagate", theirs.MessagePassing.propagate)
     scripted = torch.jit.script(mine)
     tolerance = TOLERANCE[CASES[name].compared_in(torch.float64)]
-    assert_close(scripted(*given), mine(*given), tolerance, "values")
+    assert_close(scripted(*args), mine(*args), tolerance, "values")
     assert list(mine.modules()) == parts
     assert type(mine) is getattr(ours, name)
     assert dict(scripted.named_parameters()).keys() == dict(mine.named_parameters()).keys()
@@ -335,11 +335,11 @@ def test_torch_script_compiles_a_model_of_our_layers():
 @pytest.mark.parametrize("name", CASES)
 def test_a_traced_layer_reads_other_graphs(name, called):
     mine = copy.deepcopy(pair(name)[1]).eval()  # a copy has no contraction yet
-    given, other = arguments(name), arguments(name, graph=OTHER)
+    args, other = arguments(name), arguments(name, graph=OTHER)
     if called:
-        mine(*given)
+        mine(*args)
     checks = name != "SimpleConv"  # of PyG's own class two records differ
-    traced = torch.jit.trace(mine, given, check_trace=checks)
+    traced = torch.jit.trace(mine, args, check_trace=checks)
     tolerance = TOLERANCE[CASES[name].compared_in(torch.float64)]
     assert_close(traced(*other), mine(*other), tolerance, "values")
 
@@ -383,27 +383,27 @@ def changed(arguments):
 def test_what_pyg_computes_is_computed(name, dtype):
     its, mine = pair(name, dtype)
     for call in CASES[name].calls:
-        for what, given in changed(arguments(name, dtype, call)):
+        for what, args in changed(arguments(name, dtype, call)):
             try:
-                its(*given)
+                its(*args)
             except REFUSALS:
                 continue
             try:
-                compare(its, mine, given, CASES[name].compared_in(torch.float32))
+                compare(its, mine, args, CASES[name].compared_in(torch.float32))
             except REFUSALS as error:
                 raise AssertionError(f"{call}, {what}") from error
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_edges_that_pyg_refuses_are_refused(name):
-    given, (its, mine) = arguments(name), pair(name)
-    for place, value in enumerate(given):
+    args, (its, mine) = arguments(name), pair(name)
+    for place, value in enumerate(args):
         if not isinstance(value, torch.Tensor) or value.shape != EDGES.shape:
             continue
         if value.dtype == torch.int64:
             three, far = torch.cat([value, value[:1]]), value + X.size(0)
             for bad in (three, value.double(), far, -1 - value, value[0]):
-                changed = (*given[:place], bad, *given[place + 1 :])
+                changed = (*args[:place], bad, *args[place + 1 :])
                 compare(its, mine, changed, CASES[name].compared_in(torch.float64))
 
 
@@ -429,11 +429,11 @@ def test_an_edge_index_tells_the_number_of_targets_without_features(name):
     assert len(expected) == (9 if name == "GATConv" else 3)  # PyG adds a self-loop to each source
 
 
-def in_type(given, dtype):
+def in_type(args, dtype):
     """Arguments with floating point numbers in another type."""
-    if isinstance(given, tuple):
-        return tuple(in_type(one, dtype) for one in given)
-    return given.detach().to(dtype) if tensors(given) else given
+    if isinstance(args, tuple):
+        return tuple(in_type(one, dtype) for one in args)
+    return args.detach().to(dtype) if tensors(args) else args
 
 
 TYPES_OF_NUMBERS = torch.float32, torch.bfloat16, torch.float16
@@ -452,20 +452,20 @@ def test_whatever_types_meet_under_autocast_the_result_is_pygs(name, weights, to
             continue
         options = {} if bias is None else {"bias": bias}
         its, mine = (layer.to(weights) for layer in pair(name, torch.float32, **options))
-        given = in_type(arguments(name, torch.float32, call), features)
-        found = []
+        args = in_type(arguments(name, torch.float32, call), features)
+        outputs = []
         for layer in (its, mine):
             reseed(13)
             with torch.autocast("cpu", to):
                 try:
-                    found.append(tensors(layer(*given)))
+                    outputs.append(tensors(layer(*args)))
                 except REFUSALS:
                     if layer is its:
                         break  # torch has no such product
                     raise
-        if found:
+        if outputs:
             least = min((weights, features, to), key=lambda one: -torch.finfo(one).eps)
-            for out, expected in zip(found[1], found[0], strict=True):
+            for out, expected in zip(outputs[1], outputs[0], strict=True):
                 assert out.dtype == expected.dtype, (bias, weights, features, to)
                 assert_close(out, expected, 12 * torch.finfo(least).eps, "values")
 
@@ -476,49 +476,51 @@ def test_switches_may_be_numbers_as_pygs_may(name, switch):
     kinds = getattr(theirs, name), getattr(ours, name)
     for option, parameter in inspect.signature(kinds[0].__init__).parameters.items():
         if isinstance(parameter.default, bool) and (option, switch) != ("cached", 1):
-            made = []
+            outputs = []
             for kind in kinds:
                 reseed(0)
-                made.append(kind(6, 4, **{option: switch})(X, EDGES))
-            assert_close(made[1], made[0], 1e-6, option)
+                outputs.append(kind(6, 4, **{option: switch})(X, EDGES))
+            assert_close(outputs[1], outputs[0], 1e-6, option)
 
 
-def read_by_pyg(layer, given):
+def read_by_pyg(layer, args):
     """The names of the options that a call of PyG's layer reads."""
-    kind, found = type(layer), set()
+    kind, names = type(layer), set()
 
     class Recorded(kind):
         def __getattribute__(self, name):
             if name in object.__getattribute__(self, "__dict__"):
-                found.add(name)
+                names.add(name)
             return super().__getattribute__(name)
 
     layer.__class__ = Recorded
     with contextlib.suppress(*REFUSALS):
-        layer(*given)
+        layer(*args)
     layer.__class__ = kind
-    values = {name: vars(layer)[name] for name in sorted(found) if not name.startswith("_")}
-    known = bool | int | float | str | None
+    values = {name: vars(layer)[name] for name in sorted(names) if not name.startswith("_")}
+    option_types = bool | int | float | str | None
     apart = ("training", "cached", "dropout")  # what is cached is of before; draws differ
     return {
         name: value
         for name, value in values.items()
-        if isinstance(value, known) and name not in apart
+        if isinstance(value, option_types) and name not in apart
     }
 
 
-def others(value, known):
+def others(value, case_values):
     """Other values of an option: those of the case, and such as PyG may take or refuse."""
     if isinstance(value, bool):
-        made = [not value, None]
+        candidates = [not value, None]
     elif isinstance(value, int):
-        made = [value - 1, value + 1, 2 * value, 0]
+        candidates = [value - 1, value + 1, 2 * value, 0]
     elif isinstance(value, float):
-        made = [value / 2 + 0.25, 0.0, 1.0, 2]
+        candidates = [value / 2 + 0.25, 0.0, 1.0, 2]
     else:
-        made = [True, False, 1, 0.5] if value is None else []
-    known = [one for one in known if isinstance(one, bool | int | float | str | None)]
-    return [one for one in [*made, *known] if type(one) is not type(value) or one != value]
+        candidates = [True, False, 1, 0.5] if value is None else []
+    case_values = [one for one in case_values if isinstance(one, bool | int | float | str | None)]
+    return [
+        one for one in [*candidates, *case_values] if type(one) is not type(value) or one != value
+    ]
 
 
 @pytest.mark.slow(cases=12)
@@ -530,15 +532,15 @@ def test_whatever_pyg_reads_at_a_call_may_be_changed_before_it(name):
     for options in case.one_by_one():
         if options.get("cached") or options.get("dropout"):
             continue
-        made = pair(name, **options)
-        read = read_by_pyg(copy.deepcopy(made[0]), arguments(name, call=call))
+        layers = pair(name, **options)
+        read = read_by_pyg(copy.deepcopy(layers[0]), arguments(name, call=call))
         for option, value in read.items():
             for other in others(value, case.options.get(option, ())):
                 key = option, repr(value), repr(other)
                 if key in tried:
                     continue
                 tried.add(key)
-                its, mine = map(copy.deepcopy, made)
+                its, mine = map(copy.deepcopy, layers)
                 with contextlib.suppress(*REFUSALS):
                     mine(*arguments(name, call=call))
                 for layer in (its, mine):
@@ -574,21 +576,21 @@ def test_a_batch_of_features_can_be_viewed(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_for_strided_features_can_be_viewed(name):
-    given = [
+    args = [
         one.detach().mT.contiguous().mT if tensors(one) and one.dim() == 2 else one
         for one in arguments(name)
     ]
     its, mine = pair(name)
-    assert tensors(mine(*given))[0].is_contiguous() == tensors(its(*given))[0].is_contiguous()
+    assert tensors(mine(*args))[0].is_contiguous() == tensors(its(*args))[0].is_contiguous()
 
 
-def changed_in_place(layer, given):
+def changed_in_place(layer, args):
     """Gradients of inputs after a result was changed in place."""
     reseed(13)
-    out = tensors(layer(*given))[0]
+    out = tensors(layer(*args))[0]
     out[0] = 0
     out.mul_(2)
-    inputs = [one for one in tensors(given) if one.requires_grad]
+    inputs = [one for one in tensors(args) if one.requires_grad]
     return torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
 
 
@@ -601,10 +603,10 @@ def test_results_may_be_changed_in_place_as_pygs_may(name):
             expected = changed_in_place(its, arguments(name))
         except REFUSALS:
             continue
-        for found, one in zip(changed_in_place(mine, arguments(name)), expected, strict=True):
-            assert (found is None) is (one is None)
+        for gradient, one in zip(changed_in_place(mine, arguments(name)), expected, strict=True):
+            assert (gradient is None) is (one is None)
             if one is not None:
-                assert_close(found, one, 1e-4, str(options))
+                assert_close(gradient, one, 1e-4, str(options))
 
 
 @pytest.mark.parametrize(

@@ -85,16 +85,16 @@ def test_spline_conv_equals_its_definition(options, pair):
     x = torch.randn(5, P, dtype=torch.float64, requires_grad=True)
     target = torch.randn(4, P, dtype=torch.float64, requires_grad=True) if pair else x
     attributes = torch.rand(8, D, dtype=torch.float64, requires_grad=True)
-    given = (x, target) if pair else x
+    features = (x, target) if pair else x
     ends = EDGE_INDEX if layer.flow == "source_to_target" else EDGE_INDEX.flip(0)
-    assert not layer.why_not(given, EDGE_INDEX)
-    found = layer(given, EDGE_INDEX, attributes)
+    assert not layer.why_not(features, EDGE_INDEX)
+    actual = layer(features, EDGE_INDEX, attributes)
     expected = by_definition(layer, (x, target), attributes, ends)
-    assert_close(found, expected, 1e-10, "values")
+    assert_close(actual, expected, 1e-10, "values")
     inputs = [x, target, attributes, *layer.parameters()]
-    weight = torch.randn_like(found)
+    weight = torch.randn_like(actual)
     for one, other in zip(
-        torch.autograd.grad((found * weight).sum(), inputs, allow_unused=True),
+        torch.autograd.grad((actual * weight).sum(), inputs, allow_unused=True),
         torch.autograd.grad((expected * weight).sum(), inputs, allow_unused=True),
         strict=True,
     ):
@@ -121,18 +121,18 @@ def test_an_edge_index_tells_the_number_of_targets_without_features():
 @pytest.mark.parametrize("in_channels", [P, (P, P), -1])
 def test_parameters_and_draws_are_those_of_pyg(options, in_channels, monkeypatch):
     monkeypatch.setattr(spline_conv, "spline_basis", object())  # its constructor asks for it
-    made = []
+    layers = []
     for kind in (theirs.SplineConv, SplineConv):
         torch.manual_seed(4)
-        made.append(kind(in_channels, Q, D, [5, 4], **options))
-    assert repr(made[0]) == repr(made[1])
-    names = [[name for name, _ in layer.named_parameters()] for layer in made]
+        layers.append(kind(in_channels, Q, D, [5, 4], **options))
+    assert repr(layers[0]) == repr(layers[1])
+    names = [[name for name, _ in layer.named_parameters()] for layer in layers]
     assert names[0] == names[1]
-    buffers = [dict(layer.named_buffers()) for layer in made]
+    buffers = [dict(layer.named_buffers()) for layer in layers]
     assert list(buffers[0]) == list(buffers[1])
     assert all(torch.equal(buffers[0][name], buffers[1][name]) for name in buffers[0])
     if in_channels != -1:
-        states = [layer.state_dict() for layer in made]
+        states = [layer.state_dict() for layer in layers]
         assert list(states[0]) == list(states[1])
         assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 

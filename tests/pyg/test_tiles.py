@@ -35,36 +35,36 @@ def small_tiles(monkeypatch):
 
 
 def test_sums_have_both_derivatives():
-    given = operands()
-    x, to, edge, weight = given
+    inputs = operands()
+    x, to, edge, weight = inputs
     sent = message(x[EDGE_INDEX[0]], to[EDGE_INDEX[1]], edge, weight)
     expected = torch.zeros(4, 3, dtype=torch.float64).index_add(0, EDGE_INDEX[1], sent)
-    torch.testing.assert_close(sums(*given), expected)
-    assert torch.autograd.gradcheck(sums, given)
-    assert torch.autograd.gradgradcheck(sums, given)
+    torch.testing.assert_close(sums(*inputs), expected)
+    assert torch.autograd.gradcheck(sums, inputs)
+    assert torch.autograd.gradgradcheck(sums, inputs)
 
 
 def test_only_wanted_gradients_are_computed():
     x, to, edge, weight = operands()
     out = sums(x, to.detach(), edge.detach(), weight)
-    (found,) = torch.autograd.grad(out.sum(), x)
+    (actual,) = torch.autograd.grad(out.sum(), x)
     (expected,) = torch.autograd.grad(sums(x, to, edge, weight).sum(), x)
-    assert torch.equal(found, expected)
+    assert torch.equal(actual, expected)
 
 
 def test_forward_mode_and_vmap():
-    given = operands()
-    tangents = [torch.randn_like(one) for one in given]
-    _, along = torch.func.jvp(sums, tuple(given), tuple(tangents))
+    inputs = operands()
+    tangents = [torch.randn_like(one) for one in inputs]
+    _, along = torch.func.jvp(sums, tuple(inputs), tuple(tangents))
     step = 1e-6
     ahead, behind = (
-        sums(*[one + sign * step * t for one, t in zip(given, tangents, strict=True)])
+        sums(*[one + sign * step * t for one, t in zip(inputs, tangents, strict=True)])
         for sign in (1, -1)
     )
     torch.testing.assert_close(along, (ahead - behind) / (2 * step), atol=1e-6, rtol=1e-6)
-    batch = torch.stack([given[0], 2 * given[0]])
-    both = torch.func.vmap(lambda x: sums(x, *given[1:]))(batch)
-    torch.testing.assert_close(both[1], sums(2 * given[0], *given[1:]))
+    batch = torch.stack([inputs[0], 2 * inputs[0]])
+    both = torch.func.vmap(lambda x: sums(x, *inputs[1:]))(batch)
+    torch.testing.assert_close(both[1], sums(2 * inputs[0], *inputs[1:]))
 
 
 @contracted
@@ -91,9 +91,9 @@ def test_nothing_of_edges_times_channels_is_saved(name, monkeypatch):
     allocated = []
     run = tiles._Buffers.rows
 
-    def rows(self, *given):
-        allocated.extend(found := run(self, *given))
-        return found
+    def rows(self, *args):
+        allocated.extend(row_buffers := run(self, *args))
+        return row_buffers
 
     monkeypatch.setattr(tiles._Buffers, "rows", rows)
     out.sum().backward()

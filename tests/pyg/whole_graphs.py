@@ -44,15 +44,15 @@ def recorded(layer: Any, **options: Any) -> tuple[Any, list[str]]:
 
 def compiles(name: str) -> tuple[str, ...]:
     """For PyG's class and ours, by the contraction and by itself: ``'yes'`` or ``'no'``."""
-    found = []
+    answers = []
     for kind in ("theirs", "ours", "small"):
         their_layer, our_layer = layers(CASES[name], {}, torch.float32)
         layer = their_layer if kind == "theirs" else our_layer.eval()
         layer.eval()
         if kind == "ours":
             our_layer.least = our_layer.least_of_matrices = 0
-        found.append("no" if whole(layer, example(name)) is None else "yes")
-    return tuple(found)
+        answers.append("no" if whole(layer, example(name)) is None else "yes")
+    return tuple(answers)
 
 
 def line(name: str) -> str:

@@ -80,18 +80,18 @@ OTHERS = {
 @torch.no_grad()
 def test_forms_of_parameters_reductions_scores_and_features(name, tmp_path):
     (family, options), kind = OTHERS[name], name.partition(",")[0]
-    given = {"in_channels": 5, "out_channels": 4, **options}
+    keyword_arguments = {"in_channels": 5, "out_channels": 4, **options}
     if family is SUPPORT:  # the softmax is over whole neighbourhoods
         conv = AttentionConv(5, 6, heads=2, **options, root_weight=True).double()
     else:
-        conv = OuterConv(**given, family=family).double()
+        conv = OuterConv(**keyword_arguments, family=family).double()
     if isinstance(family, Favard):
         torch.nn.init.normal_(conv.theta.comp)
     basis, x = graph(SUPPORT if family is SUPPORT else conv.family)
     x = None if kind == "none" else torch.where(x > 0.5, x, 0.0) if kind == "sparse" else x
-    held = x.to_sparse_csr() if kind == "sparse" else x
+    features = x.to_sparse_csr() if kind == "sparse" else x
     scratch = Scratch(tmp_path if kind == "files" else None)
-    close(convolve(conv, held, basis, scratch=scratch, most_edges=9), conv(x, basis))
+    close(convolve(conv, features, basis, scratch=scratch, most_edges=9), conv(x, basis))
     assert not list(tmp_path.iterdir())
 
 
@@ -102,9 +102,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        held = {part.data_ptr() for part in args if isinstance(part, torch.Tensor)}  # in place
+        pointers = {part.data_ptr() for part in args if isinstance(part, torch.Tensor)}  # in place
         for part in out if isinstance(out, tuple | list) else (out,):
-            is_new = isinstance(part, torch.Tensor) and part.data_ptr() not in held
+            is_new = isinstance(part, torch.Tensor) and part.data_ptr() not in pointers
             if is_new and not part._is_view() and part.is_floating_point():
                 self.entries = max(self.entries, part.numel())
         return out

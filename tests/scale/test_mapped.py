@@ -24,9 +24,9 @@ def silent(line):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("mapped") / "graph"
-    generate(made, nodes=9000, edges=50_000, features=6, classes=3, seed=4, log=silent)
-    return made
+    path = tmp_path_factory.mktemp("mapped") / "graph"
+    generate(path, nodes=9000, edges=50_000, features=6, classes=3, seed=4, log=silent)
+    return path
 
 
 def edge_index(graph):
@@ -80,24 +80,24 @@ def test_the_same_seed_writes_the_same_files(folder, tmp_path):
 
 
 def test_damage_is_noticed(folder, tmp_path):
-    made = tmp_path / "graph"
-    generate(made, nodes=50, edges=200, features=2, log=silent)
-    content = (made / "x.npy").read_bytes()
-    (made / "x.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    open_mapped(made)  # which reads nothing
+    path = tmp_path / "graph"
+    generate(path, nodes=50, edges=200, features=2, log=silent)
+    content = (path / "x.npy").read_bytes()
+    (path / "x.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    open_mapped(path)  # which reads nothing
     with pytest.raises(ValueError, match="sha256"):
-        open_mapped(made, verify=True)
-    (made / "x.npy").write_bytes(content[:-8])
+        open_mapped(path, verify=True)
+    (path / "x.npy").write_bytes(content[:-8])
     with pytest.raises(ValueError, match=r"x\.npy"):
-        open_mapped(made)
-    np.save(made / "x.npy", np.zeros((50, 3), np.float32))
+        open_mapped(path)
+    np.save(path / "x.npy", np.zeros((50, 3), np.float32))
     with pytest.raises(ValueError, match="shape"):
-        open_mapped(made)
-    (made / "x.npy").unlink()
+        open_mapped(path)
+    (path / "x.npy").unlink()
     with pytest.raises(ValueError, match=r"x\.npy"):
-        open_mapped(made)
+        open_mapped(path)
     with pytest.raises(ValueError, match="empty one"):
-        ArrayWriter(made)
+        ArrayWriter(path)
     unfinished = ArrayWriter(tmp_path / "unfinished")
     unfinished.create("x", "float32", 3)[:] = 1
     with pytest.raises(ValueError, match="finished"):

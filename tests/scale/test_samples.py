@@ -51,35 +51,41 @@ def test_most_families_are_carried():
 
 @pytest.mark.parametrize("family", CARRIED, ids=str)
 def test_values_are_those_of_the_whole_graph(family):
-    held = carried(family)
-    for sampler in (RandomNodes(held, 3), Clusters(held, torch.arange(NODES) % 5, 2)):
+    carried_graph = carried(family)
+    for sampler in (
+        RandomNodes(carried_graph, 3),
+        Clusters(carried_graph, torch.arange(NODES) % 5, 2),
+    ):
         samples = drawn(sampler)
         assert len(samples) == 3
         assert torch.equal(torch.cat([s.nodes for s in samples]).sort().values, torch.arange(NODES))
         for sample in samples:
             assert sample.basis.size == (sample.nodes.numel(),) * 2
-            assert sample.basis.num_bases == held.basis.num_bases
-            wanted = between(held.basis, sample.nodes)
-            found = [part.to_dense() for part in edge_sets(sample.basis)]
-            assert len(found) == len(wanted)
-            for one, other in zip(found, wanted, strict=True):
+            assert sample.basis.num_bases == carried_graph.basis.num_bases
+            wanted = between(carried_graph.basis, sample.nodes)
+            actual = [part.to_dense() for part in edge_sets(sample.basis)]
+            assert len(actual) == len(wanted)
+            for one, other in zip(actual, wanted, strict=True):
                 assert one.dtype == other.dtype
                 torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("family", CARRIED, ids=str)
 def test_one_part_is_the_graph(family):
-    held = carried(family)
-    (sample,) = drawn(RandomNodes(held, 1))
+    carried_graph = carried(family)
+    (sample,) = drawn(RandomNodes(carried_graph, 1))
     x = torch.randn(NODES, 3, dtype=torch.float64)
     conv = OuterConv(3, 2, family).double()
-    wanted = conv(x, held.basis)[sample.nodes]
+    wanted = conv(x, carried_graph.basis)[sample.nodes]
     torch.testing.assert_close(conv(x[sample.nodes], sample.basis), wanted, rtol=1e-10, atol=1e-12)
 
 
 def test_seed_and_epoch_decide():
-    held = carried(GCN())
-    for sampler in (RandomNodes(held, 4), Clusters(held, metis(held, 4), 2)):
+    carried_graph = carried(GCN())
+    for sampler in (
+        RandomNodes(carried_graph, 4),
+        Clusters(carried_graph, metis(carried_graph, 4), 2),
+    ):
         plans = [sampler.plan(torch.arange(NODES), *state) for state in ((0, 0), (0, 1), (1, 0))]
         again = sampler.plan(torch.arange(NODES), 0, 0)
         assert all(map(torch.equal, plans[0], again))
@@ -88,8 +94,8 @@ def test_seed_and_epoch_decide():
 
 
 def test_parts_without_seeds_are_left_out():
-    held = carried(GCN())
-    samples = drawn(RandomNodes(held, 6), torch.tensor([3, 4]))
+    carried_graph = carried(GCN())
+    samples = drawn(RandomNodes(carried_graph, 6), torch.tensor([3, 4]))
     assert 1 <= len(samples) <= 2
     assert {3, 4} <= set(torch.cat([sample.nodes for sample in samples]).tolist())
 
@@ -113,10 +119,10 @@ def test_metis_cuts_few_edges():
     "family", [GCN(), Stack(GCN(), Identity()), Directed(GCN()), Walk(2), Chebyshev(3)], ids=str
 )
 def test_whole_neighbourhoods_give_the_outputs_of_the_graph(family):
-    held = carried(family)
-    sampler, x = Neighbors(held, [-1, -1], 5), torch.randn(NODES, 3, dtype=torch.float64)
+    carried_graph = carried(family)
+    sampler, x = Neighbors(carried_graph, [-1, -1], 5), torch.randn(NODES, 3, dtype=torch.float64)
     conv = OuterConv(3, 2, family).double()
-    wanted = conv(x, held.basis)
+    wanted = conv(x, carried_graph.basis)
     for sample in drawn(sampler):
         ours = conv(x[sample.nodes], sample.basis)[: sample.num_seeds]
         there = wanted[sample.nodes[: sample.num_seeds]]
