@@ -177,8 +177,8 @@ def _without_equal(layers: Mapping[str, Module]) -> dict[str, str]:
         for name, layer in reversed(list(layers.items())):
             before[name] = layer.__class__
             layer.__class__ = in_place_of(type(layer), OURS)
-            found = layer._of_options() if isinstance(layer, DropIn) else layer.lacks()
-            if lacking := [one for one in found if one != WAITING]:
+            layer_reasons = layer._of_options() if isinstance(layer, DropIn) else layer.lacks()
+            if lacking := [one for one in layer_reasons if one != WAITING]:
                 reasons[name], layer.__class__ = "; ".join(lacking), before[name]
     finally:
         for name, kind in before.items():
@@ -193,9 +193,9 @@ def restore(model: Module) -> list[str]:
     Returns:
         The names of these layers.
     """
-    found = {name: one for name, one in model.named_modules() if vars(one).get(MARK)}
-    become_pygs(found.values())
-    return list(found)
+    layers = {name: one for name, one in model.named_modules() if vars(one).get(MARK)}
+    become_pygs(layers.values())
+    return list(layers)
 
 
 def why_left(layer: Module) -> str | None:
@@ -230,6 +230,6 @@ def _reasons(layer: Module, equal: type[Module]) -> Iterator[str]:
 def _hooks(part: Module, of_calls: bool) -> list[str]:
     """The names of hooks on messages, and on calls, but for those of lazy parameters."""
     names = (*(OF_CALLS if of_calls else ()), *HOOKS)
-    found = [hook for name in names for hook in (vars(part).get(name) or {}).values()]
-    labels = [getattr(hook, "__name__", type(hook).__name__) for hook in found]
+    hooks = [hook for name in names for hook in (vars(part).get(name) or {}).values()]
+    labels = [getattr(hook, "__name__", type(hook).__name__) for hook in hooks]
     return [label for label in labels if label != "initialize_parameters"]

@@ -61,10 +61,10 @@ class SAGEConv(DropIn, theirs.SAGEConv):
     least = 300_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if self._projects() and self.flow != "source_to_target":
-            found.append("a projection of features, which PyG does not send with this flow")
-        return found
+            reasons.append("a projection of features, which PyG does not send with this flow")
+        return reasons
 
     def _projects(self) -> bool:
         """Whether features of sources have a linear map before the convolution."""
@@ -147,8 +147,8 @@ class GINConv(DropIn, theirs.GINConv):
     least = 1_000_000
 
     def outside(self) -> list[str]:
-        held = ", ".join(name for name, _ in self.named_parameters())
-        return [f"(1 + ε) X of the targets, and h of both together ({held})"]
+        parameter_names = ", ".join(name for name, _ in self.named_parameters())
+        return [f"(1 + ε) X of the targets, and h of both together ({parameter_names})"]
 
     def recipe(self) -> Recipe:
         return propagations(self), {}
@@ -170,8 +170,8 @@ class GatedGraphConv(DropIn, theirs.GatedGraphConv):
     least = 500_000
 
     def outside(self) -> list[str]:
-        held = ", ".join(name for name, _ in self.rnn.named_parameters(prefix="rnn"))
-        return [f"X weight[t] before, and the GRU after each step ({held})"]
+        parameter_names = ", ".join(name for name, _ in self.rnn.named_parameters(prefix="rnn"))
+        return [f"X weight[t] before, and the GRU after each step ({parameter_names})"]
 
     def _of_inputs(self, x: Any, *args: Any, **beside: Any) -> Iterator[str]:
         yield from super()._of_inputs(x, *args, **beside)

@@ -40,19 +40,19 @@ def ends(layer: Any, source: Any, target: Any) -> int | tuple[int, int]:
 
 def sources_of(layer: Any, conv: Module, paths: Mapping[str, str]) -> dict[str, Source]:
     """The parameters of a convolution as functions of a layer's, by their paths in it."""
-    parameters, found = dict(conv.named_parameters()), {}
+    parameters, sources = dict(conv.named_parameters()), {}
     for name, path in paths.items():
         if name not in parameters:
             continue
         shape, part = parameters[name].shape, path.removesuffix(".weight")
         if part != path and len(shape) == 3:  # of a linear map, which the convolution does not call
-            found[name] = linear(part) if name == "root.weight" else heads(part, layer.heads)
+            sources[name] = linear(part) if name == "root.weight" else heads(part, layer.heads)
         else:
             own = attrgetter(path)(layer)  # None where a bias was taken out
             is_same = own is not None and own.shape == shape
-            found[name] = same(path) if is_same else viewed(path, *shape)
-            found[name] = found[name]._replace(linears=() if part == path else (part,))
-    return found
+            sources[name] = same(path) if is_same else viewed(path, *shape)
+            sources[name] = sources[name]._replace(linears=() if part == path else (part,))
+    return sources
 
 
 class EdgeAttention(DropIn):
@@ -96,16 +96,16 @@ class TracedAttention(EdgeAttention):
         """Values received by the heads, (N, H, V), by steps that a compiler sees whole."""
         raise NotImplementedError
 
-    def _whole(self, given: Mapping[str, Any]) -> Any:
-        return FEW if self._sees_few(given) else None
+    def _whole(self, arguments: Mapping[str, Any]) -> Any:
+        return FEW if self._sees_few(arguments) else None
 
-    def _sees_few(self, given: Mapping[str, Any]) -> bool:
+    def _sees_few(self, arguments: Mapping[str, Any]) -> bool:
         """Whether a compiler traces a call over few edges, of features and edges alone."""
         if is_exporting():
             return False
-        x, edge_index = given["x"], given["edge_index"]
-        for name in given:
-            if name not in ("x", "edge_index") and given[name] is not None:
+        x, edge_index = arguments["x"], arguments["edge_index"]
+        for name in arguments:
+            if name not in ("x", "edge_index") and arguments[name] is not None:
                 return False
         if type(x) is not Tensor or type(edge_index) is not Tensor or x.dim() != 2:
             return False
@@ -258,10 +258,10 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
     times_least = 8
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if (self.bias is None) is not (self.lin_l.bias is None):
-            found.append("a bias of values or of outputs alone")
-        return found
+            reasons.append("a bias of values or of outputs alone")
+        return reasons
 
     def recipe(self) -> Recipe:
         conv = gatv2_conv(
@@ -466,8 +466,8 @@ class SuperGATConv(EdgeAttention, theirs.SuperGATConv):
 def _products(x: Tensor, scale: float, pairs: Tensor) -> Tensor:
     """scale ⟨x_m, x_n⟩ of each head, (E, H), for x (N, H, C) and pairs of nodes (2, E)."""
     pattern = Pattern.build(pairs, size=(x.size(0), x.size(0)))
-    found = sddmm(pattern.by_target, x * scale, x)
-    return torch.zeros_like(found).index_copy(0, pattern.order.long(), found)
+    products = sddmm(pattern.by_target, x * scale, x)
+    return torch.zeros_like(products).index_copy(0, pattern.order.long(), products)
 
 
 class AGNNConv(DropIn, theirs.AGNNConv):

@@ -107,13 +107,13 @@ def outer_conv(layer: Module) -> OuterConv:
     assert isinstance(conv, OuterConv)
     if like is not None:
         conv.to(like.device, like.dtype)
-    held = {**dict(conv.named_parameters()), **dict(conv.named_buffers())}
+    tensors = {**dict(conv.named_parameters()), **dict(conv.named_buffers())}
     with torch.enable_grad():
         values = {name: source.of(ours) for name, source in sources.items()}
     for name, value in values.items():
         with torch.no_grad():
-            held[name].copy_(value)
-        held[name].requires_grad_(value.requires_grad)
+            tensors[name].copy_(value)
+        tensors[name].requires_grad_(value.requires_grad)
     return conv.train(layer.training)
 
 

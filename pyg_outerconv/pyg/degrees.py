@@ -30,12 +30,12 @@ class ClusterGCNConv(DropIn, theirs.ClusterGCNConv):
     least = 128_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if not self.add_self_loops:
-            found.append("add_self_loops=False, with which λ needs one self-loop at each node")
+            reasons.append("add_self_loops=False, with which λ needs one self-loop at each node")
         if self.flow != "source_to_target":
-            found.append("flow='target_to_source', with which degrees are of the other end")
-        return found
+            reasons.append("flow='target_to_source', with which degrees are of the other end")
+        return reasons
 
     def outside(self) -> list[str]:
         return [f"λ diag(A_0), with λ = {self.diag_lambda}"] if self.diag_lambda else []
@@ -139,11 +139,13 @@ class MFConv(DropIn, theirs.MFConv):
         if target is not None:
             rows = torch.cat([rows, target], dim=-1)
             theta = torch.cat([theta, right.theta()], dim=2)
-        found = _degrees(edge_index, rows.size(0), self.max_degree, self.flow)
-        out = known_groups(rows, found.ptr, theta[:, 0], found.nodes, found.nodes, rows.size(0))
+        degrees = _degrees(edge_index, rows.size(0), self.max_degree, self.flow)
+        out = known_groups(
+            rows, degrees.ptr, theta[:, 0], degrees.nodes, degrees.nodes, rows.size(0)
+        )
         if self.lins_l[0].bias is not None:
             bias = torch.stack([lin.bias for lin in self.lins_l])
-            out = out + bias.index_select(0, found.degree)
+            out = out + bias.index_select(0, degrees.degree)
         return out.to(rows.dtype)
 
 

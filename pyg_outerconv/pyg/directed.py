@@ -37,39 +37,39 @@ class DirGNNConv(theirs.DirGNNConv):
 
     def lacks(self) -> list[str]:
         """Why a copy is not a contraction: its class, or options that have no equal."""
-        found: list[str] = []
+        reasons: list[str] = []
         for conv in self._copies():
             ours = isinstance(conv, DropIn)
-            found += conv.lacks() if ours else [f"{type(conv).__name__} has no equal class here"]
-        return found
+            reasons += conv.lacks() if ours else [f"{type(conv).__name__} has no equal class here"]
+        return reasons
 
     def why_not(self, *args: Any, **named: Any) -> list[str]:
         """The reasons why PyG's own ``forward`` runs in a copy; see :meth:`DropIn.why_not`."""
-        found = []
+        reasons = []
         for conv in self._copies():
-            found += conv.why_not(*args, **named) if isinstance(conv, DropIn) else self.lacks()
-        return found
+            reasons += conv.why_not(*args, **named) if isinstance(conv, DropIn) else self.lacks()
+        return reasons
 
     def outside(self) -> list[str]:
         """What the layer computes beside the convolutions of both copies."""
-        found = [
+        descriptions = [
             f"(1 - alpha) times conv_in, alpha = {self.alpha} times conv_out against the edges"
         ]
         for name, conv in zip(_NAMES, self._copies(), strict=True):
-            found += [f"{name}: {text}" for text in conv.outside()]
-        return found if self.lin is None else [*found, "X lin.weight.T + lin.bias"]
+            descriptions += [f"{name}: {text}" for text in conv.outside()]
+        return descriptions if self.lin is None else [*descriptions, "X lin.weight.T + lin.bias"]
 
     def recipe(self) -> Recipe:
         """The convolutions of both copies, one after the other."""
         steps: list[Any] = []
         sources = {}
         for name, conv in zip(_NAMES, self._copies(), strict=True):
-            made, own = conv.recipe()
-            several = isinstance(made, ModuleList)
+            module, own = conv.recipe()
+            several = isinstance(module, ModuleList)
             for path, source in own.items():
                 number, _, rest = path.partition(".") if several else ("0", "", path)
                 sources[f"{len(steps) + int(number)}.{rest}"] = source.within(name)
-            steps += made if several else [made]
+            steps += module if several else [module]
         return ModuleList(steps), sources
 
     def outer_conv(self) -> OuterConv:

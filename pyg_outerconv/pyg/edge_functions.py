@@ -45,10 +45,10 @@ class GMMConv(DropIn, theirs.GMMConv):
     least = 150_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if self.separate_gaussians:
-            found.append("separate_gaussians=True has a matrix for each pair of channels")
-        return found
+            reasons.append("separate_gaussians=True has a matrix for each pair of channels")
+        return reasons
 
     def recipe(self) -> Recipe:
         sources = self.g.size(0)
@@ -66,8 +66,8 @@ class GMMConv(DropIn, theirs.GMMConv):
         if edge_attr is None or edge_attr.dtype != both(x)[0].dtype:
             yield "edge attributes of another type than the features"
 
-    def convolve(self, conv: Any, **given: Any) -> Tensor:
-        return as_weighted(conv(**given), self, "mu")
+    def convolve(self, conv: Any, **arguments: Any) -> Tensor:
+        return as_weighted(conv(**arguments), self, "mu")
 
 
 def _column_blocks(layer: Any) -> Tensor:
@@ -90,10 +90,12 @@ class NNConv(DropIn, theirs.NNConv):
     least = 20_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if last_linear(self.nn) is None:
-            found.append("nn is neither a linear map nor a torch.nn.Sequential that ends with one")
-        return found
+            reasons.append(
+                "nn is neither a linear map nor a torch.nn.Sequential that ends with one"
+            )
+        return reasons
 
     def outside(self) -> list[str]:
         name = last_linear(self.nn)
@@ -204,11 +206,11 @@ class LocalSplines(Kernel):
 
     def basis_on(self, edges: Graph, dtype: Optional[torch.dtype] = None) -> EdgeBasis:
         """Every edge under the labels of its splines; the pattern is kept as long as attributes."""
-        given = edges.edge_attr
+        edge_attr = edges.edge_attr
         assert isinstance(self.fn, BSpline)
-        if given is None:
+        if edge_attr is None:
             raise RefusedValue("splines are of attributes", "edge_attr (E, D)", "None")
-        which, value = self.fn.nonzero(given)
+        which, value = self.fn.nonzero(edge_attr)
         if self.mean:
             count = torch.bincount(edges.target, minlength=edges.size[1]).to(value.dtype)
             value = value * count.reciprocal_().index_select(0, edges.target).unsqueeze(1)
@@ -223,7 +225,7 @@ class LocalSplines(Kernel):
             )
 
         key = (self.fn.kernel_size, self.fn.degree, self.fn.is_open_spline, edges.size)
-        pattern: Pattern = _patterns.get(key, make, edges.edge_index, given)
+        pattern: Pattern = _patterns.get(key, make, edges.edge_index, edge_attr)
         return pattern.with_values(pattern.sort_values(value.flatten()))
 
 
@@ -280,10 +282,10 @@ class SplineConv(DropIn, theirs.SplineConv):
         self.reset_parameters()
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         if self.degree not in (1, 2, 3) or int(self.kernel_size.min()) <= self.degree:
-            found.append("splines have degree 1, 2 or 3 and more pieces than their degree")
-        return found
+            reasons.append("splines have degree 1, 2 or 3 and more pieces than their degree")
+        return reasons
 
     def recipe(self) -> Recipe:
         sources, sizes = self.weight.size(1), self.kernel_size.tolist()
@@ -299,11 +301,11 @@ class SplineConv(DropIn, theirs.SplineConv):
     def _is_recorded(self) -> bool:
         return spline_conv.spline_basis is not None and super()._is_recorded()
 
-    def _runs(self, given: Mapping[str, Any]) -> Any:
+    def _runs(self, arguments: Mapping[str, Any]) -> Any:
         if self.root_weight and is_lazy(self.lin.weight):
-            self.lin.initialize_parameters(self.lin, (both(given["x"])[1],))
-        conv = super()._runs(given)
+            self.lin.initialize_parameters(self.lin, (both(arguments["x"])[1],))
+        conv = super()._runs(arguments)
         if conv is None and spline_conv.spline_basis is None:
-            reasons = "; ".join(self.why_not(**given))
+            reasons = "; ".join(self.why_not(**arguments))
             raise RefusedValue("without pyg-lib SplineConv is a contraction alone", "one", reasons)
         return conv

@@ -96,9 +96,9 @@ def explain(layer: Module) -> Explanation:
     lacks, steps = ours.lacks(), []
     if not lacks:
         with torch.device("meta"):
-            made, sources = ours.recipe()
-        several = isinstance(made, ModuleList)
-        parts: dict[Any, Any] = dict(enumerate(made)) if several else {None: made}
+            module, sources = ours.recipe()
+        several = isinstance(module, ModuleList)
+        parts: dict[Any, Any] = dict(enumerate(module)) if several else {None: module}
         for key, conv in parts.items():
             prefix = "" if key is None else f"{key}."
             own = {
@@ -150,12 +150,12 @@ def _sum(conv: OuterConv) -> str:
 
 def _basis(family: Family) -> list[str]:
     """The equations of a family and its parts, and of scores."""
-    found = []
+    equations = []
     for part in nested(family):
-        found.append(part.formula)
+        equations.append(part.formula)
         if isinstance(part, Attention):
-            found.append(f"scores {part.score.page[0]}, by {part.normalise}")
-    return list(dict.fromkeys(found))
+            equations.append(f"scores {part.score.page[0]}, by {part.normalise}")
+    return list(dict.fromkeys(equations))
 
 
 _WORDS = {"root.weight": "Θ_root", "bias": "b", "value_bias": "bias of values"}
@@ -180,5 +180,5 @@ def _lines(step: Step) -> list[str]:
 def _source(kind: type[Module]) -> str:
     """The first paper that the docstring of a class links to, or that of PyG's class."""
     text = inspect.getdoc(THEIRS.get(kind, kind)) or ""
-    found = re.search(r'`"([^"]+)"\s*<https?://([^>]+)>`_', text)
-    return f"{' '.join(found[1].split())} ({found[2]})" if found else ""
+    match = re.search(r'`"([^"]+)"\s*<https?://([^>]+)>`_', text)
+    return f"{' '.join(match[1].split())} ({match[2]})" if match else ""

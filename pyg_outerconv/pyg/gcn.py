@@ -41,11 +41,11 @@ def normalised_edges(
     if layer._cached_edge_index is not None:
         return layer._cached_edge_index  # type: ignore[no-any-return]
     loops = getattr(layer, "improved", False), layer.add_self_loops
-    found: tuple[Tensor, OptTensor]
-    found = gcn_norm(edge_index, edge_weight, x.size(-2), *loops, layer.flow, x.dtype)
+    edges: tuple[Tensor, OptTensor]
+    edges = gcn_norm(edge_index, edge_weight, x.size(-2), *loops, layer.flow, x.dtype)
     if layer.cached:
-        layer._cached_edge_index = found
-    return found
+        layer._cached_edge_index = edges
+    return edges
 
 
 def kept_edges(
@@ -54,11 +54,11 @@ def kept_edges(
     """The basis of the first call where a layer is ``cached``, else the edges of this call."""
     if not layer.cached or not layer.normalize:
         return edge_index, edge_weight
-    edges, held = normalised_edges(layer, x, edge_index, edge_weight), vars(layer)
-    if "_kept" not in held or held["_kept"][0] is not edges:
+    edges, attributes = normalised_edges(layer, x, edge_index, edge_weight), vars(layer)
+    if "_kept" not in attributes or attributes["_kept"][0] is not edges:
         family: Any = replace(conv.family, norm=None, add_self_loops=False)  # type: ignore[type-var]
-        held["_kept"] = edges, family.basis_on(listed(layer, *edges, x.size(-2)))
-    return held["_kept"][1], None
+        attributes["_kept"] = edges, family.basis_on(listed(layer, *edges, x.size(-2)))
+    return attributes["_kept"][1], None
 
 
 def listed(layer: Any, edge_index: Tensor, value: OptTensor, num_nodes: int) -> Graph:

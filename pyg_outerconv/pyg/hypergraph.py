@@ -39,20 +39,20 @@ class HypergraphConv(DropIn, theirs.HypergraphConv):
     least = 150_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         width = self.out_channels if self.bias is None else self.bias.numel()
         if not self.use_attention and width != self.out_channels:
-            found.append("a bias for several heads without attention")
+            reasons.append("a bias for several heads without attention")
         if self.flow != "source_to_target":
-            found.append(f"flow={self.flow}")
-        return found
+            reasons.append(f"flow={self.flow}")
+        return reasons
 
     def outside(self) -> list[str]:
-        found = ["H, B and D are of the list of nodes and hyperedges, not of a graph"]
+        descriptions = ["H, B and D are of the list of nodes and hyperedges, not of a graph"]
         if self.use_attention:
             text = "Y = (H_h B⁻¹ H_hᵀ D⁻¹)ᵀ X Θ_h for the heads, Θ_h of lin, scores by att"
-            found += [text] if self.bias is None else [text, "bias"]
-        return found
+            descriptions += [text] if self.bias is None else [text, "bias"]
+        return descriptions
 
     def recipe(self) -> Recipe:
         if self.use_attention:
@@ -146,12 +146,12 @@ def _composed(
         return EdgeBasis(to_edges).mean(dtype)
 
     if weight is None:
-        made: Basis = _incidences.get(
+        basis: Basis = _incidences.get(
             (to_edges.size, dtype),
             lambda: first().compose(EdgeBasis(to_nodes).mean(dtype)),
             index,
         )
-        return made
+        return basis
     value = _inverse_degrees(index[0], to_nodes.size[1], weight[index[1]], dtype)
     return first().compose(to_nodes.with_values(to_nodes.sort_values(value)))
 

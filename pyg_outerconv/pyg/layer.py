@@ -224,23 +224,25 @@ class DropIn(MessagePassing):
         if args or named:
             call = inspect.signature(self.theirs.forward).bind(self, *args, **named)
             del call.arguments["self"]
-            given = call.arguments
-            found = list(islice(self._of_inputs(**given), 1))
-            if not found and self._is_small(given.get("x"), given.get(self.edges_are)):
-                found = ["a graph so small that PyG's own layer is faster"]
-            reasons += found
+            arguments = call.arguments
+            input_reasons = list(islice(self._of_inputs(**arguments), 1))
+            if not input_reasons and self._is_small(
+                arguments.get("x"), arguments.get(self.edges_are)
+            ):
+                input_reasons = ["a graph so small that PyG's own layer is faster"]
+            reasons += input_reasons
         return reasons
 
     # How a call runs ------------------------------------------------------------------------------
 
-    def _runs(self, given: Mapping[str, Any]) -> Any:
+    def _runs(self, arguments: Mapping[str, Any]) -> Any:
         """The OuterConv that runs a call, or None where PyG's own ``forward`` does."""
         if torch.compiler.is_dynamo_compiling():
             self._tie()  # first, for a compiler reads ``__dict__`` once
-            whole = self._whole(given)
+            whole = self._whole(arguments)
             if whole is not None:
                 return whole
-        if self._is_small(given.get("x"), given.get(self.edges_are)):
+        if self._is_small(arguments.get("x"), arguments.get(self.edges_are)):
             return None  # asked first, for on so small a graph the other questions take long
         tied: Tied | None = self.__dict__.get("_contraction")
         here = mode()
@@ -250,11 +252,11 @@ class DropIn(MessagePassing):
             tied = self._tied()
         if tied.conv is None or tied.watch.is_seen():
             return None
-        for _ in self._of_inputs(**given):
+        for _ in self._of_inputs(**arguments):
             return None
         return tied.conv
 
-    def _whole(self, given: Mapping[str, Any]) -> Any:
+    def _whole(self, arguments: Mapping[str, Any]) -> Any:
         """What stands for the convolution of a call that a compiler sees whole; None if nothing."""
         return None
 
@@ -273,9 +275,9 @@ class DropIn(MessagePassing):
             yield f"has a {name} of its own"
         for name in self._overridden:
             yield f"a subclass has a {name} of its own"
-        for name, made in vars(self).get(CHANGED, {}).items():
-            if vars(self).get(name) != made:
-                yield f"{name}={vars(self).get(name)} was {made} when parameters were made"
+        for name, initial in vars(self).get(CHANGED, {}).items():
+            if vars(self).get(name) != initial:
+                yield f"{name}={vars(self).get(name)} was {initial} when parameters were made"
         if self.explain:
             yield "messages are explained"
 
@@ -414,18 +416,20 @@ def _forward_like(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """The ``forward`` of a class of ours: by the contraction, or PyG's own where that cannot be."""
     _, *parameters = inspect.signature(theirs).parameters.values()
     names = [one.name for one in parameters]
-    known = frozenset(names)
+    parameter_names = frozenset(names)
     needed = sum(one.default is inspect.Parameter.empty for one in parameters)
 
     @wraps(theirs)
     def forward(self: DropIn, *args: Any, **named: Any) -> Any:
-        given = dict(zip(names, args, strict=False)) | named
-        if len(given) < max(needed, len(args) + len(named)) or not known.issuperset(given):
+        arguments = dict(zip(names, args, strict=False)) | named
+        if len(arguments) < max(needed, len(args) + len(named)) or not parameter_names.issuperset(
+            arguments
+        ):
             return theirs(self, *args, **named)  # which says what is missing, twice, or unknown
-        conv = self._runs(given)
+        conv = self._runs(arguments)
         if conv is None:
             return theirs(self, *args, **named)
-        return self.convolve(conv, **given)
+        return self.convolve(conv, **arguments)
 
     return forward
 
@@ -588,8 +592,8 @@ def _are_finite(edge_weight: Tensor, edge_index: Tensor, x: Tensor) -> bool:
         return is_finite(edge_weight)
     if edge_index.dtype is not torch.long or edge_index.dim() != 2 or edge_index.size(0) != 2:
         return is_finite(edge_weight)
-    known = summary_of(edge_index, edge_weight, None, x.size(-2))
-    return known is None or known.is_finite
+    summary = summary_of(edge_index, edge_weight, None, x.size(-2))
+    return summary is None or summary.is_finite
 
 
 def _other_type(edge_weight: Tensor, features: Tensor) -> bool:
@@ -618,9 +622,9 @@ def _arguments_of(cls: type[DropIn], call: str) -> dict[str, Any]:
         base = vars(base).get("theirs", base)
         if not any(call in _names_in(method) for method in vars(base).values()):
             continue
-        found = Inspector(base).get_params_from_method_call(call, [0, "edge_index", "size"])
-        if found:
-            return {name: one.type_repr for name, one in found.items()}
+        parameters = Inspector(base).get_params_from_method_call(call, [0, "edge_index", "size"])
+        if parameters:
+            return {name: one.type_repr for name, one in parameters.items()}
     return {}
 
 

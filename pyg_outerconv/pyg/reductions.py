@@ -32,15 +32,15 @@ def reduction(layer: MessagePassing) -> str:
     return _REDUCTIONS[type(layer.aggr_module)]
 
 
-def check_reduction(layer: MessagePassing, known: tuple[str, ...]) -> list[str]:
+def check_reduction(layer: MessagePassing, reductions: tuple[str, ...]) -> list[str]:
     """The reason why a layer's reduction is not among those that its recipe has; none if it is."""
-    if known is SEVERAL:
+    if reductions is SEVERAL:
         if all(type(part) in _REDUCTIONS or _is_spread(part) for part in _parts(layer)):
             return []
         return [f"aggr={layer.aggr} is not made of sums, means, maxima, minima or variances"]
-    if _REDUCTIONS.get(type(layer.aggr_module)) in known:
+    if _REDUCTIONS.get(type(layer.aggr_module)) in reductions:
         return []
-    expected = [_WORDS[one] for one in known]
+    expected = [_WORDS[one] for one in reductions]
     listed = " or ".join(filter(None, [", ".join(expected[:-1]), expected[-1]]))
     return [f"aggr={layer.aggr} is not a {listed}"]
 
@@ -52,8 +52,8 @@ def is_one(layer: MessagePassing) -> bool:
 
 def propagations(layer: MessagePassing) -> Propagation | ModuleList:
     """A convolution over the adjacency matrix without Θ for each sum, mean, maximum or minimum."""
-    made = [Propagation(Relation(1, None), name, layer.flow) for name in _needed(layer)]
-    return made[0] if is_one(layer) else ModuleList(made)
+    convs = [Propagation(Relation(1, None), name, layer.flow) for name in _needed(layer)]
+    return convs[0] if is_one(layer) else ModuleList(convs)
 
 
 def reduced(
@@ -71,7 +71,9 @@ def reduced(
     if is_one(layer):
         return convs(x, edge_index, edge_weight, size=size)  # type: ignore[no-any-return]
     by_name = dict(zip(_needed(layer), convs, strict=True))
-    found = {name: conv(x, edge_index, edge_weight, size=size) for name, conv in by_name.items()}
+    aggregates = {
+        name: conv(x, edge_index, edge_weight, size=size) for name, conv in by_name.items()
+    }
 
     def squares() -> Tensor:
         square = (x[0] ** 2, x[1]) if isinstance(x, tuple | list) else x**2
@@ -82,9 +84,9 @@ def reduced(
     for part in _parts(layer):
         name = _REDUCTIONS.get(type(part))
         if name is not None:
-            outs.append(found[name])
+            outs.append(aggregates[name])
             continue
-        variance = squares() - found["mean"] ** 2
+        variance = squares() - aggregates["mean"] ** 2
         outs.append(_root(variance) if isinstance(part, aggr.StdAggregation) else variance)
     whole = layer.aggr_module
     return whole.combine(outs) if isinstance(whole, aggr.MultiAggregation) else outs[0]
@@ -92,14 +94,14 @@ def reduced(
 
 def _is_spread(part: Any) -> bool:
     """Whether a reduction is a variance or standard deviation, with its whole gradient."""
-    found = part.var_aggr if type(part) is aggr.StdAggregation else part
-    return type(found) is aggr.VarAggregation and not found.semi_grad
+    var_aggr = part.var_aggr if type(part) is aggr.StdAggregation else part
+    return type(var_aggr) is aggr.VarAggregation and not var_aggr.semi_grad
 
 
 def _root(variance: Tensor) -> Tensor:
     """The standard deviation, with PyG's zero and gradient for variances up to 1e-5."""
-    found = variance.clamp(min=1e-5).sqrt()
-    return found.masked_fill(found <= 1e-5**0.5, 0.0)
+    std = variance.clamp(min=1e-5).sqrt()
+    return std.masked_fill(std <= 1e-5**0.5, 0.0)
 
 
 def _parts(layer: MessagePassing) -> list[Any]:

@@ -92,11 +92,11 @@ class FastRGCNConv(RGCNConv, theirs.FastRGCNConv):  # type: ignore[misc]
     least = 30_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
+        reasons = super().lacks()
         named = {"mean": "mean", "add": "sum", "sum": "sum"}.get(self.aggr)
-        if not found and reduction(self) != named:
-            found.append(f"aggr={self.aggr}, which PyG reads in the place of the aggr_module")
-        return found
+        if not reasons and reduction(self) != named:
+            reasons.append(f"aggr={self.aggr}, which PyG reads in the place of the aggr_module")
+        return reasons
 
     def _of_inputs(self, x: Any, edge_index: Any, *args: Any, **beside: Any) -> Iterator[str]:
         source = both(x)[0]
@@ -120,9 +120,11 @@ class RGATConv(DropIn, theirs.RGATConv):
 
     def outside(self) -> list[str]:
         edge = "" if self.lin_edge is None else ", and of edges by lin_edge and e"
-        found = [f"shares of the edges of all relations, by q and k of both ends{edge}"]
-        found.append("w, or l1, b1, l2 and b2, of the number of edges, where mod asks for it")
-        return found if self.bias is None else [*found, "bias"]
+        descriptions = [f"shares of the edges of all relations, by q and k of both ends{edge}"]
+        descriptions.append(
+            "w, or l1, b1, l2 and b2, of the number of edges, where mod asks for it"
+        )
+        return descriptions if self.bias is None else [*descriptions, "bias"]
 
     def recipe(self) -> Recipe:
         is_mixed = self.num_bases is not None
@@ -170,10 +172,12 @@ class RGATConv(DropIn, theirs.RGATConv):
             folded = self.lin_edge.weight.t() @ self.e
             of_edge = of_given(pattern, check_attr(edge_attr)) @ folded
         if self.attention_mode == "additive-self-attention":
-            found = sddmm(pattern.by_both, query, key, op="add")
-            return F.leaky_relu(found if of_edge is None else found + of_edge, self.negative_slope)
-        found = sddmm(pattern.by_both, query.unsqueeze(-1), key.unsqueeze(-1))
-        return found if of_edge is None else found * of_edge
+            scores = sddmm(pattern.by_both, query, key, op="add")
+            return F.leaky_relu(
+                scores if of_edge is None else scores + of_edge, self.negative_slope
+            )
+        scores = sddmm(pattern.by_both, query.unsqueeze(-1), key.unsqueeze(-1))
+        return scores if of_edge is None else scores * of_edge
 
     def _shares(self, pattern: Pattern, scores: Tensor) -> Tensor:
         """The values (E, H·D) of A: the softmax of a target's scores, perhaps of one relation."""

@@ -44,15 +44,15 @@ class Sample:
         with evaluating(model), trying(model):
             torch.manual_seed(0)
             outputs = _tensors(model(*self.positional, **self.named))
-            found = {f"output {place}": one.detach() for place, one in enumerate(outputs)}
+            tensors = {f"output {place}": one.detach() for place, one in enumerate(outputs)}
             inputs = enumerate(self.tensors())
             all_named = chain(model.named_parameters(), ((f"input {n}", one) for n, one in inputs))
             wanted = {name: one for name, one in all_named if one.requires_grad}
             gradients = _gradients(outputs, list(wanted.values()))
             for name, gradient in zip(wanted, gradients, strict=True):
                 if gradient is not None:
-                    found[f"gradient of {name}"] = gradient
-            return found
+                    tensors[f"gradient of {name}"] = gradient
+            return tensors
 
     def tensors(self) -> list[Tensor]:
         """The floating point tensors among the arguments."""
@@ -109,18 +109,18 @@ def trying(model: Module) -> Iterator[None]:
 
 def differences(before: Results, after: Results) -> list[str]:
     """What differs between two results by more than rounding."""
-    found = []
+    descriptions = []
     for name in before.keys() | after.keys():
         one, other = before.get(name), after.get(name)
         if one is None or other is None or one.shape != other.shape:
-            found.append(f"{name} exists or has its shape on one side only")
+            descriptions.append(f"{name} exists or has its shape on one side only")
             continue
         largest = float(one.abs().max()) if one.numel() else 0.0
         apart = float((one - other).abs().max()) if one.numel() else 0.0
         is_close = apart <= TOLERANCE.get(one.dtype, 2e-2) * max(largest, 1e-6)
         if not is_close and not torch.allclose(one, other, equal_nan=True):
-            found.append(f"{name} differs by {apart:.3g}, of {largest:.3g}")
-    return sorted(found)
+            descriptions.append(f"{name} differs by {apart:.3g}, of {largest:.3g}")
+    return sorted(descriptions)
 
 
 def beyond_rounding(apart: list[str], before: Results, after: Results, exact: Results) -> list[str]:
@@ -134,8 +134,8 @@ def beyond_rounding(apart: list[str], before: Results, after: Results, exact: Re
         before, after, exact: results of PyG's layers, of ours, and of PyG's in float64.
     """
 
-    def error(found: Results, name: str) -> float:
-        return float((found[name].double() - exact[name]).abs().max())
+    def error(tensors: Results, name: str) -> float:
+        return float((tensors[name].double() - exact[name]).abs().max())
 
     rounded = set()
     for name in before.keys() & after.keys() & exact.keys():
@@ -161,7 +161,7 @@ class Outcome:
 
 def gains(model: Module, layers: Mapping[str, Module], sample: Sample) -> dict[str, Outcome]:
     """How many times as fast each layer is with our class, on its inputs in a call of the model."""
-    found = {}
+    outcomes = {}
     for name, inputs in sample.inputs(model, layers).items():
         layer = layers[name]
         if any(is_lazy(parameter) for parameter in layer.parameters()):
@@ -169,10 +169,10 @@ def gains(model: Module, layers: Mapping[str, Module], sample: Sample) -> dict[s
         kinds = type(layer), in_place_of(type(layer), OURS)
         try:
             with trying(layer):
-                found[name] = _outcome(layer, inputs, kinds)
+                outcomes[name] = _outcome(layer, inputs, kinds)
         finally:
             layer.__class__ = kinds[0]
-    return found
+    return outcomes
 
 
 def _outcome(layer: Any, inputs: Sample, kinds: tuple[type[Module], type[Module]]) -> Outcome:
@@ -181,16 +181,16 @@ def _outcome(layer: Any, inputs: Sample, kinds: tuple[type[Module], type[Module]
     if reasons := layer.why_not(*inputs.positional, **inputs.named):
         return Outcome(reason=f"would run PyG's code on the sample: {reasons[0]}")
     ratios: list[float] = []
-    made = _made(layer)
+    tied = _tied_attributes(layer)
     begin = time.perf_counter()
     for repeat in range(MOST + 1):
         taken = []
         for kind in kinds:
             layer.__class__ = kind  # ours loses its contraction there, which takes milliseconds
             if kind is kinds[1]:
-                vars(layer).update(made)
+                vars(layer).update(tied)
             taken.append(_seconds(layer, inputs.fresh()))
-        made = _made(layer)
+        tied = _tied_attributes(layer)
         if repeat:  # the first call of each side warms up
             ratios.append(taken[0] / taken[1])
         if repeat >= LEAST and (is_told(ratios) or time.perf_counter() - begin > SECONDS):
@@ -199,7 +199,7 @@ def _outcome(layer: Any, inputs: Sample, kinds: tuple[type[Module], type[Module]
     return Outcome(gain, "" if gain >= 1.0 else "not faster on the sample")
 
 
-def _made(layer: Module) -> dict[str, Any]:
+def _tied_attributes(layer: Module) -> dict[str, Any]:
     """What a layer of ours makes at its first call, and keeps."""
     return {key: vars(layer)[key] for key in TIED if key in vars(layer)}
 

@@ -71,17 +71,17 @@ def example(name: str) -> Module:
         if name in ABSENT:
             raise RefusedValue(f"{name} has no equal form: {ABSENT[name]}")
         raise RefusedValue(unknown("convolution of PyG", name, sorted({*kinds, *ABSENT})))
-    given = dict(_ARGUMENTS)
-    given["nn"] = nn.Linear(4 if name == "NNConv" else 16, 128 if name == "NNConv" else 8)
+    arguments = dict(_ARGUMENTS)
+    arguments["nn"] = nn.Linear(4 if name == "NNConv" else 16, 128 if name == "NNConv" else 8)
     if name == "DirGNNConv":
-        given["conv"] = pyg.GCNConv(16, 8)
+        arguments["conv"] = pyg.GCNConv(16, 8)
     parameters = inspect.signature(kinds[name]).parameters.values()
     needed = [
         one.name
         for one in parameters
         if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
     ]
-    return kinds[name](**{one: given[one] for one in needed})
+    return kinds[name](**{one: arguments[one] for one in needed})
 
 
 _OF_PAIR = "a message is a network of both ends of an edge, not a matrix times x_j"

@@ -182,10 +182,10 @@ def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
         raise RefusedValue("every parameter has a source", sorted(named), sorted(sources))
     for path, part in list(module.named_modules()):
         own = {}
-        for held in (part._parameters, part._buffers):
-            for name in [name for name, value in held.items() if value is not None]:
+        for tensors in (part._parameters, part._buffers):
+            for name in [name for name, value in tensors.items() if value is not None]:
                 own[name] = sources[f"{path}.{name}" if path else name].of
-                del held[name]
+                del tensors[name]
         part.__dict__.update(_layer=layer, _sources=own)
         part.__class__ = _tied(type(part), tuple(own))  # type: ignore[arg-type]
 
@@ -193,11 +193,11 @@ def tie(module: Module, layer: Module, sources: Mapping[str, Source]) -> None:
 @cache
 def _tied(kind: type[Module], names: tuple[str, ...]) -> type[Module]:
     """A subclass with properties in the place of parameters, as torch's parametrizations make."""
-    found: dict[str, Any] = {name: _property(name) for name in names}
-    found["training"] = property(lambda self: self._layer.training)
+    namespace: dict[str, Any] = {name: _property(name) for name in names}
+    namespace["training"] = property(lambda self: self._layer.training)
     # Dtype and device of a call without features are those of the weights.
-    found["parameters"] = lambda self, recurse=True: self._layer.parameters(recurse)
-    return type(kind.__name__, (kind,), {"__module__": kind.__module__, **found})
+    namespace["parameters"] = lambda self, recurse=True: self._layer.parameters(recurse)
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, **namespace})
 
 
 def _property(name: str) -> property:

@@ -133,25 +133,25 @@ class _Buffers:
     """Memory for the rows of a tile, used again by the next: fresh memory is slow."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Tensor] = {}
+        self._buffers: dict[int, Tensor] = {}
 
     def gathered(self, number: int, x: Tensor, index: Tensor) -> Tensor:
         """``x[index]`` in the buffer of that number; the first tile is the longest."""
-        buffer = self._held.get(number)
+        buffer = self._buffers.get(number)
         if buffer is None:
-            buffer = self._held[number] = x.new_empty((index.numel(), *x.shape[1:]))
+            buffer = self._buffers[number] = x.new_empty((index.numel(), *x.shape[1:]))
         return torch.index_select(x, 0, index, out=buffer[: index.numel()])
 
     def rows(
         self, edge_index: Tensor, tile: slice, counts: Sequence[int], tensors: Sequence[Tensor]
     ) -> list[Tensor]:
         """The rows of operands that the edges of a tile read, and the shared tensors."""
-        found = []
+        rows = []
         for number, (place, tensor) in enumerate(zip(_places(counts), tensors, strict=True)):
             if place < 2:
                 tensor = self.gathered(number, tensor, edge_index[place, tile])
-            found.append(tensor[tile] if place == 2 else tensor)
-        return found
+            rows.append(tensor[tile] if place == 2 else tensor)
+        return rows
 
 
 def _places(counts: Sequence[int]) -> list[int]:
@@ -194,13 +194,13 @@ class _MessageSums(Function):
         if torch.is_grad_enabled():  # it is differentiated itself
             out = _all_at_once(message, edge_index, num_targets, counts, tensors, channels)
             inputs = [tensors[place] for place in wanted]
-            found = list(
+            grad_inputs = list(
                 torch.autograd.grad(out, inputs, grad, create_graph=True, allow_unused=True)
             )
         else:
-            found = _gradients(message, edge_index, counts, channels, tensors, wanted, grad)
+            grad_inputs = _gradients(message, edge_index, counts, channels, tensors, wanted, grad)
         gradients: list[Tensor | None] = [None] * len(tensors)
-        for place, one in zip(wanted, found, strict=True):
+        for place, one in zip(wanted, grad_inputs, strict=True):
             gradients[place] = one
         return None, None, None, None, None, *gradients
 
@@ -220,9 +220,9 @@ def _gradients(
     buffers = _Buffers()
     for tile in _tiles(edge_index.size(1), channels):
         rows = buffers.rows(edge_index, tile, counts, tensors)
-        given = buffers.gathered(-1, grad, edge_index[1, tile])
-        found = message.gradients(rows, given, wanted)
-        for place, total, part in zip(wanted, out, found, strict=True):
+        grad_rows = buffers.gathered(-1, grad, edge_index[1, tile])
+        parts = message.gradients(rows, grad_rows, wanted)
+        for place, total, part in zip(wanted, out, parts, strict=True):
             if part is None:
                 continue
             if places[place] < 2:
@@ -352,13 +352,13 @@ class ReluOfSum(Message):
         summed = x.add_(_as_wide(*edge))
         write = torch.ops.aten.threshold_backward.grad_input
         of_sum: Tensor = write(grad, summed, 0.0, grad_input=summed)
-        found: list[Optional[Tensor]] = [of_sum, of_sum, None, None]
+        grad_inputs: list[Optional[Tensor]] = [of_sum, of_sum, None, None]
         if len(edge) == 3:
             attributes, weight, _ = edge
             if 1 in wanted:
-                found[1] = of_sum @ weight
-            found[2:] = of_sum.t() @ attributes, of_sum.sum(0)
-        return [found[place] for place in wanted]
+                grad_inputs[1] = of_sum @ weight
+            grad_inputs[2:] = of_sum.t() @ attributes, of_sum.sum(0)
+        return [grad_inputs[place] for place in wanted]
 
 
 def _as_wide(edge_attr: Tensor, weight: OptTensor = None, bias: OptTensor = None) -> Tensor:
@@ -406,9 +406,11 @@ class FiLMConv(SumInTiles, theirs.FiLMConv):
     least = 5_000_000
 
     def lacks(self) -> list[str]:
-        found = super().lacks()
-        known = self.act is None or type(self.act) in _ACTIVATIONS or self.act in _FUNCTIONS
-        return found if known else [*found, "act is not a known function of single numbers"]
+        reasons = super().lacks()
+        is_supported = self.act is None or type(self.act) in _ACTIVATIONS or self.act in _FUNCTIONS
+        return (
+            reasons if is_supported else [*reasons, "act is not a known function of single numbers"]
+        )
 
     def outside(self) -> list[str]:
         parts = [name for name, _ in self.named_parameters()]
