@@ -31,10 +31,10 @@ def draw(basis: Basis, kind: str, path: str | Path | None, options: dict[str, An
     """Check the options of :meth:`.Basis.plot`, draw the picture, and write it to ``path``."""
     if kind not in KINDS:
         raise RefusedValue(unknown("kind of picture", kind, KINDS))
-    known = list(inspect.signature(KINDS[kind]).parameters)[1:]
+    option_names = list(inspect.signature(KINDS[kind]).parameters)[1:]
     for option in options:
-        if option not in known:
-            raise RefusedValue(unknown(f"option of a picture of {kind}", option, known))
+        if option not in option_names:
+            raise RefusedValue(unknown(f"option of a picture of {kind}", option, option_names))
     if path is not None:
         check_format(path)
     if 0 in basis.size:

@@ -412,11 +412,13 @@ def _numbers(edges: Edges, nodes: Numbers) -> Numbers:
 
 def _pale(colours: Sequence[str]) -> list[str]:
     """Colours on which black numbers are legible."""
-    found = []
+    pale_colours = []
     for colour in colours:
         parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-        found.append("#" + "".join(f"{round(0.55 * part + 0.45 * 255):02x}" for part in parts))
-    return found
+        pale_colours.append(
+            "#" + "".join(f"{round(0.55 * part + 0.45 * 255):02x}" for part in parts)
+        )
+    return pale_colours
 
 
 def class_fills(classes: Numbers | None, nodes: Numbers) -> tuple[list[str], dict[int, str]]:

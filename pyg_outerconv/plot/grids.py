@@ -48,21 +48,21 @@ def shift(
         raise RefusedValue(
             "a picture of shifts needs grids", "a grid, or inputs= and outputs=", basis
         )
-    given, made = both
+    input_grid, output_grid = both
     _check_cells("M + N·K", both, len(chosen))
-    middle = [count // 2 for count in given]
-    followed = node_at(middle if cell is None else cell, given)
+    middle = [count // 2 for count in input_grid]
+    followed = node_at(middle if cell is None else cell, input_grid)
     seen = _seen(basis.select(chosen).edges())
     figure, (first, *others) = _panels(1 + len(seen), both)
-    numbers = np.arange(prod(given))
+    numbers = np.arange(prod(input_grid))
     colours, most = colormaps["viridis"].with_extremes(bad=ABSENT), max(len(numbers) - 1, 1)
-    _draw(first, numbers, given, colours, most, "input")
-    _outline(first, divmod(followed, given[-1]), MARK)
-    origin = _same_place(followed, given, made)
+    _draw(first, numbers, input_grid, colours, most, "input")
+    _outline(first, divmod(followed, input_grid[-1]), MARK)
+    origin = _same_place(followed, input_grid, output_grid)
     for axes, row, title in zip(others, seen, names, strict=True):
-        _draw(axes, np.ma.masked_less(row, 0), made, colours, most, title)
+        _draw(axes, np.ma.masked_less(row, 0), output_grid, colours, most, title)
         for end in np.flatnonzero(row == followed).tolist():
-            _follow(axes, origin, divmod(end, made[-1]))
+            _follow(axes, origin, divmod(end, output_grid[-1]))
     if told:
         figure.suptitle(told, fontsize=10)
     return figure
@@ -89,13 +89,13 @@ def receptive_field(
     reached = basis.receptive_field(target, reach).tolist()
     if both is None:
         return reaching_nodes(edges_of(basis), reached, target, layout, seed)
-    given, made = both
+    input_grid, output_grid = both
     figure, both_axes = _panels(2, both)
-    count = f"{len(reached)} of {prod(given)} inputs"
-    asked = tuple(map(int, np.unravel_index(target, made)))
+    count = f"{len(reached)} of {prod(input_grid)} inputs"
+    asked = tuple(map(int, np.unravel_index(target, output_grid)))
     for axes, cells, grid, colour, title in (
-        (both_axes[0], [target], made, MARK, f"output {asked}"),
-        (both_axes[1], reached, given, REACHED, f"reached by {count}"),
+        (both_axes[0], [target], output_grid, MARK, f"output {asked}"),
+        (both_axes[1], reached, input_grid, REACHED, f"reached by {count}"),
     ):
         shown = np.isin(np.arange(prod(grid)), cells).astype(float)
         _draw(axes, shown, grid, ListedColormap([QUIET, colour]), 1, title)

@@ -103,11 +103,11 @@ def nearest(edges: Edges, middle: Sequence[int], most: int) -> Numbers:
         for near, far in ((source, target), (target, source)):
             out = inside[near] & ~inside[far]
             np.add.at(score, far[out], weight[out])
-        found = np.argsort(-score, kind="stable")[: min(room, int((score > 0).sum()))]
-        if not len(found):
+        neighbours = np.argsort(-score, kind="stable")[: min(room, int((score > 0).sum()))]
+        if not len(neighbours):
             break
-        inside[found] = True
-        ordered += found.tolist()
+        inside[neighbours] = True
+        ordered += neighbours.tolist()
     return np.array(ordered, dtype=np.int64)
 
 
@@ -134,17 +134,17 @@ def lay_out(edges: Edges, nodes: Numbers, layout: str, seed: int) -> Values:
             heights = np.linspace(1, -1, int(there.sum()) + 2)[1:-1]
             places[there] = np.stack([np.full(len(heights), side), heights], axis=1)
         return places
-    known = networkx.Graph()
-    known.add_nodes_from(range(count))
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(count))
     for m, n, value in zip(*of_label(edges, None, nodes), strict=True):
         if m != n:  # the larger its values, the closer a pair
-            before = known.get_edge_data(m, n, {"weight": 0.05})["weight"]
-            known.add_edge(m, n, weight=before + abs(value))
+            before = graph.get_edge_data(m, n, {"weight": 0.05})["weight"]
+            graph.add_edge(m, n, weight=before + abs(value))
     if layout == "circle":
-        placed = networkx.circular_layout(known)
+        placed = networkx.circular_layout(graph)
     else:
         placed = networkx.spring_layout(
-            known, seed=seed, k=1.8 / max(count, 1) ** 0.5, iterations=200
+            graph, seed=seed, k=1.8 / max(count, 1) ** 0.5, iterations=200
         )
     places = np.array([placed[node] for node in range(count)]).reshape(-1, 2)
     low, high = places.min(0), places.max(0)

@@ -65,8 +65,8 @@ def grids_of(basis: Basis) -> Grids | None:
     if isinstance(basis, GridShift):
         return basis.input_shape, basis.output_shape
     if isinstance(basis, Transposed):
-        found = grids_of(basis.base)
-        return None if found is None else (found[1], found[0])
+        base_grids = grids_of(basis.base)
+        return None if base_grids is None else (base_grids[1], base_grids[0])
     if isinstance(basis, BinaryProduct):
         first, second = grids_of(basis.first), grids_of(basis.second)
         if first is None or second is None:

@@ -106,11 +106,11 @@ class ArrayWriter:
                 file.flush()
                 begin = file.tell()
                 reserve(file, begin + kind.itemsize * math.prod(shape))
-            made = np.memmap(path, kind, "r+", begin, shape)
+            array = np.memmap(path, kind, "r+", begin, shape)
         except OSError as error:
             raise _unusable(self.folder, error) from error
-        self._arrays[name] = made
-        return made
+        self._arrays[name] = array
+        return array
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Write all to the disk, and then the header with checksums and some facts."""
@@ -118,8 +118,8 @@ class ArrayWriter:
         try:
             for name, array in self._arrays.items():
                 array.flush()
-                known = {"dtype": array.dtype.str, "shape": list(array.shape)}
-                files[name] = {**known, "sha256": _sha256(self.folder / f"{name}.npy")}
+                layout = {"dtype": array.dtype.str, "shape": list(array.shape)}
+                files[name] = {**layout, "sha256": _sha256(self.folder / f"{name}.npy")}
             save_json(self.folder / HEADER, {"format": FORMAT, "files": files, "facts": facts})
         except OSError as error:
             raise _unusable(self.folder, error) from error
@@ -151,37 +151,37 @@ class Arrays(dict[str, Tensor]):
             rule = f"{self.folder / HEADER} must be of this version"
             raise RefusedValue(rule, f"format {FORMAT}", header.get("format"))
         self.facts: dict[str, Any] = header["facts"]
-        self.checksums = {name: known["sha256"] for name, known in header["files"].items()}
+        self.checksums = {name: entry["sha256"] for name, entry in header["files"].items()}
         super().__init__({name: self._open(name, one) for name, one in header["files"].items()})
         if verify:
             self.verify(*self)
 
-    def _open(self, name: str, known: dict[str, Any]) -> Tensor:
+    def _open(self, name: str, entry: dict[str, Any]) -> Tensor:
         path = self.folder / f"{name}.npy"
         try:
             if not path.is_file() or path.resolve().parent != self.folder.resolve():
                 raise OSError("no plain file of the folder")
             # torch has no read-only tensors: writes, which nothing does, would stay in memory.
-            found = np.lib.format.open_memmap(path, mode="c")
-            made = torch.from_numpy(found)
+            array = np.lib.format.open_memmap(path, mode="c")
+            tensor = torch.from_numpy(array)
         except (OSError, ValueError, TypeError, OverflowError) as error:  # shorter than it says
             rule = f"{path} must be as it was written"
-            raise RefusedValue(rule, f"{known['dtype']} {known['shape']}", str(error)) from error
-        for what, value in (("dtype", found.dtype.str), ("shape", list(found.shape))):
-            if value != known[what]:
-                raise RefusedValue(f"{path} must have its {what}", known[what], value)
-        return made
+            raise RefusedValue(rule, f"{entry['dtype']} {entry['shape']}", str(error)) from error
+        for what, value in (("dtype", array.dtype.str), ("shape", list(array.shape))):
+            if value != entry[what]:
+                raise RefusedValue(f"{path} must have its {what}", entry[what], value)
+        return tensor
 
     def verify(self, *names: str) -> None:
         """Read some arrays once, and compare their checksums."""
         for name in names:
-            path, known = self.folder / f"{name}.npy", self.checksums[name]
+            path, expected = self.folder / f"{name}.npy", self.checksums[name]
             try:
-                found = _sha256(path)
+                sha256 = _sha256(path)
             except OSError as error:
                 raise RefusedValue(f"{path} must be readable", "a file", error.strerror) from error
-            if found != known:
-                raise RefusedValue(f"{path} must have its sha256", known, found)
+            if sha256 != expected:
+                raise RefusedValue(f"{path} must have its sha256", expected, sha256)
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ class MappedGraph:
     @property
     def fingerprint(self) -> str:
         """A checksum of all, made of those in the header: nothing else is read."""
-        known = sorted(self.arrays.checksums.items())
-        return hashlib.sha256(repr((known, self.num_classes)).encode()).hexdigest()
+        checksums = sorted(self.arrays.checksums.items())
+        return hashlib.sha256(repr((checksums, self.num_classes)).encode()).hexdigest()
 
     @property
     def num_nodes(self) -> int:
@@ -319,7 +319,7 @@ def carried_by(graph: MappedGraph, family: Family, log: Log | None = None) -> Ca
     frame = family.basis_on(bare, torch.float32)
     labels = enumerate(arrays.facts["labels"])
     sets = [_opened(arrays, number, count, size) for number, count in labels]
-    basis: Basis = with_edge_sets(frame, lambda found: sets[: len(found)])
+    basis: Basis = with_edge_sets(frame, lambda old_sets: sets[: len(old_sets)])
     _require(arrays, {"outline": outline(basis)})
     return Carried(family, bare, basis, mapped=True)
 
@@ -340,9 +340,9 @@ def clusters_of(graph: MappedGraph, parts: int, log: Log | None = None) -> Tenso
         if log is not None:
             log(f"finds {parts} clusters of {graph.num_edges} edges, to be kept in {place}")
         _check_edges(graph)
-        found = partition([(graph.ptr, graph.source)], graph.num_nodes, parts)
+        clusters = partition([(graph.ptr, graph.source)], graph.num_nodes, parts)
         with ArrayWriter.at(place) as writer:
-            _add(writer, "cluster", found)
+            _add(writer, "cluster", clusters)
             writer.finish({"graph": _edges_of(graph)})
     arrays = Arrays(place)
     _require(arrays, {"graph": _edges_of(graph)})
@@ -355,10 +355,10 @@ def _edges_of(graph: MappedGraph) -> str:
 
 
 def _require(arrays: Arrays, expected: dict[str, Any]) -> None:
-    found = {name: arrays.facts.get(name) for name in expected}
-    if found != expected:
+    facts = {name: arrays.facts.get(name) for name in expected}
+    if facts != expected:
         rule = f"{arrays.folder} must be of this graph; it can be removed, and is made again"
-        raise RefusedValue(rule, expected, found)
+        raise RefusedValue(rule, expected, facts)
 
 
 def _opened(arrays: Arrays, number: int, labels: int, size: tuple[int, int]) -> EdgeBasis:
@@ -373,10 +373,10 @@ def _check_edges(graph: MappedGraph) -> None:
     if int(graph.ptr[0]) or bool((graph.ptr.diff() < 0).any()):
         rule = f"{graph.folder / 'ptr.npy'} must point to the edges of each node"
         raise RefusedValue(rule, "numbers from 0 that ascend", "other ones")
-    for found in graph.source.aminmax() if graph.num_edges else ():
-        if not 0 <= int(found) < graph.num_nodes:
+    for node in graph.source.aminmax() if graph.num_edges else ():
+        if not 0 <= int(node) < graph.num_nodes:
             rule = f"{graph.folder / 'source.npy'} must hold nodes"
-            raise RefusedValue(rule, f"[0, {graph.num_nodes})", int(found))
+            raise RefusedValue(rule, f"[0, {graph.num_nodes})", int(node))
 
 
 def _write(place: Path, graph: MappedGraph, family: Family) -> None:

@@ -110,22 +110,22 @@ class Torchrun(Processes):
         return module.no_sync()
 
     def sums(self, numbers: Sequence[float]) -> list[float]:
-        held = torch.tensor(numbers, dtype=torch.float64)
+        sums = torch.tensor(numbers, dtype=torch.float64)
         with noticing_loss():
-            dist.all_reduce(held)
-        return held.tolist()
+            dist.all_reduce(sums)
+        return sums.tolist()
 
     def shared(self, value: Value) -> Value:
-        held = [value]
+        object_list = [value]
         with noticing_loss():
-            dist.broadcast_object_list(held)
-        return held[0]
+            dist.broadcast_object_list(object_list)
+        return object_list[0]
 
     def end(self) -> None:
         # A wrapper that outlives the group frees the group when it goes itself: with Python's lock
         # held, it then waits for gloo's thread, which may wait for the lock to free its last sum.
-        for held in self._wrapped:
-            if (parallel := held()) is not None:
+        for reference in self._wrapped:
+            if (parallel := reference()) is not None:
                 del parallel.reducer, parallel.logger
         dist.destroy_process_group()
 

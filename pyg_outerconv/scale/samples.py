@@ -117,7 +117,7 @@ class Carried:
     def of_data(self, sample: Data) -> Basis:
         """The basis of a sample of :meth:`data`, in the sample's numbering of nodes."""
         count = sample.node.numel()
-        made = []
+        sets = []
         for number, whole in enumerate(self.sets):
             mine = (sample.edge_set == number).nonzero().view(-1)
             pattern = Pattern.of_list(
@@ -127,8 +127,8 @@ class Carried:
                 num_labels=whole.num_bases,
             )
             value = None if whole.dtype is None else sample.edge_value[mine]
-            made.append(EdgeBasis.of_list(pattern, value))
-        return self._on(count, made)
+            sets.append(EdgeBasis.of_list(pattern, value))
+        return self._on(count, sets)
 
     def induced(self, nodes: Tensor) -> Basis:
         """The basis of distinct nodes (n,): the edges between them."""
@@ -357,8 +357,8 @@ def partition(rows: Iterable[tuple[Tensor, Tensor]], num_nodes: int, parts: int)
     matrix.sort_indices()
     options = pymetis.Options(seed=0)
     adjacency = pymetis.CSRAdjacency(matrix.indptr, matrix.indices)
-    found = pymetis.part_graph(parts, adjacency, options=options)
-    return torch.tensor(found[1], dtype=torch.long)
+    graph_partition = pymetis.part_graph(parts, adjacency, options=options)
+    return torch.tensor(graph_partition[1], dtype=torch.long)
 
 
 def _with_seeds(parts: Iterable[Tensor], seeds: Tensor, num_nodes: int) -> list[Tensor]:

@@ -36,11 +36,13 @@ def legal_orders(
 ) -> dict[str, list[str]]:
     """Every order with the reasons why it solves no leaf; without reasons if it solves one."""
     parts = problems(Problem(basis, x, theta, aggr, label_aggr))
-    found = {}
+    reasons_by_order = {}
     for name, order in ORDERS.items():
         reasons = [order.why_not(problem) for problem in parts]
-        found[name] = [] if [] in reasons else [reason for many in reasons for reason in many]
-    return found
+        reasons_by_order[name] = (
+            [] if [] in reasons else [reason for many in reasons for reason in many]
+        )
+    return reasons_by_order
 
 
 @typed
@@ -71,8 +73,8 @@ def assert_contraction(
     """
     x = as_matrix(x)
     rows = x.value if isinstance(x, SparseMatrix) else x
-    given = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
-    inputs = [tensor for tensor in given if tensor.requires_grad]
+    tensors = [tensor for tensor in (rows, *_tensors_of(theta), *weights) if tensor is not None]
+    inputs = [tensor for tensor in tensors if tensor.requires_grad]
     how = {"aggr": aggr, "label_aggr": label_aggr}
     expected = derivatives(dense_contraction(basis, x, theta, **how), inputs, depth)
     reasons = legal_orders(basis, x, theta, **how)
@@ -82,9 +84,11 @@ def assert_contraction(
         actual = derivatives(
             contract(basis, x, theta, name, aggr=aggr, label_aggr=label_aggr), inputs, depth
         )
-        for number, (found, reference) in enumerate(zip(actual, expected, strict=True)):
+        for number, (derivative, reference) in enumerate(zip(actual, expected, strict=True)):
             try:
-                assert_near(found, reference, (5 if number else 1) * TOLERANCE[found.dtype], 0.1)
+                assert_near(
+                    derivative, reference, (5 if number else 1) * TOLERANCE[derivative.dtype], 0.1
+                )
             except AssertionError as error:
                 what = f"derivative {number}" if number else "value"
                 raise AssertionError(f"{what} of {name or 'the choice'}: {error}") from None
@@ -178,8 +182,8 @@ def assert_stack(first: Basis, second: Basis) -> None:
 
 def _tensors_of(theta: ThetaValue) -> list[Tensor | None]:
     """The tensors of Θ."""
-    made = as_theta(theta)
-    return [made.coefficient, made.inner, made.outer, made.bias]
+    factors = as_theta(theta)
+    return [factors.coefficient, factors.inner, factors.outer, factors.bias]
 
 
 def _dtype(basis: Basis) -> torch.dtype:

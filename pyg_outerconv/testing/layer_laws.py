@@ -29,29 +29,29 @@ def assert_layer_equals_dense(conv: OuterConv, x: Tensor, structure: Structure) 
     For max and min, :func:`dense_contraction` replaces Φ. Gradients are those of x, of all
     parameters, and of the edge weights if the family reads them.
     """
-    given, arguments = _given(conv.family, structure)
+    edge_index, arguments = _as_arguments(conv.family, structure)
     ends = (x, None) if structure.bipartite and conv.family.keeps_nodes else x
-    actual = conv(ends, given, **arguments)
-    expected, scale = _dense(conv, x, ends, given, arguments)
+    actual = conv(ends, edge_index, **arguments)
+    expected, scale = _dense(conv, x, ends, edge_index, arguments)
     expected = expected if conv.bias is None else expected + conv.bias
     weight = getattr(structure, "edge_weight", None)
     weighs = weight is not None and conv.family.makes_use_of("edge_weight")
     wanted = [x, *conv.parameters(), *([weight] if weighs else [])]
-    by_messages = _by_messages(conv, ends, given, arguments)
+    by_messages = _by_messages(conv, ends, edge_index, arguments)
     # Sums may cancel: the tolerance is relative to the sum of absolute values.
     tolerance = TOLERANCE[x.dtype] * max(1.0, _ratio(scale, expected))
-    for found in (actual, by_messages):
-        assert_near(found, expected, tolerance)
-        assert_same_gradients(found, expected, wanted, 5 * tolerance)
+    for out in (actual, by_messages):
+        assert_near(out, expected, tolerance)
+        assert_same_gradients(out, expected, wanted, 5 * tolerance)
 
 
-def _given(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
+def _as_arguments(family: Family, structure: Structure) -> tuple[Any, dict[str, Any]]:
     """A structure as arguments of a layer; an edge list of one set of nodes as its tensors."""
     if not isinstance(structure, Graph) or structure.bipartite:
         return structure, {}
     names = [name for name in ("edge_weight", "edge_type") if family.makes_use_of(name)]
-    given = {name: getattr(structure, name) for name in (*names, "size", "batch")}
-    return structure.edge_index, given
+    arguments = {name: getattr(structure, name) for name in (*names, "size", "batch")}
+    return structure.edge_index, arguments
 
 
 def _dense(

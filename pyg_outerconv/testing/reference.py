@@ -58,8 +58,8 @@ def assert_same_gradients(
     if not wanted:
         raise RefusedValue("gradients are of inputs", "at least one that requires them", "none")
     direction = torch.randn_like(reference)
-    found = _gradients(actual, wanted, direction)
-    for gradient, expected in zip(found, _gradients(reference, wanted, direction), strict=True):
+    gradients = _gradients(actual, wanted, direction)
+    for gradient, expected in zip(gradients, _gradients(reference, wanted, direction), strict=True):
         assert_near(gradient, expected, tolerance, at_least=0.1)
 
 
@@ -99,14 +99,14 @@ def assert_seen_alone(
         for source in range(x.size(0)):
             spoilt = x.detach().clone()
             spoilt[source] = number
-            found = _spoilt_rows(run(spoilt.requires_grad_(learns)))
-            _assert_reached(found, seen[source], forward, f"source {source} reaches targets")
-    given = x.detach().clone().requires_grad_()
-    out = run(given)
+            spoilt_rows = _spoilt_rows(run(spoilt.requires_grad_(learns)))
+            _assert_reached(spoilt_rows, seen[source], forward, f"source {source} reaches targets")
+    features = x.detach().clone().requires_grad_()
+    out = run(features)
     for target in range(out.size(0) if out.requires_grad else 0):
         above = torch.ones_like(out)
         above[target] = number
-        (grad,) = torch.autograd.grad(out, given, above, retain_graph=True)
+        (grad,) = torch.autograd.grad(out, features, above, retain_graph=True)
         wanted = seen[:, target]
         _assert_reached(_spoilt_rows(grad), wanted, backward, f"target {target} reaches sources")
 
@@ -115,9 +115,9 @@ def _spoilt_rows(x: Tensor) -> Tensor:
     return ~x.detach().isfinite().flatten(1).all(1)
 
 
-def _assert_reached(found: Tensor, seen: Tensor, all_of_them: bool, what: str) -> None:
-    right = torch.equal(found, seen) if all_of_them else not bool((found & ~seen).any())
-    places = [x.nonzero().view(-1).tolist() for x in (found, seen)]
+def _assert_reached(reached: Tensor, seen: Tensor, all_of_them: bool, what: str) -> None:
+    right = torch.equal(reached, seen) if all_of_them else not bool((reached & ~seen).any())
+    places = [x.nonzero().view(-1).tolist() for x in (reached, seen)]
     assert right, f"{what} {places[0]}, and {places[1]} see it"
 
 
@@ -126,15 +126,15 @@ def derivatives(out: Tensor, inputs: Sequence[Tensor], depth: int) -> list[Tenso
 
     The directions depend on shapes only, so that equal functions have equal derivatives.
     """
-    found, last = [out], [out]
+    value_and_grads, last = [out], [out]
     for step in range(depth):
         generator = torch.Generator().manual_seed(step)
         total = torch.stack([along(tensor, generator) for tensor in last]).sum()
         last = [torch.zeros_like(tensor) for tensor in inputs]
         if total.requires_grad:
             last = [*torch.autograd.grad(total, inputs, create_graph=True, materialize_grads=True)]
-        found += last
-    return found
+        value_and_grads += last
+    return value_and_grads
 
 
 def along(tensor: Tensor, generator: torch.Generator) -> Tensor:
