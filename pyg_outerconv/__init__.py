@@ -64,13 +64,13 @@ _FOLDERS = (
 def __getattr__(name: str) -> Any:
     """A name of ``__all__``, or a folder such as ``pyg_outerconv.nn``, imported at first use."""
     if name in _FILES:
-        found = getattr(import_module(f"{__name__}.{_FILES[name]}"), name)
+        attribute = getattr(import_module(f"{__name__}.{_FILES[name]}"), name)
     elif name in _FOLDERS:
-        found = import_module(f"{__name__}.{name}")
+        attribute = import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

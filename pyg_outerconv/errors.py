@@ -11,11 +11,11 @@ class Refused(Exception):
 
     Args:
         rule: the rule that the input breaks; or the whole message.
-        *found: what the rule allows, and what came; see :func:`refusal`.
+        *expected_and_got: what the rule allows, and what came; see :func:`refusal`.
     """
 
-    def __init__(self, rule: str, *found: object) -> None:
-        super().__init__(refusal(rule, *found) if found else rule)
+    def __init__(self, rule: str, *expected_and_got: object) -> None:
+        super().__init__(refusal(rule, *expected_and_got) if expected_and_got else rule)
 
 
 class RefusedValue(Refused, ValueError):
@@ -56,15 +56,15 @@ def _brief(value: object) -> object:
     return f"a tensor of {value.dtype} and shape {tuple(shape)}"
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> str:
+def unknown(kind: str, name: object, registered_names: Iterable[str]) -> str:
     """The message for a name that is not registered; suggests the registered name most like it.
 
     Args:
         kind: the kind of thing that is looked up, such as 'backend'.
         name: the name that was passed.
-        known: the registered names.
+        registered_names: the registered names.
     """
-    names = sorted(known)
+    names = sorted(registered_names)
     by_lower = {candidate.lower(): candidate for candidate in names}
     similar = get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.6)
     hint = f" (did you mean {by_lower[similar[0]]!r}?)" if similar else ""

@@ -60,11 +60,11 @@ def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        if found.st_size > limit:
-            reason = f"{found.st_size} bytes, and at most {limit} are read"
+        if file_status.st_size > limit:
+            reason = f"{file_status.st_size} bytes, and at most {limit} are read"
             raise OSError(errno.EFBIG, reason, str(path))
         with os.fdopen(os.dup(descriptor), "rb") as file:
             return file.read(limit)
@@ -99,7 +99,7 @@ def save_json(path: Path, content: dict[str, Any]) -> None:
     """Replace a file by JSON with its checksum."""
     sealed = {**content, "checksum": checksum(content)}
     text = json.dumps(sealed, indent=1, allow_nan=False) + "\n"
-    text = _LIST_OF_NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
+    text = _LIST_OF_NUMBERS.sub(lambda match: " ".join(match[0].split()), text)
     replace(path, text.encode())
 
 
@@ -107,10 +107,10 @@ def load_json(path: Path) -> dict[str, Any]:
     """Read a file of :func:`save_json`."""
     try:
         content = json.loads(read_bytes(path).decode())
-        known = isinstance(content, dict) and content.pop("checksum", None) == checksum(content)
+        is_intact = isinstance(content, dict) and content.pop("checksum", None) == checksum(content)
     except (ValueError, RecursionError) as error:
         raise _foreign(path, "JSON", " ".join(str(error).split())) from error
-    if not known:
+    if not is_intact:
         raise _foreign(path, "the checksum of its content", "none or another: it was changed")
     return content
 
@@ -212,8 +212,8 @@ def leftovers(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
         folder: where to look.
         names: of the files that were to be replaced; None for all.
     """
-    known = ".+" if names is None else "|".join(map(re.escape, names))
-    temporary = re.compile(rf"\.({known})\.\d+(\.\w+)?")
+    name_pattern = ".+" if names is None else "|".join(map(re.escape, names))
+    temporary = re.compile(rf"\.({name_pattern})\.\d+(\.\w+)?")
     return [path for path in folder.iterdir() if temporary.fullmatch(path.name)]
 
 

@@ -200,9 +200,9 @@ _captured_of_none: list[Any] = []
 
 def _hold(result: Any, anchor: Tensor | None) -> None:
     """Keep what a CUDA graph reads for as long as the tensor it was cached for, or for good."""
-    held = _captured_of_none if anchor is None else _captured.setdefault(anchor, [])
-    if all(one is not result for one in held):
-        held.append(result)
+    captured = _captured_of_none if anchor is None else _captured.setdefault(anchor, [])
+    if all(one is not result for one in captured):
+        captured.append(result)
 
 
 def _on_stream(

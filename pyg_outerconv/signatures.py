@@ -41,11 +41,11 @@ def typed(function: _Function, *, but: tuple[str, ...] = ()) -> _Function:
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if not (torch.compiler.is_compiling() or torch._C._get_tracing_state()):
-            known = plain or plain.update(_plain_types(function)) or plain
+            plain_types = plain or plain.update(_plain_types(function)) or plain
             # The number of arguments is Python's to check.
             for name, value in (*zip(names, args, strict=False), *kwargs.items()):
                 kind = type(value)
-                is_plain = kind in known.get(name, ()) and (
+                is_plain = kind in plain_types.get(name, ()) and (
                     kind is not int or -LARGEST <= value < LARGEST
                 )
                 if not is_plain and name not in but:

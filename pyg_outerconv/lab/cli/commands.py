@@ -361,9 +361,9 @@ def datasets(listed: Listed, place: Place, verified: Verified) -> int:
     from .. import data
 
     name, folder = listed.name, data_root(place.root)
-    known = list(data.registry()) if name is None else [data.entry(name).name]
+    names = list(data.registry()) if name is None else [data.entry(name).name]
     if verified.verify:
-        return _verify(folder, known)
+        return _verify(folder, names)
     if name is not None:
         print(_columns(_facts(data.entry(name), folder)))
         return 0

@@ -38,8 +38,12 @@ class Some:
     def taken(self) -> list[Field[Any]]:
         """The fields that are taken."""
         told = ("help", "argument")
-        known = {one.name: one for one in fields(self.kind) if any(map(one.metadata.get, told))}
-        return [known[name] for name in self.names or known if name not in self.apart]
+        fields_by_name = {
+            one.name: one for one in fields(self.kind) if any(map(one.metadata.get, told))
+        }
+        return [
+            fields_by_name[name] for name in self.names or fields_by_name if name not in self.apart
+        ]
 
     def key(self, one: Field[Any]) -> str:
         """The name of a parameter: fields of several kinds may have one name."""
@@ -55,9 +59,9 @@ class All(Some):
     """Settings that a command takes as one object, with defaults for those that were not given."""
 
     def of(self, values: dict[str, Any]) -> Any:
-        made = self.kind(**super().of(values))
-        check_settings(made)
-        return made
+        settings = self.kind(**super().of(values))
+        check_settings(settings)
+        return settings
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,15 @@ def command(
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
         def run(**values: Any) -> int | None:
-            given = (
+            arguments = (
                 some.of({one.name: values[some.key(one)] for one in some.taken})
                 for some in taken
                 if some.kind is not Imports
             )
             if not work:
-                return function(*given)
+                return function(*arguments)
             module, _, name = work.partition(":")
-            code: int = getattr(import_module(f"..{module}", __package__), name)(*given)
+            code: int = getattr(import_module(f"..{module}", __package__), name)(*arguments)
             return code
 
         parameters = []
@@ -113,9 +117,9 @@ def command(
                 if one in own:
                     parameters.append(_parameter(one, some.key(one), section))
         help = inspect.getdoc(function)
-        made = Sectioned(function.__name__, callback=run, params=parameters, help=help)
-        made.kinds = taken
-        return made
+        click_command = Sectioned(function.__name__, callback=run, params=parameters, help=help)
+        click_command.kinds = taken
+        return click_command
 
     return decorate
 

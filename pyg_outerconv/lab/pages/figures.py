@@ -35,11 +35,11 @@ class Drawn:
 def drawing(salt: str, width: float, height: float) -> Iterator[Drawn]:
     """A block that draws a figure of a size in inches; equal salts give equal elements."""
     with rc_context(_STYLE):
-        made = Drawn(new_figure(width, height))
-        yield made
-        text = rendered(made.figure, "svg", salt, transparent=True).decode()
+        drawn = Drawn(new_figure(width, height))
+        yield drawn
+        text = rendered(drawn.figure, "svg", salt, transparent=True).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # In HTML the elements of an svg are known by their names alone.
-    made.svg = text.replace("xlink:href", "href").replace(INK, "currentColor").strip()
+    drawn.svg = text.replace("xlink:href", "href").replace(INK, "currentColor").strip()

@@ -60,14 +60,16 @@ def compare(runs: Sequence[str | Path], against: str = "first") -> dict[str, Any
     folders = [RunFolder(path) for path in runs]
     if not folders:
         raise RefusedValue("a comparison needs runs", "at least one run folder", "none")
-    found = [_read(str(path), folder) for path, folder in zip(runs, folders, strict=True)]
+    run_summaries = [_read(str(path), folder) for path, folder in zip(runs, folders, strict=True)]
     places = [folder.path.resolve() for folder in folders]
     for number, place in enumerate(places):
         if place in places[:number]:
             raise RefusedValue("a run is compared once", "distinct folders", runs[number])
-    notes = [f"{run['run']} has no finished seed yet" for run in found if not run["records"]]
+    notes = [
+        f"{run['run']} has no finished seed yet" for run in run_summaries if not run["records"]
+    ]
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for run in found:
+    for run in run_summaries:
         if run["records"]:
             values = run["settings"] | run
             kinds.setdefault(tuple(values[key] for key in _OF_A_GROUP), []).append(run)
@@ -152,17 +154,21 @@ def _apart(groups: list[Group]) -> list[str]:
 
 def compare_runs(asked: Comparison) -> int:
     """Run ``outerconv compare``: print the tables, write files, and return the exit code."""
-    found, out = compare(asked.runs, asked.against), asked.out
+    comparison, out = compare(asked.runs, asked.against), asked.out
     said = [
-        f"{_title(group)}\n{text_table(_rows(group))}\n{_end(group)}" for group in found["groups"]
+        f"{_title(group)}\n{text_table(_rows(group))}\n{_end(group)}"
+        for group in comparison["groups"]
     ]
-    print("\n\n".join([*said, *(["\n".join(found["notes"])] if found["notes"] else [])]))
+    print("\n\n".join([*said, *(["\n".join(comparison["notes"])] if comparison["notes"] else [])]))
     if out is None:
         return 0
     folder = as_path(out, "--out")
-    picture = draw(found) if can_draw() and found["groups"] else None
+    picture = draw(comparison) if can_draw() and comparison["groups"] else None
     files: dict[str, Any] = {} if picture is None else {f"{NAME}.png": picture}
-    files |= {f"{NAME}.json": found, f"{NAME}.md": markdown(found, picture is not None).encode()}
+    files |= {
+        f"{NAME}.json": comparison,
+        f"{NAME}.md": markdown(comparison, picture is not None).encode(),
+    }
     write_files(folder, files)
     print("\n" + "\n".join(shlex.quote(str(folder / name)) for name in reversed(files)))
     if not can_draw():
@@ -173,20 +179,20 @@ def compare_runs(asked: Comparison) -> int:
     return 0
 
 
-def markdown(found: dict[str, Any], has_picture: bool) -> str:
+def markdown(comparison: dict[str, Any], has_picture: bool) -> str:
     """The tables in Markdown, with the picture ``compare.png`` above if there is one."""
-    tables = [(_title(group), _rows(group), _end(group)) for group in found["groups"]]
-    values = {"tables": tables, "notes": found["notes"], "has_picture": has_picture}
+    tables = [(_title(group), _rows(group), _end(group)) for group in comparison["groups"]]
+    values = {"tables": tables, "notes": comparison["notes"], "has_picture": has_picture}
     return render_page(Path(__file__).with_suffix(".jinja"), **values)
 
 
-def draw(found: dict[str, Any]) -> bytes:
+def draw(comparison: dict[str, Any]) -> bytes:
     """A panel for each group, as PNG."""
     from ...plot.canvas import rendered
     from ...plot.runs import Row, intervals
 
     panels = []
-    for group in found["groups"]:
+    for group in comparison["groups"]:
         same = len({model["name"] for model in group["models"]}) == 1
         rows = [
             Row(
@@ -229,8 +235,12 @@ def _end(group: Group) -> str:
 
 def _difference(model: Model) -> str:
     """The paired difference, with its number of seeds where that is not the model's own."""
-    found = model["difference"]
-    if found is None:
+    difference = model["difference"]
+    if difference is None:
         return "no common seed"
-    said = points(found["mean"], found["standard_error"])
-    return said if found["seeds"] == len(model["test"]) else f"{said} ({found['seeds']} seeds)"
+    said = points(difference["mean"], difference["standard_error"])
+    return (
+        said
+        if difference["seeds"] == len(model["test"])
+        else f"{said} ({difference['seeds']} seeds)"
+    )

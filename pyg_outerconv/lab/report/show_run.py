@@ -147,10 +147,10 @@ def _add_basis(
 
 
 def _add_contributions(look: Look, trained: Trained) -> None:
-    found = look.facts["contributions"] = [vars(one) for one in trained.contributions()]
-    if found:
+    contributions = look.facts["contributions"] = [vars(one) for one in trained.contributions()]
+    if contributions:
         title = "each label's term, and the validation nodes without it in one layer"
-        figure = of_runs.bars(found, trained.settings.metric, title)
+        figure = of_runs.bars(contributions, trained.settings.metric, title)
         look.pictures["contributions.png"] = rendered(figure)
 
 
@@ -259,16 +259,16 @@ def layer_terms(trained: Trained) -> dict[str, LabelTerms]:
 
     Of a layer that is called several times those of the first call.
     """
-    found: dict[str, LabelTerms] = {}
+    terms_by_layer: dict[str, LabelTerms] = {}
     parts = trained.model.named_modules()
     layers = {name: layer for name, layer in parts if isinstance(layer, OuterConv)}
 
     def note(name: str, terms: LabelTerms, out: Any) -> None:
-        found.setdefault(name, terms)
+        terms_by_layer.setdefault(name, terms)
 
     with evaluating(trained.model), on_backend(trained.settings), watching(layers, note):
         trained.model(*trained.whole_graph())
-    return found
+    return terms_by_layer
 
 
 def learns_values(layer: OuterConv) -> bool:
@@ -299,6 +299,6 @@ def by_class(counts: Tensor) -> list[dict[str, Any]]:
         "f1": 2 * right / (true + predicted),
     }
     columns: dict[str, Any] = {"class": range(len(counts)), "nodes": true.tolist()}
-    for name, found in quotients.items():
-        columns[name] = [None if isnan(one) else one for one in found.tolist()]
+    for name, quotient in quotients.items():
+        columns[name] = [None if isnan(one) else one for one in quotient.tolist()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
