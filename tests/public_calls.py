@@ -210,7 +210,7 @@ OWN: dict[str, Callable[[], dict[str, Any]]] = {
         "size": (3, 2),
     },
     "graph.Graph": lambda: {"size": (4, 4)},
-    "graph.NodeSet": lambda: {"known": (3, 3)},
+    "graph.NodeSet": lambda: {"num_nodes": (3, 3)},
     "graph.fold": lambda: {"matrix": torch.ones(3, 8), "mode": 0, "shape": (3, 4, 2)},
     "graph.from_hetero": lambda: {"data": hetero()},
     "graph.from_networkx": lambda: {"graph": basis.to_networkx(edge_basis())},

@@ -186,7 +186,7 @@ def _aligned(align: Family, structure: Structure, content: Content) -> Basis:
         read = align.makes_use_of("pos")
         if isinstance(structure, NodeSet) and structure.pos and not (structure.batch or read):
             # How many targets have positions is compared with the queries, which come first.
-            structure = replace(structure, known=(structure.known[0], None), pos=None)
+            structure = replace(structure, num_nodes=(structure.num_nodes[0], None), pos=None)
         own = require_kind(align, structure).read(structure)
         return align.basis_with(own, dtype, content)
     kind = require_kind(align, alignment)

@@ -98,7 +98,7 @@ class Full(_OtherTargets):
 
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> UnitMatrices:
         """The unit matrices, if M and N are those of the family."""
-        counts = structure.known if isinstance(structure, NodeSet) else structure.size
+        counts = structure.num_nodes if isinstance(structure, NodeSet) else structure.size
         if not (isinstance(structure, NodeSet) or structure.targets_are_sources):
             counts = (counts[0], None)  # a grid has no given number of targets
         for what, count, wanted in zip(("sources", "targets"), counts, self.size, strict=True):
@@ -148,7 +148,7 @@ class Part(_OtherTargets):
     def basis_on(self, structure: Any, dtype: torch.dtype | None = None) -> Band:
         """A band of one diagonal."""
         if isinstance(structure, NodeSet):
-            targets = structure.known[1]
+            targets = structure.num_nodes[1]
         else:
             targets = structure.size[1] if structure.targets_are_sources else None
         sources = structure.size[0]

@@ -68,14 +68,16 @@ class Assignment(Structure):
         return self.criteria[0].source.device
 
     @classmethod
-    def recognises(cls, given: Any) -> bool:
+    def recognises(cls, edge_index: Any) -> bool:
         """Whether the argument has the form of a criterion or of a list of criteria."""
-        if isinstance(given, list | tuple):
-            return len(given) > 0 and all(_is_criterion(one) for one in given)
-        return isinstance(given, Assignment) or _is_criterion(given)
+        if isinstance(edge_index, list | tuple):
+            return len(edge_index) > 0 and all(_is_criterion(one) for one in edge_index)
+        return isinstance(edge_index, Assignment) or _is_criterion(edge_index)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Assignment:
+    def read(
+        cls, edge_index: Any, *, device: torch.device | None = None, **beside: Any
+    ) -> Assignment:
         """Check the criteria; ``size`` gives (M, N) where they do not determine it.
 
         ``batch``, the graph of each source (M,), or a pair for sources and clusters, is checked but
@@ -89,12 +91,12 @@ class Assignment(Structure):
         beside.pop("bipartite", None)  # assignments are bipartite whatever x is
         check_size(size)
         refuse_beside(cls.noun, beside)
-        if isinstance(given, Assignment):
-            agreed("the assignments", given.size, size)
-            return given._checked(batch)
-        if not cls.recognises(given):
-            raise RefusedType("assignments have a known form", cls.expects, repr(given))
-        several = given if isinstance(given, list | tuple) else (given,)
+        if isinstance(edge_index, Assignment):
+            agreed("the assignments", edge_index.size, size)
+            return edge_index._checked(batch)
+        if not cls.recognises(edge_index):
+            raise RefusedType("assignments have a known form", cls.expects, repr(edge_index))
+        several = edge_index if isinstance(edge_index, list | tuple) else (edge_index,)
         criteria = tuple(map(_criterion, several))
         sources, targets = size or (None, None)
         sources = _agreed("sources", sources, [one.num_sources for one in criteria])
@@ -127,16 +129,16 @@ class Assignment(Structure):
         batch = data.get("batch")
         nodes = int(data.num_nodes or 0)
         if batch is None:
-            found = next((t for t in data.to_dict().values() if isinstance(t, Tensor)), None)
-            on = None if found is None else found.device
+            tensor = next((t for t in data.to_dict().values() if isinstance(t, Tensor)), None)
+            on = None if tensor is None else tensor.device
             batch = torch.zeros(nodes, dtype=torch.long, device=on)
             return cls.read(batch, size=(nodes, 1))
         return cls.read(batch, size=(nodes, getattr(data, "num_graphs", None)))
 
     @classmethod
-    def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
+    def identity(cls, edge_index: Any) -> tuple[tuple[Any, ...], Hashable]:
         """The tensors of all criteria, and their numbers of nodes and clusters."""
-        several = given if isinstance(given, list | tuple) else (given,)
+        several = edge_index if isinstance(edge_index, list | tuple) else (edge_index,)
         tensors: list[Any] = []
         numbers: list[Any] = []
         for one in several:
@@ -149,37 +151,39 @@ class Assignment(Structure):
         return tuple(tensors), tuple(numbers)
 
 
-def _is_criterion(given: Any) -> bool:
-    if not isinstance(given, Tensor):
-        return all(hasattr(given, name) for name in _SELECTED)
-    if given.is_floating_point():
-        return given.dim() == 2
-    return given.dim() == 1 and given.dtype != torch.bool and not given.is_complex()
+def _is_criterion(criterion: Any) -> bool:
+    if not isinstance(criterion, Tensor):
+        return all(hasattr(criterion, name) for name in _SELECTED)
+    if criterion.is_floating_point():
+        return criterion.dim() == 2
+    return criterion.dim() == 1 and criterion.dtype != torch.bool and not criterion.is_complex()
 
 
-def _criterion(given: Any) -> Criterion:
-    if not isinstance(given, Tensor):
-        ends = given.node_index, given.cluster_index
-        return Criterion(*ends, given.weight, int(given.num_nodes), int(given.num_clusters))
-    if not given.is_floating_point():
-        members = torch.arange(given.numel(), device=given.device)
-        return Criterion(members, given, None, given.numel(), None)
-    if is_torch_sparse_tensor(given):
-        matrix = given.to_sparse_coo().coalesce()
+def _criterion(criterion: Any) -> Criterion:
+    if not isinstance(criterion, Tensor):
+        ends = criterion.node_index, criterion.cluster_index
+        return Criterion(
+            *ends, criterion.weight, int(criterion.num_nodes), int(criterion.num_clusters)
+        )
+    if not criterion.is_floating_point():
+        members = torch.arange(criterion.numel(), device=criterion.device)
+        return Criterion(members, criterion, None, criterion.numel(), None)
+    if is_torch_sparse_tensor(criterion):
+        matrix = criterion.to_sparse_coo().coalesce()
         (source, target), weight = matrix.indices(), matrix.values()
         keep = weight.detach() != 0
         source, target, weight = source[keep], target[keep], weight[keep]
     else:
-        source, target = (given.detach() != 0).nonzero(as_tuple=True)
-        weight = given[source, target]
+        source, target = (criterion.detach() != 0).nonzero(as_tuple=True)
+        weight = criterion[source, target]
     if not holds(torch.isfinite(weight.detach()).all()):
         raise RefusedValue("an assignment must be finite", "numbers", "NaN or infinity")
-    return Criterion(source, target, weight, given.size(0), given.size(1))
+    return Criterion(source, target, weight, criterion.size(0), criterion.size(1))
 
 
-def _agreed(what: str, given: int | None, known: list[int | None]) -> int | None:
+def _agreed(what: str, expected: int | None, counts: list[int | None]) -> int | None:
     """The one number on which all criteria agree, or None where none states it."""
-    stated = {count for count in (given, *known) if count is not None}
+    stated = {count for count in (expected, *counts) if count is not None}
     if len(stated) > 1:
         raise RefusedValue(f"all assignments have the same number of {what}", "one", sorted(stated))
     return next(iter(stated), None)

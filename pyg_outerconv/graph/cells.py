@@ -143,18 +143,18 @@ class Cells(Structure):
     # As a structure -----------------------------------------------------------------------------
 
     @classmethod
-    def recognises(cls, given: Any) -> bool:
+    def recognises(cls, edge_index: Any) -> bool:
         """Whether the argument is a shape, a boolean mask or ``Cells``."""
-        if isinstance(given, tuple | list):
-            return all(map(is_integer, given))
-        if isinstance(given, Tensor):
-            return given.dtype == torch.bool or _is_shape(given)
-        return isinstance(given, Cells)
+        if isinstance(edge_index, tuple | list):
+            return all(map(is_integer, edge_index))
+        if isinstance(edge_index, Tensor):
+            return edge_index.dtype == torch.bool or _is_shape(edge_index)
+        return isinstance(edge_index, Cells)
 
     @classmethod
     def read(
         cls,
-        given: Any,
+        edge_index: Any,
         *,
         device: torch.device | None = None,
         size: tuple[int | None, int | None] | None = None,
@@ -172,15 +172,15 @@ class Cells(Structure):
                 not fit the cells.
         """
         refuse_beside("cells", beside)
-        if isinstance(given, Cells):
-            cells = given
-        elif isinstance(given, Tensor) and not _is_shape(given):
-            cells = Cells.of_mask(given)
-        elif cls.recognises(given):
-            shape = given.tolist() if isinstance(given, Tensor) else given
+        if isinstance(edge_index, Cells):
+            cells = edge_index
+        elif isinstance(edge_index, Tensor) and not _is_shape(edge_index):
+            cells = Cells.of_mask(edge_index)
+        elif cls.recognises(edge_index):
+            shape = edge_index.tolist() if isinstance(edge_index, Tensor) else edge_index
             cells = Cells.of_shape(tuple(shape), device)
         else:
-            got = given if isinstance(given, tuple | list) else type(given).__name__
+            got = edge_index if isinstance(edge_index, tuple | list) else type(edge_index).__name__
             raise RefusedType("a grid family reads cells", cls.expects, got)
         if size is not None and size[0] not in (None, cells.num_cells):
             raise RefusedValue("x and size must have one source per cell", cells.num_cells, size[0])
@@ -216,12 +216,16 @@ class Cells(Structure):
         return Cells(data.pos, batch=data.get("batch"))
 
     @classmethod
-    def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
+    def identity(cls, edge_index: Any) -> tuple[tuple[Any, ...], Hashable]:
         """The tensors of listed cells, and the shape by value."""
-        if isinstance(given, Cells):
-            where = str(given.on) if given.index is None else None
-            return (given.index, given.batch), (given.shape, where)
-        return ((given,), None) if isinstance(given, Tensor) else ((None,), tuple(given))
+        if isinstance(edge_index, Cells):
+            where = str(edge_index.on) if edge_index.index is None else None
+            return (edge_index.index, edge_index.batch), (edge_index.shape, where)
+        return (
+            ((edge_index,), None)
+            if isinstance(edge_index, Tensor)
+            else ((None,), tuple(edge_index))
+        )
 
     # Properties ---------------------------------------------------------------------------------
 
@@ -311,7 +315,9 @@ class Cells(Structure):
         return f"Cells({what}, {where}{'' if self.batch is None else f', {self.num_grids} grids'})"
 
 
-def _is_shape(given: Tensor) -> bool:
+def _is_shape(tensor: Tensor) -> bool:
     """Whether a tensor is the shape of a grid: integers along one axis."""
-    is_integer = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
-    return is_integer and given.layout == torch.strided and given.dim() == 1
+    is_integer = not (
+        tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool
+    )
+    return is_integer and tensor.layout == torch.strided and tensor.dim() == 1

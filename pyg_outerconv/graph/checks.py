@@ -67,16 +67,16 @@ def check_size(size: Any) -> None:
 
 
 def agreed(
-    what: str, known: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
+    what: str, num_nodes: tuple[int | None, int | None], size: tuple[int | None, int | None] | None
 ) -> tuple[int | None, int | None]:
     """The known (M, N), with missing entries taken from ``size``."""
     check_size(size)
-    given = size or (None, None)
-    if any(None not in pair and pair[0] != pair[1] for pair in zip(known, given, strict=True)):
-        raise RefusedValue(f"size must fit {what}", known, tuple(given))
+    counts = size or (None, None)
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(num_nodes, counts, strict=True)):
+        raise RefusedValue(f"size must fit {what}", num_nodes, tuple(counts))
     return (
-        given[0] if known[0] is None else known[0],
-        given[1] if known[1] is None else known[1],
+        counts[0] if num_nodes[0] is None else num_nodes[0],
+        counts[1] if num_nodes[1] is None else num_nodes[1],
     )
 
 
@@ -109,11 +109,11 @@ def check_index(edge_index: Any) -> None:
 
 
 def check_edge_vector(
-    name: str, vector: Tensor, index: Tensor, *, floating: bool, known: Summary | None = None
+    name: str, vector: Tensor, index: Tensor, *, floating: bool, summary: Summary | None = None
 ) -> None:
     """Refuse edge weights or edge types of a wrong shape, device, dtype or range.
 
-    ``known`` is what was read of them, where they are on a device.
+    ``summary`` is what was read of them, where they are on a device.
     """
     if not isinstance(vector, Tensor):
         raise RefusedType(f"{name} must be a tensor", "Tensor", type(vector).__name__)
@@ -128,42 +128,42 @@ def check_edge_vector(
             f"{name} must be on the device of edge_index", index.device, vector.device
         )
     if floating:
-        if known is None:
+        if summary is None:
             is_finite = holds(torch.isfinite(vector.detach()).all())
         else:
-            is_finite = known.is_finite
+            is_finite = summary.is_finite
         if not is_finite:
             raise RefusedValue(f"{name} must be finite", "numbers", "NaN or infinity")
         return
     if vector.dtype not in INTEGERS:
         raise RefusedType(f"{name} must hold integers", "torch.int64", vector.dtype)
-    if known is None and has_numbers(vector) and vector.numel():
+    if summary is None and has_numbers(vector) and vector.numel():
         lowest = int(vector.min())
     else:
-        lowest = 0 if known is None else known.lowest_type
+        lowest = 0 if summary is None else summary.lowest_type
     if lowest < 0:
         raise RefusedValue(f"{name} must not be negative", ">= 0", lowest)
 
 
-def numbers(name: str, given: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
+def numbers(name: str, vector: Any, index: Tensor, dtype: torch.dtype | None) -> Any:
     """Convert numbers of edges, (E,) or (E, 1) of any real dtype, to (E,) floating point.
 
     Integers become torch's default without ``dtype``. What is no tensor is returned, for
     :func:`check_edge_vector` to refuse.
     """
-    if not isinstance(given, Tensor):
-        return given
-    if given.dtype == torch.bool or given.is_complex():
+    if not isinstance(vector, Tensor):
+        return vector
+    if vector.dtype == torch.bool or vector.is_complex():
         raise RefusedType(
             f"{name} must be numbers",
             "floating point or integers (to select edges: edge_index[:, mask])",
-            given.dtype,
+            vector.dtype,
         )
-    if given.shape == (index.size(1), 1):
-        given = given.squeeze(1)
-    if dtype is None and not given.is_floating_point():
+    if vector.shape == (index.size(1), 1):
+        vector = vector.squeeze(1)
+    if dtype is None and not vector.is_floating_point():
         dtype = torch.get_default_dtype()
-    return given if dtype is None else given.to(dtype)
+    return vector if dtype is None else vector.to(dtype)
 
 
 def check_attributes(edge_attr: Any, index: Tensor) -> None:
@@ -257,11 +257,11 @@ def infer_size(
     edge_index: Tensor,
     size: tuple[int | None, int | None] | None,
     bipartite: bool,
-    known: Summary | None = None,
+    summary: Summary | None = None,
 ) -> tuple[int, int]:
     """(M, N): ``size``, with missing entries inferred from the largest indices.
 
-    ``known`` is what was read of the indices, where they are on a device.
+    ``summary`` is what was read of the indices, where they are on a device.
     """
     size = size or (None, None)
     if size[0] is not None and size[1] is not None:
@@ -274,8 +274,8 @@ def infer_size(
         refuse_captured(edge_index, "nodes that no argument tells")
     if not edge_index.numel():
         lowest, highest = 0, [-1, -1]
-    elif known is not None:
-        lowest, highest = min(known.lowest), list(known.highest)
+    elif summary is not None:
+        lowest, highest = min(summary.lowest), list(summary.highest)
     elif size == (None, None) and not bipartite:
         least, most = edge_index.aminmax()
         lowest, highest = int(least), [int(most)] * 2
@@ -310,26 +310,26 @@ Nodes = Union[Tensor, Sequence[int], Sequence[bool], None]  # noqa: UP007
 """A selection of nodes, in order: distinct indices, or a mask; None selects all."""
 
 
-def chosen(name: str, given: Any, count: int) -> Tensor:
+def chosen(name: str, selection: Any, count: int) -> Tensor:
     """(n,) int64 indices of a selection; a mask selects the indices where it is true.
 
-    ``given`` is a list, tuple, range or vector of integers, or ``count`` booleans.
+    ``selection`` is a list, tuple, range or vector of integers, or ``count`` booleans.
     """
-    if isinstance(given, np.ndarray | np.generic):
-        if given.dtype.kind not in "biufc":
-            raise RefusedType(_of_another_kind(name, given.dtype))
-        given = torch.as_tensor(given)
-    if not isinstance(given, Tensor):
-        given = _listed(name, given)
-    if given.is_floating_point() or given.is_complex():
-        raise RefusedType(_of_another_kind(name, given.dtype))
-    if given.dim() != 1:
-        raise RefusedValue(f"{name} are a vector", "one dimension", tuple(given.shape))
-    if given.dtype != torch.bool:
-        return given.long()
-    if given.numel() != count:
-        raise RefusedValue(f"a mask of {name} has one entry for each", count, given.numel())
-    return given.nonzero().view(-1)
+    if isinstance(selection, np.ndarray | np.generic):
+        if selection.dtype.kind not in "biufc":
+            raise RefusedType(_of_another_kind(name, selection.dtype))
+        selection = torch.as_tensor(selection)
+    if not isinstance(selection, Tensor):
+        selection = _listed(name, selection)
+    if selection.is_floating_point() or selection.is_complex():
+        raise RefusedType(_of_another_kind(name, selection.dtype))
+    if selection.dim() != 1:
+        raise RefusedValue(f"{name} are a vector", "one dimension", tuple(selection.shape))
+    if selection.dtype != torch.bool:
+        return selection.long()
+    if selection.numel() != count:
+        raise RefusedValue(f"a mask of {name} has one entry for each", count, selection.numel())
+    return selection.nonzero().view(-1)
 
 
 def chosen_labels(labels: Labels, count: int) -> list[int]:
@@ -359,15 +359,17 @@ def check_nodes(name: str, nodes: Nodes, count: int, device: torch.device) -> Te
     return nodes
 
 
-def _listed(name: str, given: Any) -> Tensor:
-    if not isinstance(given, list | tuple | range):
-        raise RefusedType(_of_another_kind(name, type(given).__name__))
-    switches = [isinstance(item, bool) for item in given]
+def _listed(name: str, selection: Any) -> Tensor:
+    if not isinstance(selection, list | tuple | range):
+        raise RefusedType(_of_another_kind(name, type(selection).__name__))
+    switches = [isinstance(item, bool) for item in selection]
     if any(switches) and all(switches):
-        return torch.tensor(given)
-    if any(switches) or not all(isinstance(item, Integral) or _is_index(item) for item in given):
-        raise RefusedType(_of_another_kind(name, repr(given)))
-    integers = [int(item) for item in given]
+        return torch.tensor(selection)
+    if any(switches) or not all(
+        isinstance(item, Integral) or _is_index(item) for item in selection
+    ):
+        raise RefusedType(_of_another_kind(name, repr(selection)))
+    integers = [int(item) for item in selection]
     if any(not -(2**63) <= number < 2**63 for number in integers):
         raise RefusedValue(f"{name} are indices", "integers that fit int64", integers)
     return torch.tensor(integers, dtype=torch.long)

@@ -14,10 +14,11 @@ from ..kernels.index_checks import check_indices, check_pointers, has_numbers
 from .checks import agreed
 
 
-def is_matrix(given: Any) -> bool:
+def is_matrix(matrix: Any) -> bool:
     """Whether the argument is a sparse matrix: torch's, or ``SparseTensor`` of torch_sparse."""
-    is_other = hasattr(given, "coo") and hasattr(given, "sparse_sizes")  # torch_sparse is optional
-    return is_torch_sparse_tensor(given) or is_other
+    # torch_sparse is optional
+    is_other = hasattr(matrix, "coo") and hasattr(matrix, "sparse_sizes")
+    return is_torch_sparse_tensor(matrix) or is_other
 
 
 def from_sparse(
@@ -29,8 +30,8 @@ def from_sparse(
     """
     is_torchs = isinstance(matrix, Tensor)
     rows, columns = matrix.shape if is_torchs else matrix.sparse_sizes()
-    known = (columns, rows)
-    agreed("the sparse matrix, which has a row for each target", known, size)
+    num_nodes = (columns, rows)
+    agreed("the sparse matrix, which has a row for each target", num_nodes, size)
     if not is_torchs:
         row, column, value = matrix.coo()
         row_col = torch.stack([row, column])
@@ -51,7 +52,7 @@ def from_sparse(
     return (
         row_col.flip(0),
         value if edge_weight is None else edge_weight,
-        known,
+        num_nodes,
     )
 
 
@@ -79,8 +80,8 @@ def edges_of(data: Data) -> dict[str, Any]:
             f"a Data object with {sorted(data.keys())}",
         )
     beside = ("edge_weight", "edge_type", "batch", "edge_attr", "pos")
-    found = {name: data.get(name) for name in beside}
-    return {"edge_index": edge_index, "size": (data.num_nodes, data.num_nodes), **found}
+    attributes = {name: data.get(name) for name in beside}
+    return {"edge_index": edge_index, "size": (data.num_nodes, data.num_nodes), **attributes}
 
 
 def require_data(data: Any) -> None:

@@ -89,14 +89,14 @@ class Graph(Structure):
     @staticmethod
     def of(edge_index: Tensor, size: tuple[int, int], **others: Any) -> Graph:
         """The constructor without the overhead of a frozen dataclass."""
-        made = object.__new__(Graph)
-        own = vars(made)
+        graph = object.__new__(Graph)
+        own = vars(graph)
         own["edge_index"], own["size"] = edge_index, size
         for name, value in others.items():  # torch's compiler may not follow update()
             own[name] = value
         if size[0] != size[1]:
             own["bipartite"] = True
-        return made
+        return graph
 
     @staticmethod
     def of_index(
@@ -140,11 +140,11 @@ class Graph(Structure):
         return Graph.of(edge_index, size)
 
     @classmethod
-    def recognises(cls, given: Any) -> bool:
+    def recognises(cls, edge_index: Any) -> bool:
         """Whether the argument is a non-boolean tensor, a sparse matrix or a ``Graph``."""
-        if isinstance(given, Tensor) and given.layout == torch.strided:
-            return given.dtype != torch.bool
-        return isinstance(given, Graph) or is_matrix(given)
+        if isinstance(edge_index, Tensor) and edge_index.layout == torch.strided:
+            return edge_index.dtype != torch.bool
+        return isinstance(edge_index, Graph) or is_matrix(edge_index)
 
     @classmethod
     def read(  # type: ignore[override]
@@ -204,30 +204,30 @@ class Graph(Structure):
         if not is_list and is_matrix(edge_index):
             edge_index, edge_weight, size = from_sparse(edge_index, edge_weight, size)
         if isinstance(edge_index, EdgeIndex):
-            known = edge_index.sparse_size()
-            size = agreed("the EdgeIndex", known, size)
+            sparse_size = edge_index.sparse_size()
+            size = agreed("the EdgeIndex", sparse_size, size)
             edge_index = edge_index.as_tensor()
         if bipartite is not None and bipartite is not True and bipartite is not False:
             check_type("Graph", "bipartite", bipartite, bool)
-        known = Graph.of_index(edge_index, size, bool(bipartite), edge_weight, edge_type, dtype)
-        edge_index, seen = known.edge_index, known.summary
+        graph = Graph.of_index(edge_index, size, bool(bipartite), edge_weight, edge_type, dtype)
+        edge_index, seen = graph.edge_index, graph.summary
         if edge_weight is not None:
-            given = known.edge_weight
-            if given is None:
-                given = numbers("edge_weight", edge_weight, edge_index, dtype)
-            edge_weight = given
-            check_edge_vector("edge_weight", edge_weight, edge_index, floating=True, known=seen)
+            float_weight = graph.edge_weight
+            if float_weight is None:
+                float_weight = numbers("edge_weight", edge_weight, edge_index, dtype)
+            edge_weight = float_weight
+            check_edge_vector("edge_weight", edge_weight, edge_index, floating=True, summary=seen)
         if edge_type is not None:
-            check_edge_vector("edge_type", edge_type, edge_index, floating=False, known=seen)
+            check_edge_vector("edge_type", edge_type, edge_index, floating=False, summary=seen)
         if edge_attr is not None:
             check_attributes(edge_attr, edge_index)
         ends = (pos, pos) if isinstance(pos, Tensor) else pos
-        own = vars(known)
+        own = vars(graph)
         own["edge_weight"], own["edge_type"] = edge_weight, edge_type
         own["edge_attr"], own["pos"] = edge_attr, ends
         if batch is None and bipartite is not False:
-            return known
-        return completed(known, None, batch, bipartite)
+            return graph
+        return completed(graph, None, batch, bipartite)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
@@ -275,7 +275,7 @@ class Graph(Structure):
     @property
     def summary(self) -> Summary | None:
         """What was read of the edges and their types, if that waited for a device, else None."""
-        index, types, _, summary = vars(self).get("_known", _UNKNOWN)
+        index, types, _, summary = vars(self).get("_cached_summary", _UNKNOWN)
         is_same = index is self.edge_index and types is self.edge_type
         return summary if is_same else None  # type: ignore[no-any-return]
 
@@ -284,29 +284,29 @@ class Graph(Structure):
         """Whether a weight is negative, None where that is not known without a look."""
         if self.edge_weight is None:
             return False
-        _, _, weight, summary = vars(self).get("_known", _UNKNOWN)
+        _, _, weight, summary = vars(self).get("_cached_summary", _UNKNOWN)
         return summary.has_negative if weight is self.edge_weight else None  # type: ignore[no-any-return]
 
     def known_as(self, summary: Summary) -> Graph:
         """The same object, after this was read of its edges, types and weights."""
         own = self.edge_index, self.edge_type, self.edge_weight
-        vars(self)["_known"] = *own, summary
+        vars(self)["_cached_summary"] = *own, summary
         return self
 
     def reversed(self) -> Graph:
         """The graph with sources and targets exchanged: from N sources to M targets."""
-        pos, known = None if self.pos is None else self.pos[::-1], self.summary
+        pos, summary = None if self.pos is None else self.pos[::-1], self.summary
         flipped = self.but(edge_index=self.edge_index.flip(0), size=self.size[::-1], pos=pos)
-        if known is not None:
-            flipped.known_as(known.reversed())
+        if summary is not None:
+            flipped.known_as(summary.reversed())
         if not self.bipartite:
             return flipped
         return flipped.but(batch=self.source_batch, source_batch=self.batch)
 
     def bare(self) -> Graph:
-        known = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
-        known |= {"edge_attr": self.edge_attr, "origin": None}
-        none = {name: None if each is None else each[:0] for name, each in known.items()}
+        attributes = {"edge_weight": self.edge_weight, "edge_type": self.edge_type}
+        attributes |= {"edge_attr": self.edge_attr, "origin": None}
+        none = {name: None if each is None else each[:0] for name, each in attributes.items()}
         return self.but(edge_index=self.edge_index[:, :0], is_bare=True, **none)
 
     def select(self, mask: Tensor) -> Graph:
@@ -349,8 +349,8 @@ class Graph(Structure):
     def but(self, **changes: Any) -> Graph:
         """A copy with some attributes changed; faster than ``dataclasses.replace``."""
         new = changed(self, **changes)
-        if (known := vars(self).get("_known")) is not None:
-            vars(new)["_known"] = known
+        if (cached_summary := vars(self).get("_cached_summary")) is not None:
+            vars(new)["_cached_summary"] = cached_summary
         return new
 
     def at(self, pos: tuple[Tensor, Tensor]) -> Graph:
@@ -398,28 +398,28 @@ class Graph(Structure):
 
 
 def completed(
-    known: Graph,
+    graph: Graph,
     size: tuple[int | None, int | None] | None,
     batch: Tensor | tuple[Tensor, Tensor] | None,
     bipartite: bool | None,
 ) -> Graph:
     """The graph with ``batch`` and ``bipartite``, if no argument contradicts it."""
-    agreed("the Graph", known.size, size)
-    if bipartite is False and known.bipartite:
-        raise RefusedValue("one set of nodes has as many sources as targets", "M = N", known.size)
-    if bipartite and not known.bipartite:
-        known = known.but(bipartite=True)
-    if batch is None or batch is known.batch:
-        return known
-    if known.batch is not None or known.source_batch is not None:
+    agreed("the Graph", graph.size, size)
+    if bipartite is False and graph.bipartite:
+        raise RefusedValue("one set of nodes has as many sources as targets", "M = N", graph.size)
+    if bipartite and not graph.bipartite:
+        graph = graph.but(bipartite=True)
+    if batch is None or batch is graph.batch:
+        return graph
+    if graph.batch is not None or graph.source_batch is not None:
         raise RefusedValue("this Graph already has a batch", "no other", "batch")
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        check_batch(batch, known.size[1])
-        return known.but(batch=batch)
-    if not known.bipartite:
+        check_batch(batch, graph.size[1])
+        return graph.but(batch=batch)
+    if not graph.bipartite:
         raise RefusedValue(
             "sources and targets that are the same nodes have one batch", "one", "a pair"
         )
-    for end, count in zip(batch, known.size, strict=True):
+    for end, count in zip(batch, graph.size, strict=True):
         check_batch(end, count)
-    return known.but(source_batch=batch[0], batch=batch[1])
+    return graph.but(source_batch=batch[0], batch=batch[1])

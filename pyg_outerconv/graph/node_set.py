@@ -25,7 +25,7 @@ class NodeSet(Structure):
     """Nodes without edges, read from ``edge_index=None``.
 
     Attributes:
-        known: (M, N), each None if not known.
+        num_nodes: (M, N), each None if not known.
         device: the device of a basis on these nodes.
         batch: the graph of each source (M,) and of each target (N,), or None.
         pos: positions (M, D) of sources and (N, D) of targets, or None; only M and N are checked.
@@ -35,24 +35,24 @@ class NodeSet(Structure):
     noun: ClassVar[str] = "nodes without edges"
     expects: ClassVar[str] = "None"
 
-    known: tuple[int | None, int | None]
+    num_nodes: tuple[int | None, int | None]
     device: torch.device
     batch: Ends | None = None
     pos: Ends | None = None
     bipartite: bool = False
 
     def __post_init__(self) -> None:
-        counted = not self.bipartite and None not in self.known
-        if counted and self.known[0] != self.known[1]:
+        counted = not self.bipartite and None not in self.num_nodes
+        if counted and self.num_nodes[0] != self.num_nodes[1]:
             object.__setattr__(self, "bipartite", True)
 
     @classmethod
-    def recognises(cls, given: Any) -> bool:
+    def recognises(cls, edge_index: Any) -> bool:
         """Whether the argument is None or a ``NodeSet``."""
-        return given is None or isinstance(given, NodeSet)
+        return edge_index is None or isinstance(edge_index, NodeSet)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> NodeSet:
+    def read(cls, edge_index: Any, *, device: torch.device | None = None, **beside: Any) -> NodeSet:
         """Count the nodes by ``size``, ``batch`` or ``pos``.
 
         ``batch`` and ``pos`` are one tensor for both, or a pair for sources and targets.
@@ -61,23 +61,23 @@ class NodeSet(Structure):
             TypeError: ``batch`` is not of integers, or ``pos`` is neither a tensor nor a pair.
             ValueError: edge weights, types or attributes were given, or numbers of nodes disagree.
         """
-        if isinstance(given, NodeSet):
+        if isinstance(edge_index, NodeSet):
             if all(value is None for value in beside.values()):
-                return given
-            device = given._add_to(beside)
+                return edge_index
+            device = edge_index._add_to(beside)
         bipartite = bool(beside.pop("bipartite", None))
         size = beside.pop("size", None)
         check_size(size)
         batch, pos = (_both_ends(name, beside.pop(name, None)) for name in ("batch", "pos"))
         refuse_beside(cls.noun, beside)
-        known = (None, None) if size is None else (size[0], size[1])
+        num_nodes = (None, None) if size is None else (size[0], size[1])
         for name, ends in (("batch", batch), ("pos", pos)):
-            known = known if ends is None else _counted(name, ends, known)
+            num_nodes = num_nodes if ends is None else _counted(name, ends, num_nodes)
         for end in batch or ():
             check_batch(end, end.size(0))
         ends = batch or pos
         where = device or torch.get_default_device() if ends is None else ends[0].device
-        return NodeSet(known, where, batch, pos, bipartite)
+        return NodeSet(num_nodes, where, batch, pos, bipartite)
 
     def _add_to(self, beside: dict[str, Any]) -> torch.device:
         """Write the attributes of these nodes into ``beside``, which must not have them already."""
@@ -85,7 +85,7 @@ class NodeSet(Structure):
             if (own := getattr(self, name)) is not None:
                 refuse_beside(f"nodes that have {name}", {name: beside.get(name)})
                 beside[name] = own
-        beside["size"] = agreed("the NodeSet", self.known, beside.get("size"))
+        beside["size"] = agreed("the NodeSet", self.num_nodes, beside.get("size"))
         beside["bipartite"] = self.bipartite or beside.get("bipartite")
         return self.device
 
@@ -113,7 +113,7 @@ class NodeSet(Structure):
         Raises:
             ValueError: M is not known.
         """
-        sources, targets = self.known
+        sources, targets = self.num_nodes
         if sources is None:
             raise RefusedValue(
                 "a basis without edges needs the number of nodes", "size=(M, N)", "None"
@@ -126,32 +126,32 @@ class NodeSet(Structure):
 
     def made_of(self) -> tuple[tuple[Tensor | None, ...], Hashable]:
         """The batch vectors, with the numbers of nodes and the device."""
-        return self.batch or (None, None), (self.known, self.bipartite, self.device)
+        return self.batch or (None, None), (self.num_nodes, self.bipartite, self.device)
 
     def reversed(self) -> NodeSet:
         """The same nodes with sources and targets exchanged."""
         batch, pos = (None if ends is None else ends[::-1] for ends in (self.batch, self.pos))
-        return replace(self, known=self.known[::-1], batch=batch, pos=pos)
+        return replace(self, num_nodes=self.num_nodes[::-1], batch=batch, pos=pos)
 
 
-def _both_ends(name: str, given: Any) -> Ends | None:
-    if given is None:
+def _both_ends(name: str, tensors: Any) -> Ends | None:
+    if tensors is None:
         return None
-    ends = (given, given) if isinstance(given, Tensor) else given
+    ends = (tensors, tensors) if isinstance(tensors, Tensor) else tensors
     is_pair = isinstance(ends, tuple | list) and len(ends) == 2
     if not is_pair or not all(isinstance(end, Tensor) and end.dim() for end in ends):
         raise RefusedType(
             f"{name} has a row for each node",
             "a tensor, or a pair for sources and targets",
-            type(given).__name__,
+            type(tensors).__name__,
         )
     return ends[0], ends[1]
 
 
-def _counted(name: str, ends: Ends, known: tuple[int | None, int | None]) -> tuple[int, int]:
-    """(M, N), the numbers of rows of both tensors, which must not contradict ``known``."""
+def _counted(name: str, ends: Ends, num_nodes: tuple[int | None, int | None]) -> tuple[int, int]:
+    """(M, N), the numbers of rows of both tensors, which must not contradict ``num_nodes``."""
     counts = ends[0].size(0), ends[1].size(0)
-    for what, count, other in zip(("source", "target"), counts, known, strict=True):
+    for what, count, other in zip(("source", "target"), counts, num_nodes, strict=True):
         if other not in (None, count):
             raise RefusedValue(f"{name} needs a row for each {what}", other, count)
     return counts

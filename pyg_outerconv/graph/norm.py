@@ -64,13 +64,13 @@ _OTHER_WORDS = {
 }
 
 
-def check_norm(norm: str | None, known: Iterable[str | None] = NORMS) -> None:
+def check_norm(norm: str | None, norms: Iterable[str | None] = NORMS) -> None:
     """Refuse an unknown norm."""
-    if norm in known:
+    if norm in norms:
         return
     if norm in _OTHER_WORDS:
         raise RefusedValue("a norm says what it divides by", _OTHER_WORDS[norm], norm)
-    raise RefusedValue(unknown("norm", norm, map(str, known)))
+    raise RefusedValue(unknown("norm", norm, map(str, norms)))
 
 
 def degree(weight: Tensor, nodes: Tensor, num_nodes: int, are_ones: bool = False) -> Tensor:
@@ -144,8 +144,8 @@ def with_self_loops(edges: Graph, dtype: torch.dtype | None, fill: float = 1.0) 
     if edges.only_sums:
         return _with_loops_everywhere(edges, dtype, fill)
     edge_index, num_nodes = edges.edge_index, edges.size[0]
-    known = None if edge_index.is_cpu else edges.summary
-    looped = None if known is None else known.num_looped
+    summary = None if edge_index.is_cpu else edges.summary
+    looped = None if summary is None else summary.num_looped
     missing = None if looped is None else num_nodes - looped
     edge_index = with_missing_loops(edge_index, num_nodes, missing)
     if fill == 1.0 and edges.edge_weight is None:
@@ -171,8 +171,8 @@ def with_last_loops(edges: Graph, dtype: torch.dtype | None, fill: float) -> Gra
         weight = edges.weight(dtype)
         hidden = is_loop & (place != last[edges.target.long()])
         return edges.but(edge_weight=torch.where(hidden, 0.0, weight).to(weight.dtype))
-    known = None if edges.edge_index.is_cpu else edges.summary
-    if known is not None and known.num_loops == known.num_looped:
+    summary = None if edges.edge_index.is_cpu else edges.summary
+    if summary is not None and summary.num_loops == summary.num_looped:
         return edges
     nodes = edges.source[is_loop]
     if nodes.numel() < 2 or nodes.unique().numel() == nodes.numel():

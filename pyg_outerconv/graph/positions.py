@@ -31,10 +31,10 @@ def graphs_of(structure: Structure) -> tuple[Tensor, Tensor] | None:
 
 def graph_numbers(structure: Structure) -> tuple[Tensor, Tensor]:
     """The graph of each source (M,) and of each target (N,); zeros without a batch vector."""
-    found, device = graphs_of(structure), structure.device
+    graphs, device = graphs_of(structure), structure.device
     sources, targets = structure.size
-    if found is not None:
-        return found
+    if graphs is not None:
+        return graphs
     return (
         torch.zeros(sources, dtype=torch.long, device=device),
         torch.zeros(targets, dtype=torch.long, device=device),

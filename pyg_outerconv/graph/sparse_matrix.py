@@ -245,7 +245,7 @@ def pattern_of(place: Tensor, shape: tuple[int, int]) -> CSR:
 
 # Matrices of torch.sparse ------------------------------------------------------------------------
 
-_known = Memo()
+_prepared_matrices = Memo()
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -307,7 +307,7 @@ def read_sparse(x: Tensor) -> SparseMatrix:
 
 def _read(x: Tensor) -> SparseMatrix:
     anchor, x = x, coalesced(x)
-    prepared: Prepared = _known.get("pattern", lambda: prepare(x), anchor)
+    prepared: Prepared = _prepared_matrices.get("pattern", lambda: prepare(x), anchor)
     if x.requires_grad and not prepared.regular:
         # torch's gradient of values() sorts the entries first, so it would be in another order.
         raise RefusedValue(
@@ -332,7 +332,7 @@ def coalesced(x: Tensor) -> Tensor:
         return x
     if x.requires_grad:
         return x.coalesce()
-    out: Tensor = _known.get("coalesced", x.coalesce, x)
+    out: Tensor = _prepared_matrices.get("coalesced", x.coalesce, x)
     return out
 
 
@@ -351,6 +351,6 @@ def replace_values(x: Tensor, value: Tensor) -> Tensor:
     else:
         places = x.ccol_indices(), x.row_indices()
     out: Tensor = make(*places, value, x.shape, check_invariants=False)
-    prepared = _known.get("pattern", lambda: prepare(x), x)
-    _known.get("pattern", lambda: prepared, out)
+    prepared = _prepared_matrices.get("pattern", lambda: prepare(x), x)
+    _prepared_matrices.get("pattern", lambda: prepared, out)
     return out

@@ -113,7 +113,7 @@ def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
     start = np.random.default_rng(0).standard_normal(size)
     solve = eigsh if symmetric else eigs
     try:
-        found = solve(
+        eigenvalues = solve(
             matrix,
             k=1 if symmetric else 6,  # Arnoldi may not find the largest first
             which="LM",
@@ -130,9 +130,9 @@ def _largest_of_block(matrix: sp.csr_array, symmetric: bool) -> float:
             f"the largest eigenvalue of a {size} x {size} Laplacian did not converge ({error}); "
             "use lambda_max='bound' or give the number"
         ) from error
-    return float(np.abs(found).max())
+    return float(np.abs(eigenvalues).max())
 
 
 def _largest_of_dense(matrix: np.ndarray, symmetric: bool) -> float:
-    found = np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)
-    return float(np.abs(found).max())
+    eigenvalues = np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)
+    return float(np.abs(eigenvalues).max())

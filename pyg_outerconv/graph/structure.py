@@ -61,21 +61,23 @@ class Structure:
         KINDS.sort(key=lambda kind: (kind.rank, kind.__name__))  # independent of import order
 
     @classmethod
-    def recognises(cls, given: Any) -> bool:
+    def recognises(cls, edge_index: Any) -> bool:
         """Whether an argument has the form of this kind; its details are not checked."""
-        return cls is Structure and any(kind.recognises(given) for kind in KINDS)
+        return cls is Structure and any(kind.recognises(edge_index) for kind in KINDS)
 
     @classmethod
-    def read(cls, given: Any, *, device: torch.device | None = None, **beside: Any) -> Structure:
+    def read(
+        cls, edge_index: Any, *, device: torch.device | None = None, **beside: Any
+    ) -> Structure:
         """Read and check an argument.
 
         Args:
-            given: something that :meth:`recognises` accepts; anything else is refused.
-            device: the device of the structure, if ``given`` has no tensors.
+            edge_index: something that :meth:`recognises` accepts; anything else is refused.
+            device: the device of the structure, if ``edge_index`` has no tensors.
             **beside: the other arguments of the call: edge_weight, edge_type, edge_attr, pos, size,
                 batch, and bipartite (whether x is a pair).
         """
-        return kind_of(given).read(given, device=device, **beside)
+        return kind_of(edge_index).read(edge_index, device=device, **beside)
 
     @classmethod
     def is_in(cls, data: Data) -> bool:
@@ -85,17 +87,17 @@ class Structure:
     @classmethod
     def of_data(cls, data: Data) -> Structure:
         """The structure in a ``Data`` or ``Batch`` object."""
-        found = [kind for kind in KINDS if kind.is_in(data)]
-        return (found or KINDS)[0].of_data(data)
+        kinds = [kind for kind in KINDS if kind.is_in(data)]
+        return (kinds or KINDS)[0].of_data(data)
 
     @classmethod
-    def identity(cls, given: Any) -> tuple[tuple[Any, ...], Hashable]:
+    def identity(cls, edge_index: Any) -> tuple[tuple[Any, ...], Hashable]:
         """The cache key of an argument: objects compared by identity, and a value compared by ==.
 
         A layer reuses its cached basis if the objects are the same, unmodified tensors and the
         values are equal.
         """
-        return (given,), None
+        return (edge_index,), None
 
     def bare(self) -> Self:
         """The same nodes, for a basis whose edges will be replaced.
@@ -119,20 +121,20 @@ class Structure:
         raise RefusedValue("flow='target_to_source' reverses edges", "edges", self.noun)
 
 
-def kind_of(given: Any) -> type[Structure]:
+def kind_of(edge_index: Any) -> type[Structure]:
     """The kind of structure that recognises an argument; ``Graph`` if none does."""
-    return next((kind for kind in KINDS if kind.recognises(given)), KINDS[0])
+    return next((kind for kind in KINDS if kind.recognises(edge_index)), KINDS[0])
 
 
-def require_kind(family: Any, given: Any) -> type[Structure]:
-    """The kind of structure as which ``family`` reads ``given``."""
+def require_kind(family: Any, edge_index: Any) -> type[Structure]:
+    """The kind of structure as which ``family`` reads ``edge_index``."""
     reads: type[Structure] = family.reads
-    kind = reads if reads in KINDS and reads.recognises(given) else kind_of(given)
-    if not issubclass(kind, reads) and kind.recognises(given):
+    kind = reads if reads in KINDS and reads.recognises(edge_index) else kind_of(edge_index)
+    if not issubclass(kind, reads) and kind.recognises(edge_index):
         raise RefusedType(
             f"{type(family).__name__} reads {reads.noun}",
             reads.expects,
-            f"{kind.noun}: {_brief(given)}",
+            f"{kind.noun}: {_brief(edge_index)}",
         )
     return kind if issubclass(kind, reads) else reads
 
@@ -150,17 +152,17 @@ def common_kind(families: Iterable[Any]) -> type[Structure]:
     return narrow[0] if narrow else Structure
 
 
-def _brief(given: Any) -> str:
-    if isinstance(given, Tensor):
-        return f"a tensor of {given.dtype} and shape {tuple(given.shape)}"
-    return repr(given)
+def _brief(edge_index: Any) -> str:
+    if isinstance(edge_index, Tensor):
+        return f"a tensor of {edge_index.dtype} and shape {tuple(edge_index.shape)}"
+    return repr(edge_index)
 
 
 def refuse_beside(noun: str, beside: dict[str, Any]) -> None:
     """Refuse arguments that belong to another kind of structure."""
-    given = [name for name, value in beside.items() if value is not None]
-    if given:
-        raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(given))
+    names = [name for name, value in beside.items() if value is not None]
+    if names:
+        raise RefusedValue(f"{noun} allow no further arguments", "none", ", ".join(names))
 
 
 Record = TypeVar("Record")

@@ -62,9 +62,9 @@ def summary_of(
         return None
     weight, types = _beside(weight, edge_index), _beside(types, edge_index)
     key = num_nodes, weight is None, types is None
-    given = edge_index, None if weight is None else weight.detach(), types
+    arguments = edge_index, None if weight is None else weight.detach(), types
     tensors = [one for one in (edge_index, weight, types) if one is not None]
-    return _summaries.get(key, lambda: _read(*given, num_nodes), *tensors)  # type: ignore[no-any-return]
+    return _summaries.get(key, lambda: _read(*arguments, num_nodes), *tensors)  # type: ignore[no-any-return]
 
 
 def _beside(numbers: Tensor | None, edge_index: Tensor) -> Tensor | None:

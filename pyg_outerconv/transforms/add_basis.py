@@ -92,15 +92,15 @@ def basis_of(data: Data, name: str = "basis") -> Basis:
     require_data(data)
     entry = data.get(name) if isinstance(name, str) else None
     if not is_entry(entry):
-        known = [key for key, value in data.to_dict().items() if is_entry(value)]
-        raise RefusedValue(unknown("basis", name, known))
+        names = [key for key, value in data.to_dict().items() if is_entry(value)]
+        raise RefusedValue(unknown("basis", name, names))
     texts = entry[FAMILY]
-    found = {texts} if isinstance(texts, str) else set(texts)
-    if len(found) != 1:
+    family_texts = {texts} if isinstance(texts, str) else set(texts)
+    if len(family_texts) != 1:
         raise RefusedValue(
-            f"the graphs of a batch have one family under {name!r}", "one", sorted(found)
+            f"the graphs of a batch have one family under {name!r}", "one", sorted(family_texts)
         )
-    return parse_family(found.pop()).basis_of(data)
+    return parse_family(family_texts.pop()).basis_of(data)
 
 
 def is_entry(value: Any) -> bool:

@@ -76,20 +76,20 @@ class BasisToHetero(BaseTransform):
         require_data(data)
         edges = self.family.basis_of(data).edges()
         index, value, label = edges.index.long(), edges.values(), edges.label
-        made = HeteroData()
-        nodes = made[self.node_type]
+        hetero_data = HeteroData()
+        nodes = hetero_data[self.node_type]
         for key, part in data.to_dict().items():
             if not (part is None or key in _OF_EDGES or is_entry(part) or is_stored(key)):
                 if key == "ptr" or data.is_node_attr(key):
                     nodes[key] = part
                 elif not data.is_edge_attr(key):
-                    setattr(made, key, part)
+                    setattr(hetero_data, key, part)
         nodes.num_nodes = data.num_nodes
         for k, name in enumerate(self.labels):
             (own,) = torch.where(label == k)
-            relation = made[self.node_type, name, self.node_type]
+            relation = hetero_data[self.node_type, name, self.node_type]
             relation.edge_index, relation.edge_weight = index[:, own], value[own]
-        return made
+        return hetero_data
 
     def __repr__(self) -> str:
         name = self.__class__.__name__
@@ -98,11 +98,11 @@ class BasisToHetero(BaseTransform):
 
 def _numbered(labels: Sequence[str]) -> tuple[str, ...]:
     """The labels, those that come again with a number: a, b, a (2)."""
-    made: list[str] = []
+    names: list[str] = []
     for label in labels:
         again, name = 1, label
-        while name in made:
+        while name in names:
             again += 1
             name = f"{label} ({again})"
-        made.append(name)
-    return tuple(made)
+        names.append(name)
+    return tuple(names)
