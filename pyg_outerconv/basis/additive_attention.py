@@ -70,23 +70,23 @@ class AdditiveAttentionBasis(Basis):
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""
         pattern, (heads, _, width) = self.over.pattern, self.value.shape
-        given = self.x, self.value, self.of_source, self.of_target
-        if not can_attend_ends(*given):
-            return attend_by_primitives(*given, pattern.by_target, self.slope)
+        operands = self.x, self.value, self.of_source, self.of_target
+        if not can_attend_ends(*operands):
+            return attend_by_primitives(*operands, pattern.by_target, self.slope)
         if torch.compiler.is_compiling():
-            return attend_ends(*given, pattern.by_target, self.slope)
+            return attend_ends(*operands, pattern.by_target, self.slope)
         numbers = pattern.num_edges * heads * width
         is_few = numbers <= min(edge_sums.MOST, MOST_SENT) and pattern.can_list
         if is_few and numbers > MOST_AGAIN and width >= WIDE:
             pattern.uses["attended"] += 1
             is_few = pattern.uses["attended"] <= OFTEN
         entries = listed_edges(pattern) if is_few else copies_for(pattern.by_target, heads)
-        return attend_ends(*given, entries, self.slope)
+        return attend_ends(*operands, entries, self.slope)
 
     def heads(self) -> MultiHeadEdges:
         """The attention weights of all edges and heads."""
-        pattern, given = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
-        return MultiHeadEdges(pattern, shares_of_ends(*given, pattern.by_target, self.slope))
+        pattern, operands = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
+        return MultiHeadEdges(pattern, shares_of_ends(*operands, pattern.by_target, self.slope))
 
     def edges(self) -> EdgeBasis:
         return self.heads().edges()

@@ -140,10 +140,10 @@ class Stacked(Compound):
         # A tracer's sizes have no hash.
         sizes: list[Any] = [part.size for part in self.parts]
         dtypes: list[Any] = [part.dtype for part in self.parts if part.dtype is not None]
-        for name, found in (("size", sizes), ("dtype", dtypes)):
-            if any(one != found[0] for one in found):
-                got = sorted({one if name == "size" else str(one) for one in found})
-                raise RefusedValue(f"bases in a stack must have one {name}", found[0], got)
+        for name, attributes in (("size", sizes), ("dtype", dtypes)):
+            if any(one != attributes[0] for one in attributes):
+                got = sorted({one if name == "size" else str(one) for one in attributes})
+                raise RefusedValue(f"bases in a stack must have one {name}", attributes[0], got)
         parts = [part.parts if isinstance(part, Stacked) else (part,) for part in self.parts]
         vars(self)["parts"] = tuple(chain.from_iterable(parts))
         super().__post_init__()
@@ -169,13 +169,13 @@ class Stacked(Compound):
                 for part, (_, start, _) in zip(parts, self.ranges(), strict=True)
             ]
             origins = [part.pattern.origin for part in parts]
-            known = [origin for origin in origins if origin is not None]
+            origin_tensors = [origin for origin in origins if origin is not None]
             return Pattern.build(
                 torch.cat([part.index.long() for part in parts], dim=1),
                 torch.cat(labels),
                 size=self.size,
                 num_labels=self.num_bases,
-                origin=torch.cat(known) if len(known) == len(origins) else None,
+                origin=torch.cat(origin_tensors) if len(origin_tensors) == len(origins) else None,
             )
 
     def edges(self) -> EdgeBasis:

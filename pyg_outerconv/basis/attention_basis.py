@@ -136,10 +136,10 @@ class AttentionBasis(Basis):
 
     def seen_sources(self) -> Tensor:
         """(M, *batch) booleans: the sources that may be attended to."""
-        shape, given = (self.size[0], *self.batch), self.present
-        if given is None:
+        shape, present = (self.size[0], *self.batch), self.present
+        if present is None:
             return torch.ones(shape, dtype=torch.bool, device=self.device)
-        return given.view(*given.shape, *(1,) * (len(shape) - given.dim())).expand(shape)
+        return present.view(*present.shape, *(1,) * (len(shape) - present.dim())).expand(shape)
 
     def edge_bias(self, batch: tuple[int, ...] | None = None, masked: bool = True) -> Tensor | None:
         """(E, B·H/L) the bias added to scores, or None."""
@@ -234,19 +234,19 @@ class AttentionBasis(Basis):
     def times(self, x: Tensor) -> Tensor:
         """The result of :meth:`attend` for any f, by a value for each edge and head."""
         bias = self.edge_bias(tuple(x.shape[1:-2]))
-        ways, given = (
+        ways, operands = (
             (lambda q, k, x, b: self._exact.times(x), self._kept),
             (self.query, self.key, x),
         )
-        if bias is not None and is_transformed(*given, bias):
-            found = over_all_pairs_below(*ways, *given, bias=bias)
+        if bias is not None and is_transformed(*operands, bias):
+            out = over_all_pairs_below(*ways, *operands, bias=bias)
         elif bias is not None and is_recorded():
-            found = self._exact.times(x, bias)
-        elif bias is None or not can_look(*given, bias) or are_finite(bias):
-            found = self._exact.times(x)
+            out = self._exact.times(x, bias)
+        elif bias is None or not can_look(*operands, bias) or are_finite(bias):
+            out = self._exact.times(x)
         else:
-            found = over_all_pairs(*ways, *given, bias=bias)
-        return found.to(torch.promote_types(self.dtype, x.dtype))
+            out = over_all_pairs(*ways, *operands, bias=bias)
+        return out.to(torch.promote_types(self.dtype, x.dtype))
 
     def _kept(self, query: Tensor, key: Tensor, x: Tensor, bias: Tensor) -> Tensor:
         """The sums of :meth:`times`, without edges whose bias (E, B·H/L) is -inf."""

@@ -94,13 +94,17 @@ class ChannelPolynomial(OfOperator):
 
     def terms_known(self, x: Any, weight: Tensor) -> Sequence[Tensor] | None:
         """Its terms of X W, if it was made of them as they are; None for others."""
-        known: Any = self.terms_of
-        if known is None or known[1] is not weight or not _is_same(x, known[0]):
+        cached_terms: Any = self.terms_of
+        if (
+            cached_terms is None
+            or cached_terms[1] is not weight
+            or not _is_same(x, cached_terms[0])
+        ):
             return None
         versions = _versions(x, weight)
-        if versions is None or versions != known[2]:
+        if versions is None or versions != cached_terms[2]:
             return None
-        terms: Sequence[Tensor] = known[3]
+        terms: Sequence[Tensor] = cached_terms[3]
         return terms
 
     def filtered(self, z: Tensor, filters: Tensor, step: Step) -> Tensor:

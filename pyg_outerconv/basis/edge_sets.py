@@ -63,9 +63,9 @@ def with_edge_sets(basis: Basis, change: Callable[[list[EdgeBasis]], list[EdgeBa
     """The basis with its edge sets replaced by ``change``, which returns as many as it gets."""
     leaves, spec = _flatten(basis)
     own = _distinct(leaves)
-    new = {id(old): made for old, made in zip(own, change(own), strict=True)}
-    made: Basis = tree_unflatten([new.get(id(leaf), leaf) for leaf in leaves], spec)
-    return made
+    new = {id(old): edges for old, edges in zip(own, change(own), strict=True)}
+    new_basis: Basis = tree_unflatten([new.get(id(leaf), leaf) for leaf in leaves], spec)
+    return new_basis
 
 
 def outline(basis: Basis) -> int:
@@ -175,8 +175,8 @@ def drop_edges(
     if not training or p == 0:
         return basis
 
-    known = basis.dtype or dtype  # the same for all parts
-    return with_edges(basis, lambda edges: _drop(edges, p, whole, generator, known))
+    value_type = basis.dtype or dtype  # the same for all parts
+    return with_edges(basis, lambda edges: _drop(edges, p, whole, generator, value_type))
 
 
 def _drop(

@@ -85,13 +85,13 @@ class FeatureProduct(Basis):
         A key of -inf masks a source. If targets see all sources of their block, the factors are
         divided by the largest one in each dimension; see ``kernels/linear_attention.py``.
         """
-        made = cls(key, query, *options, **named)
-        if made.causal is not None:
-            return replace(made, exponents=True)
-        source, target = made.source_block, made.target_block
+        basis = cls(key, query, *options, **named)
+        if basis.causal is not None:
+            return replace(basis, exponents=True)
+        source, target = basis.source_block, basis.target_block
         blocks = None if source is None or target is None else (source, target)
-        query, key = of_all(query, key, blocks, made.num_blocks)
-        return replace(made, key=key, query=query, target_place=None)
+        query, key = of_all(query, key, blocks, basis.num_blocks)
+        return replace(basis, key=key, query=query, target_place=None)
 
     @property
     def num_bases(self) -> int:

@@ -136,12 +136,12 @@ class PairCounts(NamedTuple):
 
     Attributes:
         seen: the number of pairs whose scores are computed, masked ones included.
-        held: the number of pairs whose attention weights are stored.
+        stored: the number of pairs whose attention weights are stored.
         windows: the number of windows that are computed one by one; 0 if all are computed at once.
     """
 
     seen: float
-    held: float
+    stored: float
     windows: int = 0
 
 

@@ -68,9 +68,9 @@ class MultiHeadEdges(PatternBasis):
     @property
     def _any(self) -> Tensor:
         """The values, in sorted or in input order."""
-        found = self._in_some_order
-        assert found is not None  # heads always have values
-        return found
+        value = self._in_some_order
+        assert value is not None  # heads always have values
+        return value
 
     @property
     def num_labels(self) -> int:
@@ -115,8 +115,8 @@ class MultiHeadEdges(PatternBasis):
                 "basis.item(...)",
                 f"a batch of {self.batch}",
             )
-        made = self._all_heads
-        return made.with_values(made.sort_values(self.value.reshape(-1)))
+        pattern = self._all_heads
+        return pattern.with_values(pattern.sort_values(self.value.reshape(-1)))
 
     def times(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """A_hᵀ X_h for each head: (M, *batch, H, C) to (N, *batch, H, C).

@@ -75,32 +75,32 @@ def source_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (source, label): transform these, then sum over all edges."""
     with lasting(pattern.source):
         order = pattern.by_source
-        found = _sort_pairs(
+        pairs = _sort_pairs(
             pattern.source.index_select(0, order),
             pattern.label.index_select(0, order),
             pattern.num_labels,
         )
-        column = torch.empty_like(found.pair)
-        column[order] = found.pair
-        perm = order.index_select(0, found.by_label)
+        column = torch.empty_like(pairs.pair)
+        column[order] = pairs.pair
+        perm = order.index_select(0, pairs.by_label)
         row = pattern.target.index_select(0, perm)
-        columns = _pointers(found.number), row, perm
-        csr = CSR.of(pattern.target_ptr, column, found.node.numel(), columns)
-        return Pairs(found.node, found.ptr, csr, None)
+        columns = _pointers(pairs.number), row, perm
+        csr = CSR.of(pattern.target_ptr, column, pairs.node.numel(), columns)
+        return Pairs(pairs.node, pairs.ptr, csr, None)
 
 
 def target_pairs(pattern: Pattern) -> Pairs:
     """The distinct pairs (target, label): sum over all edges, then transform these."""
     with lasting(pattern.source):
-        found = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
+        pairs = _sort_pairs(pattern.target, pattern.label, pattern.num_labels)
         columns = (
             pattern.source_ptr,
-            found.pair.index_select(0, pattern.by_source),
-            inverted(found.by_label).index_select(0, pattern.by_source),
+            pairs.pair.index_select(0, pattern.by_source),
+            inverted(pairs.by_label).index_select(0, pattern.by_source),
         )
-        source = pattern.source.index_select(0, found.by_label)
-        csr = CSR.of(_pointers(found.number), source, pattern.size[0], columns)
-        return Pairs(found.node, found.ptr, csr, found.by_label)
+        source = pattern.source.index_select(0, pairs.by_label)
+        csr = CSR.of(_pointers(pairs.number), source, pattern.size[0], columns)
+        return Pairs(pairs.node, pairs.ptr, csr, pairs.by_label)
 
 
 def label_blocks(pattern: Pattern) -> list[LabelBlock]:

@@ -141,8 +141,8 @@ class Pattern:
         check_range("source of a pattern", edge_index[0], size[0])
         check_range("target of a pattern", edge_index[1], size[1])
         if label is not None or not num_labels:
-            given = edge_index.new_zeros(edge_index.size(1)) if label is None else label
-            check_range("label of a pattern", given, num_labels)
+            labels = edge_index.new_zeros(edge_index.size(1)) if label is None else label
+            check_range("label of a pattern", labels, num_labels)
         return Pattern.of_list(edge_index, label, size=size, num_labels=num_labels, origin=origin)
 
     @staticmethod
@@ -224,22 +224,22 @@ class Pattern:
             label = None if label is None else label.to(dtype)
             sorted_edges = sort_edges(target, source, self.size[1], label, self.num_labels)
             ptr, source, order, label_ptr = sorted_edges
-            made: dict[str, Any] = {"source": source, "order": order, "target_ptr": ptr}
-            made["listed"] = listed
+            attributes: dict[str, Any] = {"source": source, "order": order, "target_ptr": ptr}
+            attributes["listed"] = listed
             if label_ptr is not None:
-                made["label_ptr"] = label_ptr
+                attributes["label_ptr"] = label_ptr
             if label is not None:
-                made["label"] = label.index_select(0, order)
+                attributes["label"] = label.index_select(0, order)
             origin = self.listed_origin
             if isinstance(origin, Tensor) and origin.dim():  # under a tracer a count is a tensor
-                made["origin"] = origin.index_select(0, order)
+                attributes["origin"] = origin.index_select(0, order)
             if torch.compiler.is_compiling():
-                made["target"] = target.index_select(0, order)
+                attributes["target"] = target.index_select(0, order)
             if torch.compiler.is_compiling() or order.numel() > KEEP_UNSORTED:
-                made |= dict.fromkeys(_LISTED)
-                if "origin" in made:
-                    made["listed_origin"] = None
-            return made
+                attributes |= dict.fromkeys(_LISTED)
+                if "origin" in attributes:
+                    attributes["listed_origin"] = None
+            return attributes
 
     def _expand(self, name: str) -> dict[str, Tensor | None]:
         """Compute an attribute from the pointers and the order of the sorted edges."""
@@ -273,15 +273,15 @@ class Pattern:
             ptr, _, order, _ = sort_edges(self.source, self.source, count, label, self.num_labels)
         return {"source_ptr": ptr, "by_source": order}
 
-    def _keep(self, made: dict[str, Any]) -> None:
+    def _keep(self, attributes: dict[str, Any]) -> None:
         own = vars(self)["source"] if self.listed is None else self.listed
         if not isinstance(own, FakeTensor):
-            for value in made.values():
+            for value in attributes.values():
                 if isinstance(value, FakeTensor):
                     return  # a tensor of a traced graph must not outlive the trace
         if own.is_cuda and is_capturing() and not self.is_captured:
             return  # nor one that has no numbers before a captured graph is replayed
-        for name, value in made.items():
+        for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
     @cached_property

@@ -30,9 +30,9 @@ def makes(method: str) -> Callable[[Maker], Maker]:
     return register
 
 
-def make(method: str, *given: Any) -> Any:
+def make(method: str, *arguments: Any) -> Any:
     """Call the implementation that is registered for a method."""
-    return _makers[method](*given)
+    return _makers[method](*arguments)
 
 
 Leaves = tuple[list[Any], Any]
@@ -48,16 +48,16 @@ def register(kind: type[Any]) -> None:
 
     def unflatten(children: Any, context: Any) -> Any:
         names, rest = context
-        made = object.__new__(kind)
-        known = {**dict(zip(names, children, strict=True)), **dict(rest)}
-        if "target_ptr" in known and isinstance(known["target_ptr"], Tensor):
-            ends = known["source_ptr"], known["target_ptr"]
-            known["size"] = tuple([ptr.numel() - 1 for ptr in ends])
+        node = object.__new__(kind)
+        attributes = {**dict(zip(names, children, strict=True)), **dict(rest)}
+        if "target_ptr" in attributes and isinstance(attributes["target_ptr"], Tensor):
+            ends = attributes["source_ptr"], attributes["target_ptr"]
+            attributes["size"] = tuple([ptr.numel() - 1 for ptr in ends])
         if not all(map(_holds_tensors, children)):
-            known[_PARTS] = names
-        for name, value in known.items():
-            object.__setattr__(made, name, value)
-        return made
+            attributes[_PARTS] = names
+        for name, value in attributes.items():
+            object.__setattr__(node, name, value)
+        return node
 
     _kinds.add(kind)
     register_pytree_node(
@@ -105,14 +105,14 @@ def _holds_tensors(value: Any) -> bool:
 
 def contents(node: Any) -> list[Any]:
     """The fields of a basis, and the items of those that are tuples of bases."""
-    found: list[Any] = []
+    parts: list[Any] = []
     for name in node.__dataclass_fields__:  # faster than fields(), if with some more
         value = getattr(node, name)
         if type(value) is tuple and value and type(value[0]) in _kinds:
-            found += value
+            parts += value
         else:
-            found.append(value)
-    return found
+            parts.append(value)
+    return parts
 
 
 def with_contents(node: Node, change: Callable[[Any], Any]) -> Node:

@@ -56,12 +56,12 @@ def subset(
     source, target = source.to(dtype), target.to(dtype)
     has_labels = pattern.num_labels != 1
     label = pattern.label.index_select(0, chosen) if has_labels else torch.zeros_like(source)
-    made = Pattern.of_sorted(
+    subpattern = Pattern.of_sorted(
         source, target, label.to(dtype), size=size, num_labels=pattern.num_labels
     )
     if pattern.origin is not None:
-        vars(made)["origin"] = pattern.origin.index_select(0, chosen)
-    return made
+        vars(subpattern)["origin"] = pattern.origin.index_select(0, chosen)
+    return subpattern
 
 
 def of_rows(

@@ -268,7 +268,7 @@ class DenseAttention(HeadOrder):
         calls = CALLS_OF_A_WINDOW * pairs.windows if pairs.windows else 1.0
         channels = basis.query.size(-1) + width
         flops = SHARE * pairs.seen * columns * (2.0 * channels + FLOPS_OF_A_SCORE)
-        scores = pairs.held * columns * problem.itemsize
+        scores = pairs.stored * columns * problem.itemsize
         nodes = float(sum(basis.size)) * columns * channels * problem.itemsize
         work = Operations(flops, moves=((4.0 * scores, scores), (nodes, nodes)), calls=calls)
         back = BACKWARD * any(problem.gradients)
