@@ -49,18 +49,18 @@ def graph(
     """Features and random edges, parallel ones and loops among them, and what is beside them."""
     index = torch.randint(nodes, (2, count))
     index[:, :2] = 0
-    given = {"x": torch.randn(nodes, P).double(), "edge_index": index}
-    given |= {"state": torch.randn(nodes, Q).double()} if state else {}
-    given |= {"edge_weight": torch.rand(count).double() + 0.1} if weighted else {}
-    given |= {"edge_type": torch.arange(count) % 3} if typed else {}
-    return given | ({"edge_attr": torch.randn(count, attr).double()} if attr else {})
+    inputs = {"x": torch.randn(nodes, P).double(), "edge_index": index}
+    inputs |= {"state": torch.randn(nodes, Q).double()} if state else {}
+    inputs |= {"edge_weight": torch.rand(count).double() + 0.1} if weighted else {}
+    inputs |= {"edge_type": torch.arange(count) % 3} if typed else {}
+    return inputs | ({"edge_attr": torch.randn(count, attr).double()} if attr else {})
 
 
 def undirected(nodes: int = NODES, count: int = COUNT) -> dict[str, Tensor]:
     """The same, of edges that run both ways."""
-    given = graph(nodes, count)
-    index = given["edge_index"]
-    return {**given, "edge_index": torch.cat([index, index.flip(0)], 1)}
+    inputs = graph(nodes, count)
+    index = inputs["edge_index"]
+    return {**inputs, "edge_index": torch.cat([index, index.flip(0)], 1)}
 
 
 def nodes_alone(nodes: int = NODES, count: int = 0) -> dict[str, Tensor]:
@@ -97,11 +97,11 @@ class Layer:
 
     def __call__(self, in_channels: int = P, **options: Any) -> Module:
         """The layer in float64, none of whose parameters is zero."""
-        made = self.make(in_channels, **options).double()
+        module = self.make(in_channels, **options).double()
         with torch.no_grad():
-            for parameter in made.parameters() if in_channels >= 0 else ():
+            for parameter in module.parameters() if in_channels >= 0 else ():
                 parameter.add_(0.3 * torch.randn_like(parameter))
-        return made
+        return module
 
 
 def conv(
@@ -243,7 +243,9 @@ def of_each_layer(*needed: str, slow: int = 0, scores: bool = False) -> Callable
     return (lambda test: pytest.mark.slow(cases=slow)(tests(test))) if slow else tests
 
 
-def made(name: str, *channels: Any, fuse: bool = True, **options: Any) -> tuple[Module, Any]:
+def module_and_inputs(
+    name: str, *channels: Any, fuse: bool = True, **options: Any
+) -> tuple[Module, Any]:
     """A layer, and its input."""
     layer = (LAYERS | SCORED)[name]
     module = layer(*channels, **options).eval()
@@ -286,15 +288,15 @@ def results(module: Module, inputs: dict[str, Any], call: Any = None) -> list[Te
     out = tree_leaves((module if call is None else call)(**inputs))
     ahead = [torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y) for y in out]
     wanted = [*numbers, *module.parameters()]
-    found = torch.autograd.grad(out, wanted, ahead, materialize_grads=True)
-    return [*(y.detach() for y in out), *found]
+    gradients = torch.autograd.grad(out, wanted, ahead, materialize_grads=True)
+    return [*(y.detach() for y in out), *gradients]
 
 
 def assert_same(
-    found: Any, expected: Any, tolerance: float | None = None, at_least: float = 0.1
+    actual: Any, expected: Any, tolerance: float | None = None, at_least: float = 0.1
 ) -> None:
     """Trees of tensors are near each other; gradients may cancel."""
-    for mine, its in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+    for mine, its in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
         assert_near(mine, its.to(mine.dtype), tolerance, at_least)
 
 
@@ -304,19 +306,21 @@ def assert_is_adjoint(run: Callable[..., Any], *points: Any) -> None:
     directions = [torch.randn_like(x) for x in out]
     along = tree_map(torch.randn_like, points)
 
-    def pulled(*given: Any) -> Tensor:
-        return sum((u * y).sum() for u, y in zip(directions, tree_leaves(run(*given)), strict=True))
+    def pulled(*primals: Any) -> Tensor:
+        return sum(
+            (u * y).sum() for u, y in zip(directions, tree_leaves(run(*primals)), strict=True)
+        )
 
     gradients = grad(pulled, argnums=tuple(range(len(points))))(*points)
     pairs = zip(tree_leaves(gradients), tree_leaves(along), strict=True)
     expected = sum((g * v).sum() for g, v in pairs)
-    primal, found = jvp(run, points, along)
+    primal, tangents = jvp(run, points, along)
     assert_same(primal, out)
-    pushed = zip(directions, tree_leaves(found), strict=True)
+    pushed = zip(directions, tree_leaves(tangents), strict=True)
     assert_near(sum((u * t).sum() for u, t in pushed), expected)
     with forward_ad.dual_level():
         dual = run(*tree_map(forward_ad.make_dual, points, along))
-        for mine, wanted in zip(tree_leaves(dual), tree_leaves(found), strict=True):
+        for mine, wanted in zip(tree_leaves(dual), tree_leaves(tangents), strict=True):
             tangent = forward_ad.unpack_dual(mine).tangent
             assert_near(torch.zeros_like(wanted) if tangent is None else tangent, wanted)
 

@@ -123,8 +123,8 @@ def test_the_batch_of_cells_is_their_grids():
     conv, batch = OuterConv(3, 2, Grid((3, 3), padding=1, growth="submanifold")), [0, 0, 1, 1]
     batch = torch.tensor(batch)
     expected = conv(x, Cells(mask.nonzero(), (2, 2), batch))
-    for given in (mask, Cells(mask.nonzero(), (2, 2)), Cells(mask.nonzero(), (2, 2), batch)):
-        assert_near(conv(x, given, batch=batch), expected)
+    for cells in (mask, Cells(mask.nonzero(), (2, 2)), Cells(mask.nonzero(), (2, 2), batch)):
+        assert_near(conv(x, cells, batch=batch), expected)
     whole = OuterConv(3, 2, Grid((3, 3), padding=1))
     assert_near(whole(x, (2, 2), batch=torch.zeros(4).long()), whole(x, (2, 2)))
     with pytest.raises(ValueError, match="these cells already have a batch"):
@@ -186,12 +186,12 @@ def test_counted_nodes_take_what_they_do_not_know():
     nodes, halves = NodeSet((4, None), here), torch.tensor([0, 0, 1, 1])
     expected = family.basis(None, size=(4, 4), batch=halves).to_dense()
     assert_near(family.basis(nodes, batch=halves).to_dense(), expected)
-    known = family.read(None, size=(4, 4), batch=halves)
-    assert_near(family.basis(known, size=(4, None)).to_dense(), expected)
+    node_set = family.read(None, size=(4, 4), batch=halves)
+    assert_near(family.basis(node_set, size=(4, None)).to_dense(), expected)
     with pytest.raises(ValueError, match="nodes that have batch"):
-        family.basis(known, batch=halves.flip(0))
+        family.basis(node_set, batch=halves.flip(0))
     with pytest.raises(ValueError, match="size must fit the NodeSet"):
-        family.basis(known, size=(5, 5))
+        family.basis(node_set, size=(5, 5))
 
 
 def test_wrappers_pass_none_for_what_there_is_not():
@@ -227,9 +227,9 @@ def test_a_given_support_takes_the_batch_that_it_was_made_of(support):
     terms = (ALiBi(2),)
     conv, x = AttentionConv(3, 4, 2, support=support, terms=terms), torch.randn(5, 3)
     edges, batch = torch.tensor([[0, 1, 4, 4], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1, 1])
-    given = support.basis(edges, size=(5, 5), batch=batch)
+    support_basis = support.basis(edges, size=(5, 5), batch=batch)
     expected, learned = conv(x, edges, batch=batch, return_attention_weights=True)
-    assert_near(conv(x, given, batch=batch), expected)
+    assert_near(conv(x, support_basis, batch=batch), expected)
     assert_near(conv(x, learned, batch=batch), expected)
 
 

@@ -183,9 +183,9 @@ def test_so_it_does_with_an_alignment(align, seed):
 @pytest.mark.parametrize("score", TRIED)
 def test_scores_that_read_places_declare_no_symmetry(score):
     """Where nobody says positions, they are the numbers of nodes."""
-    made = make_score(score, 2, 4, P)
+    score_module = make_score(score, 2, 4, P)
     for terms in ((), (ALiBi(2),)):
-        family = Attention(made, Complete(), Softmax(), terms=terms)
+        family = Attention(score_module, Complete(), Softmax(), terms=terms)
         assert ("permutation-equivariant" in family.laws) == (not terms)
     transposed = Attention(KeyQuery(2, 4, P, rotary=Rotary(4)), Complete(), Softmax())
     assert "permutation-equivariant" not in transposed.laws
@@ -314,10 +314,10 @@ def test_a_family_of_features_that_knows_none_stored_sparse_gets_tensors(end):
     conv = OuterConv(3, 4, PositiveProducts()).double()
     x = normal(5, 3) * (normal(5, 3) > 0)
     thin = SparseFeatures.of(x.to_sparse_csr())
-    given = {"one": thin, "source": (thin, x), "target": (x, thin)}[end]
+    features = {"one": thin, "source": (thin, x), "target": (x, thin)}[end]
     expected = conv.basis(x, None).to_dense()
-    assert_near(conv.basis(given, None).to_dense(), expected)
-    assert_near(conv(given, None), conv(x, None))
+    assert_near(conv.basis(features, None).to_dense(), expected)
+    assert_near(conv(features, None), conv(x, None))
 
 
 def test_a_family_that_hands_no_features_on_is_refused():

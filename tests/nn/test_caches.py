@@ -26,30 +26,30 @@ def graph(seed=0, nodes=9, edges=EDGES):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def basis_calls(monkeypatch):
     """How often GCN has made a basis."""
     counted, make = [], GCN.basis_on
     monkeypatch.setattr(
-        GCN, "basis_on", lambda self, *given: counted.append(self) or make(self, *given)
+        GCN, "basis_on", lambda self, *arguments: counted.append(self) or make(self, *arguments)
     )
     return counted
 
 
-def test_layers_of_a_model_share_a_basis(made):
+def test_layers_of_a_model_share_a_basis(basis_calls):
     first, second, third = OuterConv(4, 8, GCN()), OuterConv(8, 8, "gcn"), OuterConv(8, 2, "gcn")
     x, edge_index = torch.randn(9, 4), graph()
     for _ in range(3):
         third(second(first(x, edge_index), edge_index), edge_index).sum().backward()
-    assert len(made) == 1
+    assert len(basis_calls) == 1
     third(torch.randn(9, 8), edge_index.clone())
-    assert len(made) == 2
+    assert len(basis_calls) == 2
 
 
-def test_cached_false_shares_nothing(made):
+def test_cached_false_shares_nothing(basis_calls):
     x, edge_index = torch.randn(9, 4), graph()
     for _ in range(2):
         OuterConv(4, 4, GCN(), cached=False)(x, edge_index)
-    assert len(made) == 2
+    assert len(basis_calls) == 2
 
 
 def test_other_options_sizes_weights_and_types_are_other_bases():
@@ -69,12 +69,12 @@ def test_other_options_sizes_weights_and_types_are_other_bases():
 
 
 @pytest.mark.parametrize("cached", [None, True])
-def test_weights_that_learn_are_not_shared(cached, made):
+def test_weights_that_learn_are_not_shared(cached, basis_calls):
     conv, x, edge_index = OuterConv(4, 4, GCN(), cached=cached), torch.randn(9, 4), graph()
     weight = torch.rand(EDGES, requires_grad=True)
     for _ in range(2):
         conv(x, edge_index, weight).sum().backward()
-    assert len(made) == 2
+    assert len(basis_calls) == 2
 
 
 def test_only_the_last_graphs_are_kept():
@@ -133,11 +133,11 @@ def test_a_basis_is_of_the_batch_that_is_beside_its_edges(cached):
     edges = torch.tensor([[0, 1, 2, 2, 4, 5, 5], [1, 0, 0, 2, 5, 4, 4]])
     x, halves = torch.randn(6, 4), torch.tensor([0, 0, 0, 0, 1, 1])
     thirds = torch.tensor([0, 0, 0, 1, 2, 2])
-    plain, found = [], []
+    plain, actual = [], []
     for batch in (None, halves, thirds, halves.clone(), None):
-        found.append(conv(x, edges, **named(None, None, None, None, batch)))
+        actual.append(conv(x, edges, **named(None, None, None, None, batch)))
         plain.append(conv(x, edges.clone(), **named(None, None, None, None, batch)))
-    assert_near(torch.stack(found), torch.stack(plain))
+    assert_near(torch.stack(actual), torch.stack(plain))
 
 
 # Of grids -----------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ def test_kept_rules_are_known_by_value_and_keep_their_edges():
     first, second, x = *(on_grid() for _ in range(2)), torch.randn(6, 4)
     rule = first.basis(x, (2, 3))
     assert isinstance(rule, GridShift)
-    made = rule.edges()
+    rule_edges = rule.edges()
     assert second.basis(x, [2, 3]) is rule
-    assert second.basis(x, (2, 3)).edges() is made
+    assert second.basis(x, (2, 3)).edges() is rule_edges
     whole = second.basis(x, Cells.of_shape((2, 3)))
     assert first.basis(x, Cells.of_shape((2, 3))) is whole
     assert first.basis(x, (3, 2)) is not rule
@@ -168,14 +168,14 @@ def test_bases_of_masks_and_cells_are_kept_as_long_as_these():
     conv, x = on_grid(), torch.randn(4, 4)
     mask, cells = MASK.clone(), Cells(MASK.nonzero(), (2, 3))
     before = len(bases)
-    found = conv.basis(x, mask), conv.basis(x, cells)
+    cached_bases = conv.basis(x, mask), conv.basis(x, cells)
     assert len(bases) == before + 2
-    assert conv.basis(x, mask) is found[0]
-    assert conv.basis(x, cells) is found[1]
-    assert conv.basis(x, mask.clone()) is not found[0]
+    assert conv.basis(x, mask) is cached_bases[0]
+    assert conv.basis(x, cells) is cached_bases[1]
+    assert conv.basis(x, mask.clone()) is not cached_bases[0]
     mask[0, 0], mask[0, 2] = False, True
-    assert conv.basis(x, mask) is not found[0], "a mask that changed is another mask"
-    del mask, cells, found
+    assert conv.basis(x, mask) is not cached_bases[0], "a mask that changed is another mask"
+    del mask, cells, cached_bases
     assert len(bases) == before
 
 
@@ -203,9 +203,9 @@ def test_what_is_kept_is_gone_with_its_edges():
     before = len(bases)
     kept(x, edges)
     assert len(bases) == before + 1
-    held = weakref.ref(x)
+    reference = weakref.ref(x)
     del x
-    assert held() is None  # features are not kept
+    assert reference() is None  # features are not kept
     del edges
     assert len(bases) == before
 

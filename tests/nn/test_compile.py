@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cases import named
-from nn.layers import compiled, made
+from nn.layers import compiled, module_and_inputs
 from oracle import assert_same
 from torch._dynamo.testing import CompileCounter
 from torch.export import Dim, export
@@ -73,8 +73,8 @@ def test_attention_over_no_edges_is_zero_when_compiled():
     x, (index, _, _) = graph(GCN(), 6, 15)
     call, _ = compiled(conv)
     call(x, index)
-    for found in results(call, conv, x, (index[:, :0],)):
-        assert not found.any()
+    for tensor in results(call, conv, x, (index[:, :0],)):
+        assert not tensor.any()
 
 
 @pytest.mark.slow
@@ -85,10 +85,10 @@ def test_a_compiled_layer_is_never_differentiated_forwards_in_silence():
     _, expected = torch.func.jvp(lambda x: conv(x, index), (x,), (along,))
     torch._dynamo.reset()
     try:
-        _, found = torch.func.jvp(call, (x,), (along,))
+        _, actual = torch.func.jvp(call, (x,), (along,))
     except (NotImplementedError, RuntimeError):
         return  # refused
-    assert_near(found, expected)
+    assert_near(actual, expected)
 
 
 @one_graph_since(2, 11)
@@ -121,7 +121,7 @@ def test_equal_calls_are_compiled_once(family, monkeypatch):
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["gat, features", "gru", "pyg.GATConv"])
 def test_channels_may_be_symbols(name):
-    module, inputs = made(name)
+    module, inputs = module_and_inputs(name)
     torch._dynamo.reset()
     call = torch.compile(module, backend="aot_eager", dynamic=True)
     assert_near(call(**inputs), module(**inputs))
@@ -179,18 +179,18 @@ def test_sums_over_edges_are_one_operator_and_what_is_eager(name):
     family = conv.family if name.startswith(("gcn", "relation", "blocks", "mix", "mean")) else GCN()
     x, inputs = graph(family, 9, 31)
     inputs = inputs[:1] if name.startswith(OF_NODES) else inputs
-    found = operators(conv, x, **named(*inputs))
+    actual = operators(conv, x, **named(*inputs))
     (kind,) = [one for one in (*OF_NODES, "") if name.startswith(one)][:1]
     of_kind = {"gat": "sums_of_ends_of_graph", "key-query": "sums_of_products_of_graph"}
-    assert found == [of_kind.get(kind, "sum_over_edges")]
+    assert actual == [of_kind.get(kind, "sum_over_edges")]
     call, _ = compiled(conv)
     for nodes, edges in SIZES:
         x, inputs = graph(family, nodes, edges)
         inputs = inputs[:1] if name.startswith(OF_NODES) else inputs
         expected = results(conv, conv, x, inputs)
         for _ in range(2):  # made, and cached
-            for found, reference in zip(results(call, conv, x, inputs), expected, strict=True):
-                assert_near(found, reference)
+            for actual, reference in zip(results(call, conv, x, inputs), expected, strict=True):
+                assert_near(actual, reference)
 
 
 @pytest.mark.slow
@@ -241,9 +241,9 @@ def test_backward_passes_know_their_graph_after_many_others():
     calls = [graph(GCN(), 9, 31) for _ in range(7)]
     leaves = [x.requires_grad_() for x, _ in calls]
     total = sum(call(x, index, weight).square().sum() for x, (index, weight, _) in calls)
-    found = torch.autograd.grad(total, leaves)
+    gradients = torch.autograd.grad(total, leaves)
     total = sum(conv(x, index, weight).square().sum() for x, (index, weight, _) in calls)
-    for one, expected in zip(found, torch.autograd.grad(total, leaves), strict=True):
+    for one, expected in zip(gradients, torch.autograd.grad(total, leaves), strict=True):
         assert_near(one, expected)
 
 

@@ -160,10 +160,10 @@ def test_what_inner_biases_are_multiplied_with_serves_training_after_inference()
 
 
 def test_functions_of_edges_are_copied_and_learn():
-    def made(ends):
+    def kernel_layer(ends):
         return layer(*ends, Kernel(torch.nn.Linear(2, 3).double(), num_functions=3))
 
-    first, second = made((4, 3)), made((3, 5))
+    first, second = kernel_layer((4, 3)), kernel_layer((3, 5))
     both = compose(first, second)
     about = {"edge_attr": torch.randn(EDGES.num_edges, 2, dtype=torch.float64)}
     x = features()

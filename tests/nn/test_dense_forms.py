@@ -125,8 +125,8 @@ def test_all_sixteen_equal_the_dense_form_fused_and_by_messages(name, aggr, labe
 def test_every_family_is_equal_or_says_that_it_hides_its_edges(family, name, aggr, label_aggr):
     edges = edges_for(family, name)
     conv, x = layer(family, aggr=aggr, label_aggr=label_aggr), features(edges)
-    known = has_edges(family.basis(edges, dtype=torch.float64))
-    if known or (aggr, label_aggr) in product(("sum",), ("sum", "mean")):
+    lists_edges = has_edges(family.basis(edges, dtype=torch.float64))
+    if lists_edges or (aggr, label_aggr) in product(("sum",), ("sum", "mean")):
         testing.assert_layer_equals_dense(conv, x, edges)
         return
     for conv.fuse in (True, False):
@@ -150,10 +150,10 @@ def test_node_indices_and_no_features(aggr, label_aggr):
     conv = layer(Relation(3), (5, 6), aggr=aggr, label_aggr=label_aggr)
     eye = torch.eye(5, dtype=torch.float64)
     index = torch.tensor([4, 0, 1, 1, 2])
-    for given, dense in ((None, eye), (index, eye[index])):
+    for x, dense in ((None, eye), (index, eye[index])):
         for conv.fuse in (True, False):
-            found = conv(given, EDGES, edge_type=TYPES, size=(5, 5))
-            assert_near(found, conv(dense, EDGES, edge_type=TYPES))
+            actual = conv(x, EDGES, edge_type=TYPES, size=(5, 5))
+            assert_near(actual, conv(dense, EDGES, edge_type=TYPES))
 
 
 # Equal to PyG's -----------------------------------------------------------------------------------

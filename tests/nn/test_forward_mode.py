@@ -31,7 +31,9 @@ def pure(module: Module, *fixed, **options):
         for parameter in module.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.7)
     parameters = {name: p.detach() for name, p in module.named_parameters()}
-    return lambda known, *x: functional_call(module, known, (*x, *fixed), options), parameters
+    return lambda parameter_dict, *x: functional_call(
+        module, parameter_dict, (*x, *fixed), options
+    ), parameters
 
 
 # Convolutions -------------------------------------------------------------------------------------
@@ -43,7 +45,9 @@ def test_layers_over_every_family(family, name):
     run, parameters = pure(OuterConv(3, 4, family), structure)
     is_pair = structure.bipartite and family.keeps_nodes
     points = parameters, drawn(structure.size[0], 3)
-    assert_is_adjoint(lambda known, x: run(known, (x, None) if is_pair else x), *points)
+    assert_is_adjoint(
+        lambda parameter_dict, x: run(parameter_dict, (x, None) if is_pair else x), *points
+    )
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
@@ -51,7 +55,7 @@ def test_parameters_beside_sparse_features(layout):
     x = drawn(5, 3) * (torch.rand(5, 3) < 0.5)
     run, parameters = pure(OuterConv(3, 4, GCN()), EDGES)
     sparse = x.to_sparse(layout=layout)
-    assert_is_adjoint(lambda known: run(known, sparse), parameters)
+    assert_is_adjoint(lambda parameter_dict: run(parameter_dict, sparse), parameters)
     assert_near(run(parameters, sparse), run(parameters, x))
 
 
@@ -101,7 +105,7 @@ def test_hessians_of_attention_are_those_of_reverse_mode(support, order):
     def loss(x):
         return run(parameters, x).sin().sum()
 
-    found = hessian(loss)(x)
-    assert_near(found, jacrev(jacrev(loss))(x), at_least=0.1)
+    actual = hessian(loss)(x)
+    assert_near(actual, jacrev(jacrev(loss))(x), at_least=0.1)
     assert_near(vmap(grad(loss))(x[None])[0], grad(loss)(x), at_least=0.1)
-    assert_near(found, torch.autograd.functional.hessian(loss, x), at_least=0.1)
+    assert_near(actual, torch.autograd.functional.hessian(loss, x), at_least=0.1)

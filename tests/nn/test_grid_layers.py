@@ -164,9 +164,9 @@ def test_listed_cells_pool_what_is_there(aggr):
     expected = getattr(blocks.reshape(3, 3, 4, -1), how)(-1)
     expected = expected / there.clamp(min=1) if aggr == "mean" else expected
     outputs = pool.family.outputs(mask).index
-    found = pool(x[:, mask].t(), mask)
-    assert len(found) == int((there > 0).sum())
-    assert_near(found, expected[:, outputs[:, 0], outputs[:, 1]].t())
+    actual = pool(x[:, mask].t(), mask)
+    assert len(actual) == int((there > 0).sum())
+    assert_near(actual, expected[:, outputs[:, 0], outputs[:, 1]].t())
 
 
 @pytest.mark.parametrize("size", [2, 3, (2, 3)], ids=str)

@@ -12,7 +12,7 @@ from nn.layers import (
     Q,
     assert_same,
     compiled,
-    made,
+    module_and_inputs,
     of_each_layer,
     over_a_basis,
     results,
@@ -44,50 +44,50 @@ def run_over(module, inputs):
 @pytest.mark.parametrize("fuse", [True, False])
 @of_each_layer("basis")
 def test_a_basis_stands_for_edges(name, fuse):
-    module, inputs = made(name, fuse=fuse)
+    module, inputs = module_and_inputs(name, fuse=fuse)
     call, numbers = run_over(module, inputs)
-    expected, given = results(module, numbers, call), over_a_basis(module, inputs)
+    expected, basis_inputs = results(module, numbers, call), over_a_basis(module, inputs)
     with torch.inference_mode():  # what it makes serves training
-        module(**given)
-    assert_same(results(module, *run_over(module, given)[::-1]), expected)
+        module(**basis_inputs)
+    assert_same(results(module, *run_over(module, basis_inputs)[::-1]), expected)
     if isinstance(module, AttentionConv) and "edge_attr" not in inputs:
-        _, learned = module(**given, return_attention_weights=True)
+        _, learned = module(**basis_inputs, return_attention_weights=True)
         assert_same(module(inputs["x"], learned), expected[0])
 
 
 @pytest.mark.parametrize("fuse", [True, False])
 @of_each_layer("batch")
 def test_leading_dimensions_of_x_are_a_batch(name, fuse):
-    module, inputs = made(name, fuse=fuse)
+    module, inputs = module_and_inputs(name, fuse=fuse)
     numbers = {key: inputs[key] for key in ("x", "state") if key in inputs}
     items = [{key: factor * one for key, one in numbers.items()} for factor in (1.0, -0.5, 2.0)]
     many = {key: torch.stack([item[key] for item in items]).unsqueeze(1) for key in numbers}
-    found = module(**{**inputs, **many})
+    actual = module(**{**inputs, **many})
     for place, item in enumerate(items):
         assert_same(
-            tree_map(lambda out, place=place: out[place, 0], found), module(**{**inputs, **item})
+            tree_map(lambda out, place=place: out[place, 0], actual), module(**{**inputs, **item})
         )
 
 
 @of_each_layer("ours", "used", slow=2)
 def test_compiled_over_what_was_used_it_is_one_graph(name):
-    module, inputs = made(name)
+    module, inputs = module_and_inputs(name)
     inputs = inputs if "basis" in LAYERS[name].but else over_a_basis(module, inputs)
-    _, given = run_over(module, inputs)
-    expected = results(module, given, run_over(module, inputs)[0])
+    _, numbers = run_over(module, inputs)
+    expected = results(module, numbers, run_over(module, inputs)[0])
     call, times = compiled(module)
-    assert_same(results(module, given, run_over(call, inputs)[0]), expected)
+    assert_same(results(module, numbers, run_over(call, inputs)[0]), expected)
     assert len(times) == 1
 
 
 def masked_basis(module, inputs, scale):
     """A basis whose values are times the number of the edge that each stems from."""
-    given = over_a_basis(module, inputs)
+    basis_inputs = over_a_basis(module, inputs)
     if isinstance(module, AttentionConv):
         _, basis = module(**inputs, return_attention_weights=True)
         return type(basis)(basis.pattern, basis.value * scale[basis.pattern.origin][:, None])
     return with_edges(
-        given["edge_index"],
+        basis_inputs["edge_index"],
         lambda one: one.with_values(one.values(scale.dtype) * scale[one.pattern.origin]),
     )
 
@@ -95,17 +95,17 @@ def masked_basis(module, inputs, scale):
 @pytest.mark.parametrize("apply_sigmoid", [False, True])
 @of_each_layer("messages", "edges", "ours", "basis", "masks")
 def test_a_mask_of_explainers_multiplies_the_values_of_given_edges(name, apply_sigmoid):
-    module, inputs = made(name)
+    module, inputs = module_and_inputs(name)
     mask = torch.rand(inputs["edge_index"].size(1)).double()
     mask[[0, 4]] = 0.0
     mask.requires_grad_()
     scale = torch.cat([mask.sigmoid() if apply_sigmoid else mask, mask.new_ones(1)])  # of loops
     expected = module(inputs["x"], masked_basis(module, inputs, scale))
     set_masks(module, mask, inputs["edge_index"], apply_sigmoid=apply_sigmoid)
-    found = module(**inputs)
-    assert_same(found, expected)
-    above = torch.randn_like(found)
-    assert_same(*(torch.autograd.grad(out, mask, above) for out in (found, expected)))
+    actual = module(**inputs)
+    assert_same(actual, expected)
+    above = torch.randn_like(actual)
+    assert_same(*(torch.autograd.grad(out, mask, above) for out in (actual, expected)))
     clear_masks(module)
     with record() as calls:
         module(**inputs)
@@ -131,7 +131,7 @@ class StandIn:
 def matrix(layout, index, weight):
     """The transposed matrix of edges, with values where there are weights."""
     ones = torch.ones(index.size(1)) if weight is None else weight
-    made = torch.sparse_coo_tensor(index.flip(0), ones, (NODES, NODES))
+    adj_t = torch.sparse_coo_tensor(index.flip(0), ones, (NODES, NODES))
     if layout == "torch_sparse":
         return StandIn(*index.flip(0), weight, (NODES, NODES))
     if layout == "SparseTensor":
@@ -140,8 +140,8 @@ def matrix(layout, index, weight):
     if layout == "ToSparseTensor":
         data = Data(edge_index=index, edge_weight=weight, num_nodes=NODES)
         return ToSparseTensor()(data).adj_t
-    made = made if layout == "uncoalesced" else made.coalesce()
-    return {"csr": made.to_sparse_csr, "csc": made.to_sparse_csc}.get(layout, lambda: made)()
+    adj_t = adj_t if layout == "uncoalesced" else adj_t.coalesce()
+    return {"csr": adj_t.to_sparse_csr, "csc": adj_t.to_sparse_csc}.get(layout, lambda: adj_t)()
 
 
 NEEDED = pytest.mark.skipif(not WITH_TORCH_SPARSE, reason="torch-sparse is not installed")
@@ -152,7 +152,7 @@ LAYOUTS += [pytest.param("SparseTensor", marks=NEEDED)]
 @pytest.mark.parametrize("layout", [*LAYOUTS, "EdgeIndex", "EdgeIndex by row", "EdgeIndex by col"])
 @of_each_layer("edges", "ours", "basis")
 def test_edges_are_given_in_every_layout_of_torch_and_pyg(name, layout):
-    module, inputs = made(name)
+    module, inputs = module_and_inputs(name)
     index = inputs["edge_index"].unique(dim=1)
     row, column = index.flip(0)
     by_row, by_column = (row * NODES + column).argsort(), (column * NODES + row).argsort()
@@ -169,8 +169,8 @@ def test_edges_are_given_in_every_layout_of_torch_and_pyg(name, layout):
         edge_weight = fixed.get("edge_weight", edge_weight)
         if layout.startswith("EdgeIndex"):
             by = layout.rpartition("by ")[2] if "by" in layout else None
-            given = EdgeIndex(index, sparse_size=(NODES, NODES), sort_order=by)
-            return module(edge_index=given, edge_weight=edge_weight, **beside)
+            pyg_edge_index = EdgeIndex(index, sparse_size=(NODES, NODES), sort_order=by)
+            return module(edge_index=pyg_edge_index, edge_weight=edge_weight, **beside)
         return module(edge_index=matrix(layout, index, edge_weight), **beside)
 
     assert_same(results(module, inputs, call), expected)
@@ -193,7 +193,7 @@ TYPES = [torch.int64, torch.int32, torch.uint8, torch.float64, torch.float32, to
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_weights_of_any_type_are_numbers_in_the_type_of_x(name, dtype, x_dtype, column):
-    module, inputs = made(name)
+    module, inputs = module_and_inputs(name)
     module, inputs = module.to(x_dtype), to(inputs, x_dtype)
     del inputs["edge_weight"]
     weight = (1.0 + 4.0 * torch.rand(COUNT)).to(dtype)
@@ -203,9 +203,9 @@ def test_weights_of_any_type_are_numbers_in_the_type_of_x(name, dtype, x_dtype, 
             return results(module, {**inputs, "edge_weight": weight})
         return results(module, inputs, partial(module, edge_weight=weight))
 
-    found, wanted = of(weight.unsqueeze(1) if column else weight), of(weight.to(x_dtype))
-    assert found[0].dtype == x_dtype
-    for one, its in zip(found, wanted, strict=True):
+    actual, wanted = of(weight.unsqueeze(1) if column else weight), of(weight.to(x_dtype))
+    assert actual[0].dtype == x_dtype
+    for one, its in zip(actual, wanted, strict=True):
         assert_near(one.view_as(its), its.to(one.dtype), at_least=0.1)
 
 
@@ -218,12 +218,12 @@ def test_integers_without_x_are_numbers_of_torchs_default_type():
 
 @of_each_layer("basis", "fake")
 def test_shapes_are_found_over_a_real_basis(name):
-    module, inputs = made(name)
-    given = over_a_basis(module, inputs)
-    expected = tree_map(lambda y: y.shape, module(**given))
+    module, inputs = module_and_inputs(name)
+    basis_inputs = over_a_basis(module, inputs)
+    expected = tree_map(lambda y: y.shape, module(**basis_inputs))
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        found = module(**{**given, "x": mode.from_tensor(given["x"])})
-    assert tree_map(lambda y: y.shape, found) == expected
+        actual = module(**{**basis_inputs, "x": mode.from_tensor(basis_inputs["x"])})
+    assert tree_map(lambda y: y.shape, actual) == expected
 
 
 def test_folders_of_the_package_need_no_import_of_their_own(fresh):

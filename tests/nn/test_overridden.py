@@ -66,14 +66,14 @@ def test_own_steps_are_called_whatever_fuse_says(family, which, flow):
         wanted = expected(conv, basis, x, own)
         for fuse in (True, False):
             conv.fuse = fuse
-            for given in (edges, basis):
-                assert_near(conv(x, given), wanted)
+            for edges_or_basis in (edges, basis):
+                assert_near(conv(x, edges_or_basis), wanted)
         leaves = [x.requires_grad_(), *conv.parameters()]
-        found = torch.autograd.grad(conv(x, edges).square().sum(), leaves)
+        gradients = torch.autograd.grad(conv(x, edges).square().sum(), leaves)
         right = torch.autograd.grad(
             expected(conv, basis, x, own).square().sum(), leaves, allow_unused=True
         )
-        for one, other in zip(found, right, strict=True):
+        for one, other in zip(gradients, right, strict=True):
             assert_near(one, other, at_least=1.0)
         x = x.detach()
 
@@ -138,10 +138,10 @@ def test_own_fused_steps_are_called_unless_messages_are_asked_for(kind, aggr):
 
     options = {OuterConv: {"family": GCN()}, GridConv: {"kernel_size": 3, "dim": 1}}.get(kind, {})
     conv = OwnFused(P, Q, bias=False, aggr=aggr, **options)
-    given = (torch.randn(2, P, 9),) if kind is GridConv else (torch.randn(N, P), EDGES)
+    arguments = (torch.randn(2, P, 9),) if kind is GridConv else (torch.randn(N, P), EDGES)
     assert conv.fuse
-    doubled, conv.fuse = conv(*given), False
-    assert_near(doubled, 2 * conv(*given))
+    doubled, conv.fuse = conv(*arguments), False
+    assert_near(doubled, 2 * conv(*arguments))
 
 
 def test_own_messages_on_images_are_called():

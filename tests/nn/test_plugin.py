@@ -123,8 +123,8 @@ LAZY = {
 def test_a_lazy_layer_refuses_state_of_other_output_channels(name):
     lazy, first, other = LAZY[name](8), LAZY[name](8), LAZY[name](4)
     x = x_of(5, 2)
-    for made in (first, other):
-        made(x, EDGES)
+    for conv in (first, other):
+        conv(x, EDGES)
     with pytest.raises(RuntimeError, match="Error.* in loading state_dict"):
         lazy.load_state_dict(other.state_dict())
     lazy.load_state_dict(first.state_dict())  # the refused state has settled nothing

@@ -98,9 +98,9 @@ def test_gcn_norm_forgets_improved_without_weights_and_gcn_does_not():
     x = torch.eye(2, P, dtype=torch.float64)
     theirs = GCNConv(P, Q, improved=True).double()
     ones = torch.ones(1, dtype=torch.float64)
-    bare, given = theirs(x, edge_index), theirs(x, edge_index, ones)
+    bare, weighted = theirs(x, edge_index), theirs(x, edge_index, ones)
     ours = GCN(improved=True).basis(edge_index, dtype=torch.float64)
-    assert_near(ours.to_dense()[0].t() @ x @ theirs.lin.weight.t() + theirs.bias, given)
+    assert_near(ours.to_dense()[0].t() @ x @ theirs.lin.weight.t() + theirs.bias, weighted)
     plain = GCN().basis(edge_index, dtype=torch.float64)
     assert_near(plain.to_dense()[0].t() @ x @ theirs.lin.weight.t() + theirs.bias, bare)
 
@@ -181,8 +181,8 @@ def test_gmm_conv_with_gaussians_of_every_pair_of_channels():
     assert_near(actual, expected)
     ours = gradients(actual, [x, edge_attr, function.mu, function.sigma, conv.theta.weight])
     theirs = gradients(expected, [x, edge_attr, peer.mu, peer.sigma, peer.g])
-    for found, wanted in zip(ours[:4], theirs[:4], strict=True):
-        assert_near(found, wanted.reshape(found.shape))
+    for gradient, wanted in zip(ours[:4], theirs[:4], strict=True):
+        assert_near(gradient, wanted.reshape(gradient.shape))
     assert_near(ours[4][labels, rows, columns], theirs[4].view(-1))
 
 
@@ -232,7 +232,7 @@ def test_positions_are_those_of_cartesian(norm):
     actual = near(x, RING, pos=pos)
     expected = plain(x, RING, edge_attr=data.edge_attr)
     assert_near(actual, expected)
-    for found, wanted in zip(
+    for gradient, wanted in zip(
         gradients(actual, [x, pos]), gradients(expected, [x, pos]), strict=True
     ):
-        assert_near(found, wanted)
+        assert_near(gradient, wanted)

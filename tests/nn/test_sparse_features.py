@@ -93,9 +93,9 @@ def test_a_pair_is_sparse_at_either_end(sparse_end, flow):
         x.to_sparse_csr() if sparse_end in (end, "both") else x
         for x, end in zip(pair, ("sources", "targets"), strict=True)
     ]
-    given = tuple(sparse if flow == "source_to_target" else sparse[::-1])
+    sparse_ends = tuple(sparse if flow == "source_to_target" else sparse[::-1])
     index = torch.tensor([[6, 0, 3, 3], [0, 4, 1, 1]])
-    assert_same(conv, ends, given, index if flow == "source_to_target" else index.flip(0))
+    assert_same(conv, ends, sparse_ends, index if flow == "source_to_target" else index.flip(0))
 
 
 @pytest.mark.parametrize("make", [MAKE["csr"], MAKE["uncoalesced coo"]])
@@ -122,21 +122,27 @@ def test_edges_given_as_a_basis_are_taken():
 def test_gradients_reach_the_values_of_x(order):
     dense, conv = bag(5, 6), layer(6, 3, "walk(length=2)", root_weight=True)
     leaf = dense.clone().requires_grad_()
-    given = MAKE[order](dense)
-    value = (given._values() if order.endswith("coo") else given.values()).clone().requires_grad_()
+    sparse = MAKE[order](dense)
+    value = (
+        (sparse._values() if order.endswith("coo") else sparse.values()).clone().requires_grad_()
+    )
     if order.endswith("coo"):
-        x = torch.sparse_coo_tensor(given._indices(), value, given.shape)
+        x = torch.sparse_coo_tensor(sparse._indices(), value, sparse.shape)
     elif order == "csc":
-        x = torch.sparse_csc_tensor(given.ccol_indices(), given.row_indices(), value, given.shape)
+        x = torch.sparse_csc_tensor(
+            sparse.ccol_indices(), sparse.row_indices(), value, sparse.shape
+        )
     else:
-        x = torch.sparse_csr_tensor(given.crow_indices(), given.col_indices(), value, given.shape)
+        x = torch.sparse_csr_tensor(
+            sparse.crow_indices(), sparse.col_indices(), value, sparse.shape
+        )
     direction = torch.randn(5, 3, dtype=torch.float64)
     (expected,) = torch.autograd.grad(conv(leaf, RING), leaf, direction)
-    (found,) = torch.autograd.grad(conv(x, RING), value, direction)
-    place = given.to_sparse_coo()._indices() if order != "uncoalesced coo" else given._indices()
+    (actual,) = torch.autograd.grad(conv(x, RING), value, direction)
+    place = sparse.to_sparse_coo()._indices() if order != "uncoalesced coo" else sparse._indices()
     if order == "csc":
         place = place[:, (place[1] * 5 + place[0]).argsort()]
-    assert_near(found, expected[place[0], place[1]])
+    assert_near(actual, expected[place[0], place[1]])
 
 
 @pytest.mark.parametrize("make", [MAKE["csr"], MAKE["coo"]])
@@ -214,9 +220,9 @@ def test_layers_of_pyg_take_them_and_nothing_becomes_dense(make):
     torch.manual_seed(0)
     layer = make().double()
     args = () if "Linear" in type(layer).__name__ else (RING,)
-    found, expected = layer(x, *args), layer(dense, *args)
-    assert_near(found, expected)
-    assert_same_gradients(found, expected, layer.parameters(), 1e-9)
+    actual, expected = layer(x, *args), layer(dense, *args)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, layer.parameters(), 1e-9)
 
 
 def compiled(function, *args):
@@ -240,9 +246,9 @@ def test_a_model_of_two_layers_is_compiled_as_one_graph():
         x = F.dropout(x, 0.5)
         return second(F.dropout(first(x, basis).relu(), 0.5), basis)
 
-    found, expected = compiled(model, x)
-    assert_near(found, expected)
-    assert_same_gradients(found, expected, [*first.parameters(), *second.parameters()])
+    actual, expected = compiled(model, x)
+    assert_near(actual, expected)
+    assert_same_gradients(actual, expected, [*first.parameters(), *second.parameters()])
     half = compiled(lambda x: F.relu(x) * 0.5, x)[0]
     assert isinstance(half, SparseFeatures)
     assert_near(half.to_dense(), dense.relu() * 0.5)
@@ -256,13 +262,13 @@ def test_values_that_learn_are_compiled_or_refused():
     conv = OuterConv(6, 4, "gcn").double()
     basis, value = conv.basis(dense, RING), x.value.clone().requires_grad_()
     learns = x.with_values(value)
-    for function, given in (
+    for function, argument in (
         (lambda x: conv(dropout_features(x, 0.5), basis), learns),
         (lambda v: conv(x.with_values(2 * v), basis), value),
     ):
-        found, expected = compiled(function, given)
-        assert_near(found, expected)
-        assert_same_gradients(found, expected, [value])
+        actual, expected = compiled(function, argument)
+        assert_near(actual, expected)
+        assert_same_gradients(actual, expected, [value])
     with pytest.raises(RuntimeError, match="get no gradients"):
         compiled(lambda x: F.dropout(x, 0.5), learns)
     with pytest.raises(RuntimeError, match="get no gradients"):
@@ -299,11 +305,11 @@ def test_gradients_pass_through_dropout():
     x = torch.sparse_csr_tensor(csr.crow_indices(), csr.col_indices(), value, csr.shape)
     out = dropout_features(x, 0.5)
     conv = OuterConv(6, 4, "gcn").double()
-    (found,) = torch.autograd.grad(conv(out, RING).sum(), value)
+    (gradient,) = torch.autograd.grad(conv(out, RING).sum(), value)
     dropped = out.values() == 0
     assert bool(dropped.any())
-    assert bool((found[dropped] == 0).all())
-    assert bool((found[~dropped] != 0).any())
+    assert bool((gradient[dropped] == 0).all())
+    assert bool((gradient[~dropped] != 0).any())
 
 
 def test_dropout_of_dense_features_is_that_of_torch():

@@ -38,8 +38,8 @@ def taken(monkeypatch):
     """The calls that went by the list of edges."""
     calls, convolution = [], tiny.convolution
 
-    def counted(*given):
-        calls.append(convolution(*given))
+    def counted(*arguments):
+        calls.append(convolution(*arguments))
         return calls[-1]
 
     monkeypatch.setattr(tiny, "convolution", counted)
@@ -87,16 +87,16 @@ def results(conv, x, index, beside):
 @pytest.mark.parametrize("seed", range(40))
 def test_values_and_derivatives_are_those_of_a_basis(seed, taken):
     torch.manual_seed(seed)
-    ours, other, *given = draw(random.Random(seed))
-    expected = results(other, *given)
+    ours, other, *arguments = draw(random.Random(seed))
+    expected = results(other, *arguments)
     assert not taken
     for _ in range(2):  # the second time perhaps by what is cached
-        for one, wanted in zip(results(ours, *given), expected, strict=True):
+        for one, wanted in zip(results(ours, *arguments), expected, strict=True):
             assert_near(one, wanted)
     assert len(taken) == 2
     assert all(one is not None for one in taken)
     with torch.no_grad():
-        assert_near(ours(*given[:2], **given[2]), expected[0])
+        assert_near(ours(*arguments[:2], **arguments[2]), expected[0])
 
 
 @pytest.mark.parametrize("family", [GCN(), Relation(1)])

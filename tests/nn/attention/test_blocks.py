@@ -69,14 +69,14 @@ def test_encoders_with_every_option_and_mask_are_torchs(start):
         ours = from_torch(theirs, **mask.options)
         assert isinstance(ours, BlockStack if whole else EncoderBlock)
         beside = {"source_mask": there, "edge_attr": mask.attr}
-        given = {"mask" if whole else "src_mask": mask.theirs, "src_key_padding_mask": padding}
-        given["is_causal"] = mask.is_causal
+        arguments = {"mask" if whole else "src_mask": mask.theirs, "src_key_padding_mask": padding}
+        arguments["is_causal"] = mask.is_causal
 
         def run(x, ours=ours, mask=mask, beside=beside):
             return ours(x, mask.edges, **beside)
 
-        def run_theirs(x, theirs=theirs, given=given):
-            return theirs(x, **given)
+        def run_theirs(x, theirs=theirs, arguments=arguments):
+            return theirs(x, **arguments)
 
         assert_torchs(ours, theirs, run, run_theirs, [x_of(*batch, LENGTH)])
 
@@ -107,15 +107,19 @@ def test_decoders_with_every_option_and_mask_are_torchs(start):
         masks = dict(own.options)
         masks |= {f"memory_{name}": value for name, value in other.options.items()}
         there, padding = drawn_padding(pick, own.theirs, *batch, LENGTH)
-        known, memory_padding = drawn_padding(pick, other.theirs, *batch, 9)
+        memory_mask, memory_padding = drawn_padding(pick, other.theirs, *batch, 9)
         beside = {"edge_index": own.edges, "edge_attr": own.attr, "source_mask": there}
-        beside |= {"memory_index": other.edges, "memory_attr": other.attr, "memory_mask": known}
-        given = {"tgt_mask": own.theirs, "tgt_key_padding_mask": padding}
-        given |= {"memory_mask": other.theirs, "memory_key_padding_mask": memory_padding}
-        given["tgt_is_causal"] = own.is_causal
+        beside |= {
+            "memory_index": other.edges,
+            "memory_attr": other.attr,
+            "memory_mask": memory_mask,
+        }
+        arguments = {"tgt_mask": own.theirs, "tgt_key_padding_mask": padding}
+        arguments |= {"memory_mask": other.theirs, "memory_key_padding_mask": memory_padding}
+        arguments["tgt_is_causal"] = own.is_causal
         if kind is EncoderDecoder:
             masks |= {f"encoder_{name}": value for name, value in early.options.items()}
-            given["src_mask"] = early.theirs
+            arguments["src_mask"] = early.theirs
             beside["of_source"] = {"edge_index": early.edges, "edge_attr": early.attr}
         ours = from_torch(theirs, **masks)
         assert isinstance(ours, kind)
@@ -123,8 +127,8 @@ def test_decoders_with_every_option_and_mask_are_torchs(start):
         def run(memory, x, ours=ours, beside=beside, kind=kind):
             return ours(*((memory, x) if kind is EncoderDecoder else (x, memory)), **beside)
 
-        def run_theirs(memory, x, theirs=theirs, given=given, kind=kind):
-            return theirs(*((memory, x) if kind is EncoderDecoder else (x, memory)), **given)
+        def run_theirs(memory, x, theirs=theirs, arguments=arguments, kind=kind):
+            return theirs(*((memory, x) if kind is EncoderDecoder else (x, memory)), **arguments)
 
         assert_torchs(ours, theirs, run, run_theirs, [x_of(*batch, 9), x_of(*batch, LENGTH)])
 
@@ -190,8 +194,8 @@ def test_dropout_is_converted_part_by_part():
     theirs = torch.nn.TransformerEncoderLayer(CHANNELS, HEADS, dropout=0.4, batch_first=True)
     theirs.dropout2.p = 0.1
     ours = from_torch(theirs)
-    found = (ours.around_attention, ours.feed_forward, ours.around_feed_forward)
-    assert [part.dropout.p for part in found] == [0.4, 0.4, 0.1]
+    parts = (ours.around_attention, ours.feed_forward, ours.around_feed_forward)
+    assert [part.dropout.p for part in parts] == [0.4, 0.4, 0.1]
     assert ours.attention.family.normalise.dropout == 0.4
 
 
@@ -282,13 +286,13 @@ def test_a_long_sequence_block_is_dense_attention_under_its_mask(num_random):
     seen = (place[:, None] - place).abs() <= 3
     seen |= (place[:, None] < 2) | (place < 2)
     _, basis = block.attention(x[0], return_attention_weights=True)
-    found = basis.to_dense()[0].t() != 0
+    attended = basis.to_dense()[0].t() != 0
     if num_random:
-        assert bool((found | ~seen).all())
-        assert bool(((found & ~seen).sum(1) <= num_random).all())
-        assert bool((found & ~seen).any())
-        seen = found
-    assert torch.equal(found, seen)
+        assert bool((attended | ~seen).all())
+        assert bool(((attended & ~seen).sum(1) <= num_random).all())
+        assert bool((attended & ~seen).any())
+        seen = attended
+    assert torch.equal(attended, seen)
     oracle.assert_same(block(x), theirs(x, ~seen), [x])
 
 

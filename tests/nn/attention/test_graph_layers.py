@@ -81,12 +81,12 @@ def test_parameters_begin_as_pygs(kind, channels):
     assert_near(ours(x, edges, edge_attr=attr), first)
     for _ in range(2):
         theirs.reset_parameters()
-        found, expected = (
+        actual, expected = (
             {name: spans(one) for name, one in layer.named_parameters()}
             for layer in (ours, outer_conv(theirs))
         )
-        assert found.keys() == expected.keys()
-        for name, (largest, spread) in found.items():
+        assert actual.keys() == expected.keys()
+        for name, (largest, spread) in actual.items():
             assert math.isclose(largest, expected[name][0], rel_tol=0.08, abs_tol=1e-9), name
             assert math.isclose(spread, expected[name][1], rel_tol=0.15, abs_tol=1e-9), name
         ours.reset_parameters()

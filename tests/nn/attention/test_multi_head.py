@@ -49,17 +49,17 @@ def test_every_option_and_mask_is_torchs(start):
         ours = from_torch(theirs, **mask.options)
         ours.fuse = pick.random() < 0.8
         beside = {"source_mask": there, "edge_attr": mask.attr}
-        given = {"attn_mask": mask.theirs, "key_padding_mask": padding, "need_weights": False}
+        arguments = {"attn_mask": mask.theirs, "key_padding_mask": padding, "need_weights": False}
         # With this hint torch's fast path hides the sources that it has added itself.
         added = options["add_bias_kv"] or options["add_zero_attn"]
-        given["is_causal"] = mask.is_causal and not added
+        arguments["is_causal"] = mask.is_causal and not added
         place = -2 if batch_first or not batch else 0
 
         def run(query, key, value, ours=ours, mask=mask, beside=beside):
             return ours((value, query), mask.edges, keys=key, **beside)
 
-        def run_theirs(*x, theirs=theirs, given=given, place=place):
-            return theirs(*(one.movedim(-2, place) for one in x), **given)[0].movedim(place, -2)
+        def run_theirs(*x, theirs=theirs, arguments=arguments, place=place):
+            return theirs(*(one.movedim(-2, place) for one in x), **arguments)[0].movedim(place, -2)
 
         widths = dims["kdim"] or EMBED, dims["vdim"] or EMBED
         inputs = [

@@ -29,9 +29,11 @@ def drawn(seed, nodes):
     there[0] = True
     places = torch.randint(P, (nodes,), generator=generator)
     kinds = torch.randint(3, (nodes,), generator=generator)
-    held = torch.tensor(NOTHING, dtype=torch.float64)[kinds]
+    replacements = torch.tensor(NOTHING, dtype=torch.float64)[kinds]
     broken = x.clone()
-    broken[torch.arange(nodes), places] = torch.where(there, x[torch.arange(nodes), places], held)
+    broken[torch.arange(nodes), places] = torch.where(
+        there, x[torch.arange(nodes), places], replacements
+    )
     return broken.requires_grad_(), x.requires_grad_(), there
 
 
@@ -39,16 +41,16 @@ def assert_unseen(conv, broken, x, there, targets, seen, **beside):
     """Values and gradients are those without the absent sources, whose own are zeros."""
     asks = there if targets is None else torch.ones(len(targets), dtype=torch.bool)
     ends = (broken, broken) if targets is None else (broken, targets)
-    found = conv(broken if targets is None else ends, source_mask=there, **beside)[asks]
+    actual = conv(broken if targets is None else ends, source_mask=there, **beside)[asks]
     rows = x[there] if targets is None else targets
     wanted = truth(conv, x[there], rows, seen[there][:, asks])
-    assert_near(found, wanted, 1e-9)
-    (_, *found), (_, *wanted) = (
-        derivatives(out, [of, *conv.parameters()], 1) for out, of in ((found, broken), (wanted, x))
+    assert_near(actual, wanted, 1e-9)
+    (_, *actual), (_, *wanted) = (
+        derivatives(out, [of, *conv.parameters()], 1) for out, of in ((actual, broken), (wanted, x))
     )
-    for actual, reference in zip(found, wanted, strict=True):
-        assert_near(actual, reference, 1e-8, at_least=0.1)
-    assert not found[0][~there].any()
+    for gradient, reference in zip(actual, wanted, strict=True):
+        assert_near(gradient, reference, 1e-8, at_least=0.1)
+    assert not actual[0][~there].any()
 
 
 @pytest.mark.slow(cases=12)
@@ -75,9 +77,9 @@ def test_nothing_of_them_reaches_others(score, pair):
 def test_those_of_sparse_features_neither(order):
     conv = layer("key-query", support="complete", order=order)
     broken, x, there = drawn(1, 8)
-    found = conv(broken.detach().to_sparse_csr(), source_mask=there)[there]
+    actual = conv(broken.detach().to_sparse_csr(), source_mask=there)[there]
     seen = torch.ones(8, 8, dtype=torch.bool)[there][:, there]
-    assert_near(found, truth(conv, x[there], x[there], seen))
+    assert_near(actual, truth(conv, x[there], x[there], seen))
 
 
 def test_a_source_that_asks_too_asks_with_zeros_for_what_is_no_number():
@@ -102,12 +104,12 @@ def test_beside_matrices_of_the_graph_they_send_nothing(make, by_messages, root)
     graph = OuterConv(P, 5, GCN()).double().basis(x, edges)
     matrices = torch.cat([graph.to_dense(), shares.to_dense()])[..., there]
     sent = x.masked_fill(~there.unsqueeze(1), 0.0)
-    found = conv(broken, edges, source_mask=there)[there]
+    actual = conv(broken, edges, source_mask=there)[there]
     wanted = torch.einsum("kmn,mp,kpq->nq", matrices, sent, conv.theta().squeeze(1))
     wanted = wanted + x[there] @ conv.root().flatten(0, 2) if root else wanted
-    assert_near(found, wanted)
-    assert_same_gradients(found, conv(x, edges, source_mask=there)[there], [*conv.parameters()])
-    (of_broken,) = torch.autograd.grad(found.sin().sum(), broken)
+    assert_near(actual, wanted)
+    assert_same_gradients(actual, conv(x, edges, source_mask=there)[there], [*conv.parameters()])
+    (of_broken,) = torch.autograd.grad(actual.sin().sum(), broken)
     assert of_broken.isfinite().all()
     assert not of_broken[~there].any()
 
@@ -119,10 +121,10 @@ def test_linear_attention_leaves_them_out(feature_map, causal):
     items = [drawn(seed, 9) for seed in (4, 5)]
     broken, x, there = (torch.stack(parts).detach() for parts in zip(*items, strict=True))
     broken.requires_grad_()
-    found = conv(broken, None, source_mask=there)
+    out = conv(broken, None, source_mask=there)
     for number in range(2):
         kept = there[number]
-        item, of_item = found[number][kept], x[number][kept]
+        item, of_item = out[number][kept], x[number][kept]
         assert_near(item, conv(of_item, None))
         (gradient,) = torch.autograd.grad(item.sum(), broken, retain_graph=True)
         assert gradient.isfinite().all()
@@ -197,14 +199,14 @@ def by_definition(conv, x, *edges):
 @pytest.mark.parametrize(("count", "empty"), [(1, False), (0, True), (3, True)])
 @each_support
 def test_every_target_sees_them_beside_its_support(name, count, empty):
-    conv, given = with_sources(name, count, empty_source=empty), arguments(name)
-    wanted = [given[0], *conv.parameters()]
-    assert_same(conv(*given), by_definition(conv, *given), wanted)
-    for one in conv.contraction_path(*given).steps[0].candidates:
+    conv, layer_inputs = with_sources(name, count, empty_source=empty), arguments(name)
+    wanted = [layer_inputs[0], *conv.parameters()]
+    assert_same(conv(*layer_inputs), by_definition(conv, *layer_inputs), wanted)
+    for one in conv.contraction_path(*layer_inputs).steps[0].candidates:
         conv.order = one.order.name
-        assert_same(conv(*given), by_definition(conv, *given), wanted)
+        assert_same(conv(*layer_inputs), by_definition(conv, *layer_inputs), wanted)
     conv.order, conv.fuse = None, False
-    assert_same(conv(*given), by_definition(conv, *given), wanted)
+    assert_same(conv(*layer_inputs), by_definition(conv, *layer_inputs), wanted)
 
 
 @each_support
@@ -231,13 +233,13 @@ def test_where_nothing_else_is_seen_their_values_arrive():
 
 @each_support
 def test_an_empty_source_is_softmax_plus_one(name):
-    conv, given = with_sources(name, 0, empty_source=True), arguments(name)
+    conv, layer_inputs = with_sources(name, 0, empty_source=True), arguments(name)
     plus_one = with_sources(name, 0, normalise="softmax-plus-one")
     plus_one.load_state_dict(conv.state_dict())
     pairs = []
     for one in (conv, plus_one):
-        out = one(*given)
-        inputs = [given[0], *one.parameters()]
+        out = one(*layer_inputs)
+        inputs = [layer_inputs[0], *one.parameters()]
         pairs.append((out, *torch.autograd.grad(out.square().sum(), inputs)))
     for mine, other in zip(*pairs, strict=True):
         assert_near(mine, other, at_least=0.1)
@@ -269,10 +271,10 @@ def test_they_have_no_edge_features():
     score, sources, (m, n) = conv.family.score, conv.added_sources, edges
     of_edges = torch.einsum("ed,hdc->ehc", attr, score.edge.weight)
     key, query = torch.cat([sources.key, score.key(x)]), score.query(x) * score.scale
-    found = torch.einsum("ahd,nhd->han", key, query).exp()
-    raised = torch.zeros_like(found)
-    raised[:, :2] = found[:, :2]
-    with_attr = found[:, 2 + m, n] * (of_edges * query[n]).sum(-1).exp().t()
+    exponentials = torch.einsum("ahd,nhd->han", key, query).exp()
+    raised = torch.zeros_like(exponentials)
+    raised[:, :2] = exponentials[:, :2]
+    with_attr = exponentials[:, 2 + m, n] * (of_edges * query[n]).sum(-1).exp().t()
     raised = raised.index_put((torch.arange(HEADS)[:, None], 2 + m, n), with_attr)
     shares = raised / raised.sum(1, keepdim=True)
     value = torch.einsum("mp,hpv->mhv", x, conv.theta.value) + conv.value_bias
@@ -294,8 +296,8 @@ def test_their_share_is_in_the_learned_basis_and_in_the_terms_of_labels():
 
 def test_a_basis_in_their_place_is_all_there_is():
     conv, (x, edges) = with_sources("edges"), arguments("edges")
-    given = without(conv).basis(x, edges)
-    assert_near(conv(x, given.edges()), without(conv)(x, edges))
+    basis = without(conv).basis(x, edges)
+    assert_near(conv(x, basis.edges()), without(conv)(x, edges))
     support = without(conv).family.support.basis(edges, size=(NODES, NODES))
     assert_near(conv(x, support), conv(x, edges))
 

@@ -52,11 +52,11 @@ def dense(conv, phi, of_key, of_query, x, targets, seen):
 
 def assert_is_dense(conv, score, seen, size, depth, **beside):
     x, targets = features(seen.size(0), size), features(seen.size(1), size)
-    given = [x, targets, *conv.parameters()]
-    found = conv((x, targets), **beside)
+    leaves = [x, targets, *conv.parameters()]
+    out = conv((x, targets), **beside)
     wanted = dense(conv, score.phi, score.key.weight, score.query.weight, x, targets, seen)
     for number, (actual, reference) in enumerate(
-        zip(derivatives(found, given, depth), derivatives(wanted, given, depth), strict=True)
+        zip(derivatives(out, leaves, depth), derivatives(wanted, leaves, depth), strict=True)
     ):
         assert actual.isfinite().all()
         # Features are products of x, weights are exponentials of those.
@@ -117,12 +117,12 @@ def test_exponentials_in_shorter_types_are_those_of_float64(name, support, dtype
             part.weight.data.fill_(1.0 / P)
         x = (torch.randn(9, P) + offset).to(dtype).requires_grad_()
         same, wide = x.detach().double().requires_grad_(), copy.deepcopy(conv).double()
-        found, wanted = (
+        actual, wanted = (
             derivatives(conv(x, None).double(), [x], 2),
             derivatives(wide(same), [same], 2),
         )
-        for actual, reference in zip(found, wanted, strict=True):
-            assert_near(actual.double(), reference, 40 * eps, at_least=(1.0 + abs(offset)) ** 2)
+        for derivative, reference in zip(actual, wanted, strict=True):
+            assert_near(derivative.double(), reference, 40 * eps, at_least=(1.0 + abs(offset)) ** 2)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-18, 1.0, 1e18])
@@ -132,9 +132,9 @@ def test_relu_of_features_of_any_size_in_float32_is_that_of_float64(support, siz
     x = (size * torch.randn(9, P)).requires_grad_()
     same, wide = x.detach().double().requires_grad_(), copy.deepcopy(conv).double()
     wide.family.score.phi = torch.nn.ReLU()  # of which no logarithm is known
-    found, wanted = derivatives(conv(x, None), [x], 1), derivatives(wide(same, None), [same], 1)
-    for actual, reference, least in zip(found, wanted, (size, 1.0), strict=True):
-        assert_near(actual.double(), reference, 1e-5, at_least=least)
+    actual, wanted = derivatives(conv(x, None), [x], 1), derivatives(wide(same, None), [same], 1)
+    for derivative, reference, least in zip(actual, wanted, (size, 1.0), strict=True):
+        assert_near(derivative.double(), reference, 1e-5, at_least=least)
 
 
 def test_edges_of_a_causal_basis_are_in_range_too():

@@ -78,8 +78,8 @@ def test_every_layer_with_values_folds_and_factors(options, value_bias, batch):
     folded, factored = nn.fold_output(conv), nn.factor_output(conv, 6)
     assert factored.theta.value.shape == (HEADS, P, 6)
     assert "value_channels" not in options or folded.theta.name == "full"
-    for made in (folded, factored):
-        assert_same(made(x, EDGES), conv(x, EDGES), [x])
+    for converted in (folded, factored):
+        assert_same(converted(x, EDGES), conv(x, EDGES), [x])
 
 
 @pytest.mark.parametrize("value_bias", [False, True])

@@ -109,8 +109,8 @@ def outcome(layer, x, direction):
     """The result, and the gradients of the images and of every parameter as torch has them."""
     x = x.detach().requires_grad_()
     out = layer(x)
-    found = torch.autograd.grad(out, [x, *layer.parameters()], direction)
-    return out, found
+    gradients = torch.autograd.grad(out, [x, *layer.parameters()], direction)
+    return out, gradients
 
 
 @pytest.mark.slow(cases=2)
@@ -129,9 +129,9 @@ def test_equals_torch_over_every_option(start):
             layer.order = order
             chosen = layer.contraction_path(x).chosen
             assert chosen == [order], f"{drawn}: {chosen}"
-            out, found = outcome(layer, x, direction)
+            out, layer_gradients = outcome(layer, x, direction)
             assert_near(out, expected, tolerance)
-            ours = dict(zip(("x", *dict(layer.named_parameters())), found, strict=True))
+            ours = dict(zip(("x", *dict(layer.named_parameters())), layer_gradients, strict=True))
             assert_near(ours["x"], named["x"], tolerance, at_least=0.1)
             kernel = in_torchs_layout(layer, ours["theta.weight"], module)
             assert_near(kernel, named["weight"], 5 * tolerance, at_least=0.1)

@@ -178,8 +178,8 @@ def test_on_a_grid_the_lstm_is_that_of_images():
         "peephole": as_cells(w, 2),
     }
     state = tuple(as_cells(part, 2) for part in (h, c))
-    found = with_weights(cell, named, as_cells(x, 2), (5, 4), state)
-    ours = [as_images(part, (5, 4)) for part in found]
+    outputs = with_weights(cell, named, as_cells(x, 2), (5, 4), state)
+    ours = [as_images(part, (5, 4)) for part in outputs]
     assert_same(ours, expected, [x, h, c, weight, bias, w])
 
 
@@ -193,8 +193,8 @@ def test_on_a_grid_the_gru_is_that_of_images():
         "candidate.theta.weight": our_weight(candidate.flatten(2), 1, False)[:, 0],
     }
     cell = ConvGRUCell(P, Q, GRID, bias=False).double()
-    found = with_weights(cell, named, as_cells(x, 2), (5, 4), as_cells(h, 2))
-    assert_same(as_images(found, (5, 4)), u * h + (1 - u) * new, [x, h, gates, candidate])
+    out = with_weights(cell, named, as_cells(x, 2), (5, 4), as_cells(h, 2))
+    assert_same(as_images(out, (5, 4)), u * h + (1 - u) * new, [x, h, gates, candidate])
 
 
 def test_on_a_grid_gates_run_as_dense_convolutions():
@@ -237,12 +237,14 @@ def test_unrolled_is_step_by_step(kind):
 
 
 def test_the_basis_is_made_once_for_all_gates_and_steps(monkeypatch):
-    made, basis_on = [], Walk.basis_on
-    monkeypatch.setattr(Walk, "basis_on", lambda *given: made.append(given) or basis_on(*given))
+    basis_calls, basis_on = [], Walk.basis_on
+    monkeypatch.setattr(
+        Walk, "basis_on", lambda *arguments: basis_calls.append(arguments) or basis_on(*arguments)
+    )
     for kind in KINDS:
-        made.clear()
+        basis_calls.clear()
         unroll(cell_of(kind), values(3, N, P), EDGES.clone())  # not that of the cell before
-        assert len(made) == 1
+        assert len(basis_calls) == 1
 
 
 # Any family, and the options of the layer ---------------------------------------------------------
