@@ -167,8 +167,11 @@ def compiled(case: Case) -> dict[str, Code]:
             code = codes.setdefault(kernel.__name__, Code())
             registers = read(done, code)
             sizes = like.dtype.itemsize, registers, done.metadata.num_warps, done.metadata.shared
-            found = occupancy.predicted(kernel.__name__, constants, *sizes)
-            code.warps, code.share = min(code.warps, found.warps), min(code.share, found.share)
+            prediction = occupancy.predicted(kernel.__name__, constants, *sizes)
+            code.warps, code.share = (
+                min(code.warps, prediction.warps),
+                min(code.share, prediction.share),
+            )
 
     balance.Plan.start = compile_only
     balance.LIMIT = 8 if case.pieces else 256
@@ -201,9 +204,9 @@ def call_all(case: Case) -> None:
     sent = dense(1, heads, case.outputs)
     products = Attention(rows, x, sent, value, 0.5, False)
     of_ends = Attention(rows[:, :, 0].contiguous(), value[:1], sent, None, 0.2, True)
-    for given in (products, of_ends):
-        out, total = backend.attend(ptr, index, given)
-        backend.attend_backward(ptr, index, *far, given, out, total, out)
+    for attention in (products, of_ends):
+        out, total = backend.attend(ptr, index, attention)
+        backend.attend_backward(ptr, index, *far, attention, out, total, out)
     weight = dense(1, heads, channels)
     relu, tanh = Activation("leaky_relu", 0.2, 0), Activation("tanh", 0.2, 1)
     backend.additive(ptr, index, Neurons(rows, x, weight, None, relu))

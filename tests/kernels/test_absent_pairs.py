@@ -193,9 +193,9 @@ def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
         unseen = ~(together & (AHEAD <= 0))[:, 3]
         expected = scan(query, key, value, chunks)
         broken = value.index_fill(0, torch.tensor(3), nan)[None]
-        found = torch.vmap(lambda v, chunks=chunks: scan(query, key, v, chunks))(broken)[0]
-        assert found[~unseen].isnan().all()
-        assert_near(found[unseen], expected[unseen])
+        actual = torch.vmap(lambda v, chunks=chunks: scan(query, key, v, chunks))(broken)[0]
+        assert actual[~unseen].isnan().all()
+        assert_near(actual[unseen], expected[unseen])
 
 
 @pytest.mark.parametrize("number", [nan, inf], ids=str)
@@ -203,37 +203,37 @@ def test_a_sum_over_what_comes_before_where_numbers_cannot_be_looked_at():
 def test_each_way_to_attend_within_torch_func(way, number):
     """An item for each node that is not finite: in an operand, a tangent, or a gradient."""
     function, visible = WAYS[way]
-    given, own = operands(), torch.eye(NODES, dtype=torch.bool) & visible.any(1)
+    inputs, own = operands(), torch.eye(NODES, dtype=torch.bool) & visible.any(1)
     is_node = torch.eye(NODES, dtype=torch.bool)[:, :, None, None]
     for place, seen in enumerate((own, visible.t(), visible.t())):
         arrives = place == 2 or number != number  # a score of infinity may give a share of 0
 
         def run(x, place=place):
-            return function(*given[:place], x, *given[place + 1 :])
+            return function(*inputs[:place], x, *inputs[place + 1 :])
 
-        def back(above, run=run, x=given[place]):
+        def back(above, run=run, x=inputs[place]):
             return vjp(run, x)[1](above)[0]
 
-        spoilt = torch.where(is_node, number, given[place])
-        above = torch.where(is_node, number, torch.zeros_like(given[2]))
+        spoilt = torch.where(is_node, number, inputs[place])
+        above = torch.where(is_node, number, torch.zeros_like(inputs[2]))
         for out, wanted, sure in (
             (torch.vmap(run)(spoilt), seen, arrives),
             (torch.vmap(back)(above), seen.t(), place == 2),
         ):
-            found = ~out.isfinite().flatten(2).all(2)
-            assert torch.equal(found, wanted) if sure else not (found & ~wanted).any()
+            actual = ~out.isfinite().flatten(2).all(2)
+            assert torch.equal(actual, wanted) if sure else not (actual & ~wanted).any()
 
     def along(tangent):
-        return jvp(run, (given[2],), (tangent,))[1]
+        return jvp(run, (inputs[2],), (tangent,))[1]
 
     # Of the values, which run, back and above are of by now: also without vmap, and outside it.
     for ways, wanted in ((along, visible.t()), (back, visible)):
-        found = torch.vmap(ways)(above).isfinite()
-        assert torch.equal(~found.flatten(2).all(2), wanted)
-        assert torch.equal(ways(above[3]).isfinite(), found[3])
-    leaf = given[2].clone().requires_grad_()
-    (found,) = torch.autograd.grad(torch.vmap(run)(leaf[None]), leaf, above[3:4])
-    assert torch.equal(~found.isfinite().flatten(1).all(1), visible[3])
+        actual = torch.vmap(ways)(above).isfinite()
+        assert torch.equal(~actual.flatten(2).all(2), wanted)
+        assert torch.equal(ways(above[3]).isfinite(), actual[3])
+    leaf = inputs[2].clone().requires_grad_()
+    (actual,) = torch.autograd.grad(torch.vmap(run)(leaf[None]), leaf, above[3:4])
+    assert torch.equal(~actual.isfinite().flatten(1).all(1), visible[3])
 
 
 @pytest.mark.parametrize("function", [attend_all, flat], ids=["all", "edges"])
@@ -246,9 +246,9 @@ def test_a_bias_of_each_item_within_torch_func(function):
     def run(query, bias):
         return function(query, key, value, bias)
 
-    found = torch.vmap(run, (None, 0))(query, bias)
-    assert_near(*(x.nan_to_num(7.0) for x in (found, torch.stack([run(query, b) for b in bias]))))
-    assert torch.equal(found.isnan().flatten(2).all(2), ~hidden[:, :, 3])
+    actual = torch.vmap(run, (None, 0))(query, bias)
+    assert_near(*(x.nan_to_num(7.0) for x in (actual, torch.stack([run(query, b) for b in bias]))))
+    assert torch.equal(actual.isnan().flatten(2).all(2), ~hidden[:, :, 3])
 
     rows = hidden[0, :, 3].nonzero().view(-1)  # those that do not see it
 
@@ -266,9 +266,9 @@ def compiled(function, backend="aot_eager"):
     torch._dynamo.reset()
     graph = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
 
-    def run(*given):
-        learns = any(x.requires_grad for x in given)
-        return graph(*(x if x.requires_grad else x.detach().requires_grad_(learns) for x in given))
+    def run(*inputs):
+        learns = any(x.requires_grad for x in inputs)
+        return graph(*(x if x.requires_grad else x.detach().requires_grad_(learns) for x in inputs))
 
     return run
 
@@ -303,13 +303,15 @@ def test_what_is_not_finite_arrives_within_blocks_of_a_compiled_graph(backend):
 
     runs = function, compiled(function, backend)
     for place, number in product(range(3), (nan, inf)):
-        given, reached = [torch.randn(4, 2, 4) for _ in range(3)], []
-        given[place][1, :, 0] = number
+        inputs, reached = [torch.randn(4, 2, 4) for _ in range(3)], []
+        inputs[place][1, :, 0] = number
         for run in runs:
-            operands = [one.clone().requires_grad_() for one in given]
+            operands = [one.clone().requires_grad_() for one in inputs]
             out = run(*operands)
-            found = [out, *torch.autograd.grad(out.sum(), operands)]
-            reached.append(torch.stack([~one.isfinite().flatten(1).all(1) for one in found]))
+            out_and_gradients = [out, *torch.autograd.grad(out.sum(), operands)]
+            reached.append(
+                torch.stack([~one.isfinite().flatten(1).all(1) for one in out_and_gradients])
+            )
         assert torch.equal(*reached)
         assert reached[0][0, 1]
         assert not reached[0][:, 2:].any()
@@ -334,13 +336,13 @@ def test_a_compiled_graph_has_the_values_and_gradients_of_a_plain_call(way):
     for spoilt in (None, 3):
         results = []
         for run in runs:
-            given = operands()
+            inputs = operands()
             if spoilt is not None:
-                given[2][spoilt] = nan
-            given = [x.requires_grad_() for x in given]
-            out = run(*given)
+                inputs[2][spoilt] = nan
+            inputs = [x.requires_grad_() for x in inputs]
+            out = run(*inputs)
             grads = torch.autograd.grad(
-                out, given, torch.linspace(1, 2, out.numel()).view_as(out).to(out)
+                out, inputs, torch.linspace(1, 2, out.numel()).view_as(out).to(out)
             )
             results.append([out, *grads])
         for one, other in zip(*results, strict=True):
@@ -351,15 +353,15 @@ def test_a_compiled_graph_has_the_values_and_gradients_of_a_plain_call(way):
 def test_numbers_that_are_finite_stay_as_they_are(way):
     """Those of targets that see no NaN, by edges, and all gradients of other targets."""
     function, visible = WAYS[way]
-    given = [x.requires_grad_() for x in operands()]
-    broken = [given[0], given[1], given[2].detach().index_fill(0, torch.tensor(3), nan)]
-    expected, found = function(*given), function(*broken)
+    inputs = [x.requires_grad_() for x in operands()]
+    broken = [inputs[0], inputs[1], inputs[2].detach().index_fill(0, torch.tensor(3), nan)]
+    expected, actual = function(*inputs), function(*broken)
     unseen = ~visible[:, 3]
-    assert_near(found[unseen], expected[unseen])
+    assert_near(actual[unseen], expected[unseen])
     above = torch.randn_like(expected)
-    plain = torch.autograd.grad(expected[unseen], given, above[unseen], retain_graph=True)
+    plain = torch.autograd.grad(expected[unseen], inputs, above[unseen], retain_graph=True)
     above[~unseen] = nan
-    mixed = torch.autograd.grad(expected, given, above)
+    mixed = torch.autograd.grad(expected, inputs, above)
     for part, whole, reached in zip(
         mixed, plain, (~unseen & visible.any(1), *[visible[~unseen].any(0)] * 2), strict=True
     ):

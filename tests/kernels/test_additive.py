@@ -33,8 +33,8 @@ def gathered(csr, *tensors, activation="leaky_relu"):
 @pytest.mark.parametrize("order", range(5))
 def test_an_activation_has_every_derivative(activation, order):
     z = torch.randn(50, dtype=torch.float64, requires_grad=True)
-    known = {"tanh": torch.tanh, "exp": torch.exp, "square": torch.square}
-    value = known.get(activation, lambda z: torch.nn.functional.leaky_relu(z, 0.3))(z)
+    functions = {"tanh": torch.tanh, "exp": torch.exp, "square": torch.square}
+    value = functions.get(activation, lambda z: torch.nn.functional.leaky_relu(z, 0.3))(z)
     for _ in range(order):
         if not value.requires_grad:
             value = torch.zeros_like(z)
@@ -53,9 +53,9 @@ def test_three_derivatives_equal_those_of_gathers(backend, activation):
     csr = csr_of("tall")
     inputs = random_inputs(shapes_of(csr))
     with use_backend(backend):
-        found = additive(csr, *inputs, activation=activation)
+        actual = additive(csr, *inputs, activation=activation)
     wanted = gathered(csr, *inputs, activation=activation)
-    assert_same_derivatives(found.sin(), wanted.sin(), inputs, 3, at_least=1.0)
+    assert_same_derivatives(actual.sin(), wanted.sin(), inputs, 3, at_least=1.0)
 
 
 @pytest.mark.parametrize("backend", HERE)
@@ -119,11 +119,11 @@ def test_nothing_of_nodes_without_entries_arrives_in_a_gradient(backend, wild, a
     with torch.no_grad():
         inputs[0][[0, 2, 4]] = inputs[1][[1, 3]] = wild
     with use_backend(backend):
-        found, expected = (
+        gradients, expected = (
             torch.autograd.grad(additive(csr, *x, activation=activation).sin().sum(), x)
             for x in (inputs, tame)
         )
-    for actual, truth in zip(found, expected, strict=True):
+    for actual, truth in zip(gradients, expected, strict=True):
         assert_near(actual, truth)
 
 
@@ -159,10 +159,10 @@ def test_a_training_step_holds_no_more_than_its_operands_and_tiles(backend, monk
     index = torch.randint(size, (2, entries))
     csr = Pattern.build(index, size=(size, size)).by_target
     inputs = random_inputs(shapes_of(csr, heads, channels), torch.float32)
-    with use_backend(backend), Largest() as held:
+    with use_backend(backend), Largest() as largest:
         for activation in ACTIVATIONS:
             additive(csr, *inputs, activation=activation).sum().backward()
-    assert held.nbytes <= entries * heads * 4
+    assert largest.nbytes <= entries * heads * 4
 
 
 def test_who_serves_it_and_who_says_why_not():

@@ -39,10 +39,10 @@ def drawn(heads=3, width=4, dtype=torch.float64, scales=(1.0, 1.0, 1.0, 1.0)):
     return [(x * by).detach().requires_grad_() for x, by in zip(numbers, scales, strict=True)]
 
 
-def basis_of(given):
+def basis_of(operands):
     """The basis on a pattern that nothing has sorted."""
     return AdditiveAttentionBasis(
-        EdgeBasis(Pattern.build(EDGES, size=(NODES, NODES))), *given, SLOPE
+        EdgeBasis(Pattern.build(EDGES, size=(NODES, NODES))), *operands, SLOPE
     )
 
 
@@ -65,62 +65,62 @@ def by_definition(x, value, of_source, of_target):
 @pytest.mark.parametrize(("heads", "width"), [(3, 4), (1, 4), (4, 1), (1, 1)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_sums_are_those_of_the_definition_as_are_their_gradients(way, heads, width, dtype):
-    given = drawn(heads, width, dtype)
+    operands = drawn(heads, width, dtype)
     tolerance = 1e-10 if dtype == torch.float64 else 1e-5
-    found, expected = basis_of(given).sums(), by_definition(*given)[1]
-    assert_near(found, expected, tolerance)
+    actual, expected = basis_of(operands).sums(), by_definition(*operands)[1]
+    assert_near(actual, expected, tolerance)
     with torch.no_grad():
-        assert_near(basis_of(given).sums(), expected, tolerance)
-    assert_same_gradients(found, expected, given, 5 * tolerance)
+        assert_near(basis_of(operands).sums(), expected, tolerance)
+    assert_same_gradients(actual, expected, operands, 5 * tolerance)
 
 
 def test_heads_of_edges_that_come_again_and_again_are_one_matrix(monkeypatch):
     monkeypatch.setattr(edge_sums, "MOST", -1)
     monkeypatch.setattr(head_copies, "OFTEN", 2)
-    given = drawn()
-    basis = basis_of(given)
-    expected = by_definition(*given)[1]
+    operands = drawn()
+    basis = basis_of(operands)
+    expected = by_definition(*operands)[1]
     sums = [basis.sums() for _ in range(4)]  # the last two by one matrix
     (entries,) = vars(basis.over.pattern.by_target)["head_copies"].values()
     assert entries.is_final
     for out in sums:  # each by the matrices of its forward pass
-        assert_same(out, expected, given)
+        assert_same(out, expected, operands)
 
 
 def test_edges_that_come_again_and_again_are_sorted(monkeypatch):
     monkeypatch.setattr(additive_attention, "MOST_AGAIN", 0)
     monkeypatch.setattr(additive_attention, "WIDE", 4)
-    given, narrow = drawn(), basis_of(drawn(width=3))
-    basis, times = basis_of(given), additive_attention.OFTEN
+    operands, narrow = drawn(), basis_of(drawn(width=3))
+    basis, times = basis_of(operands), additive_attention.OFTEN
     sums = [basis.sums() for _ in range(times)]
     assert "head_copies" not in vars(basis.over.pattern.by_target)
     sums.append(basis.sums())
     assert "head_copies" in vars(basis.over.pattern.by_target)
     for one in sums:
-        assert_near(one, by_definition(*given)[1])
+        assert_near(one, by_definition(*operands)[1])
     assert all(narrow.sums().isfinite().all() for _ in range(times + 1))
     assert "head_copies" not in vars(narrow.over.pattern.by_target)
 
 
 @pytest.mark.parametrize("nodes", [NODES, 0])
 def test_without_edges_sums_and_gradients_are_zero(way, nodes):
-    given = drawn()
-    given[0] = given[0][:nodes].detach().requires_grad_()
+    operands = drawn()
+    operands[0] = operands[0][:nodes].detach().requires_grad_()
     edges = Pattern.build(EDGES[:, :0], size=(nodes, nodes))
-    found = AdditiveAttentionBasis(EdgeBasis(edges), *given, SLOPE).sums()
-    assert found.shape == (nodes, 3, 4)
-    gradients = torch.autograd.grad(found.sum(), given)
-    assert not any(one.any() for one in (found, *gradients))
+    out = AdditiveAttentionBasis(EdgeBasis(edges), *operands, SLOPE).sums()
+    assert out.shape == (nodes, 3, 4)
+    gradients = torch.autograd.grad(out.sum(), operands)
+    assert not any(one.any() for one in (out, *gradients))
 
 
 @pytest.mark.parametrize("scale", [30.0, 1e3])
 def test_scores_of_any_size_stay_in_range(way, scale):
-    given = drawn(scales=(1.0, 1.0, scale, scale))
-    found, expected = basis_of(given).sums(), by_definition(*given)[1]
-    assert found.isfinite().all()
-    assert_near(found, expected, 1e-10)
-    above = torch.randn_like(found)
-    both = [torch.autograd.grad(out, given, above) for out in (found, expected)]
+    operands = drawn(scales=(1.0, 1.0, scale, scale))
+    actual, expected = basis_of(operands).sums(), by_definition(*operands)[1]
+    assert actual.isfinite().all()
+    assert_near(actual, expected, 1e-10)
+    above = torch.randn_like(actual)
+    both = [torch.autograd.grad(out, operands, above) for out in (actual, expected)]
     for one, other in zip(*both, strict=True):
         assert_near(one, other, 1e-8, at_least=1.0)  # shares of one or zero, which hardly move
 
@@ -132,22 +132,22 @@ def test_derivatives_of_derivatives(way):
 
 @pytest.mark.parametrize("learns", [0, 1, 2, 3])
 def test_gradients_of_some_alone(way, learns):
-    given = [tensor.detach() for tensor in drawn()]
-    one = given[learns].requires_grad_()
-    assert_same_gradients(basis_of(given).sums(), by_definition(*given)[1], [one], 1e-9)
+    operands = [tensor.detach() for tensor in drawn()]
+    one = operands[learns].requires_grad_()
+    assert_same_gradients(basis_of(operands).sums(), by_definition(*operands)[1], [one], 1e-9)
 
 
 def test_a_number_that_is_none_stays_where_it_is_seen(way):
-    given = [tensor.detach() for tensor in drawn()]
-    given[0][6] = torch.nan  # which node 0 sees, and itself would ask with
-    found = basis_of(given).sums()
-    assert found[0].isnan().all()
-    assert found[1:].isfinite().all()
+    operands = [tensor.detach() for tensor in drawn()]
+    operands[0][6] = torch.nan  # which node 0 sees, and itself would ask with
+    out = basis_of(operands).sums()
+    assert out[0].isnan().all()
+    assert out[1:].isfinite().all()
 
 
 def test_its_edges_have_the_shares(way):
-    given = drawn()
-    basis, (share, sums) = basis_of(given), by_definition(*given)
+    operands = drawn()
+    basis, (share, sums) = basis_of(operands), by_definition(*operands)
     assert_near(basis.edges().to_dense(), share, 1e-10)
     assert_near(basis.double().sums(), sums, 1e-10)
     assert basis.num_bases == 3
@@ -168,8 +168,8 @@ def test_arguments_may_be_one_tensor_or_made_of_another(way, once_more):
         own = drawn()[:3]
         loss = basis_of(make(*own)).sums().square().sum()
         wanted = by_definition(*make(*own))[1].square().sum()
-        found = torch.autograd.grad(loss, own, create_graph=once_more)
-        for one, other in zip(found, torch.autograd.grad(wanted, own), strict=True):
+        gradients = torch.autograd.grad(loss, own, create_graph=once_more)
+        for one, other in zip(gradients, torch.autograd.grad(wanted, own), strict=True):
             assert_near(one, other)
 
 
@@ -185,13 +185,15 @@ def test_batched_gradients_of_one_vector_for_both_ends(way):
 
 
 def test_contractions_take_the_values_of_the_basis_or_any_others(way):
-    given = drawn()
-    basis, (share, sums) = basis_of(given), by_definition(*given)
-    own = Theta(given[1].unsqueeze(1), heads="concat")
+    operands = drawn()
+    basis, (share, sums) = basis_of(operands), by_definition(*operands)
+    own = Theta(operands[1].unsqueeze(1), heads="concat")
     basis = replace(basis, value=own.value)
-    assert contraction_path(basis, given[0], own).chosen == ["attend_ends"]
-    assert_near(contract(basis, given[0], own), sums.flatten(1), 1e-10)
+    assert contraction_path(basis, operands[0], own).chosen == ["attend_ends"]
+    assert_near(contract(basis, operands[0], own), sums.flatten(1), 1e-10)
     x, theta = drawn()[0], Theta(leaf(3, 1, P, 2), heads="sum")
     expected = torch.einsum("hmn,mp,hpq->nq", share, x, theta.value)
     assert_near(contract(basis, x, theta), expected, 1e-10)
-    assert_near(contract(basis, given[0], theta.full()), contract(basis, given[0], theta), 1e-10)
+    assert_near(
+        contract(basis, operands[0], theta.full()), contract(basis, operands[0], theta), 1e-10
+    )

@@ -35,9 +35,9 @@ def draw(seed):
     pick = torch.Generator().manual_seed(seed)
     rows, cols, entries = (int(torch.randint(2, 9, (), generator=pick)) for _ in range(3))
     ends = [torch.randint(n, (entries + 1,), generator=pick) for n in (cols, rows)]
-    made = Pattern.build(torch.stack(ends), size=(cols, rows)).by_target
+    csr = Pattern.build(torch.stack(ends), size=(cols, rows)).by_target
     dtype = random.Random(seed).choice((torch.int32, torch.int64))
-    return {name: getattr(made, name).to(dtype) for name in NAMES} | {"num_columns": cols}
+    return {name: getattr(csr, name).to(dtype) for name in NAMES} | {"num_columns": cols}
 
 
 def placed(tensor, place, number):
@@ -175,9 +175,9 @@ def test_indices_of_groups_that_do_not_fit_are_refused(seed):
             )
         ]
     for case in cases:
-        given = {"x": x, "ptr": ptr, "theta": theta, "num_rows": rows, **case}
+        arguments = {"x": x, "ptr": ptr, "theta": theta, "num_rows": rows, **case}
         with pytest.raises((TypeError, ValueError), match="expected .*, got "):
-            grouped_matmul(**given)
+            grouped_matmul(**arguments)
 
 
 @pytest.mark.parametrize("backend", GROUPED)
@@ -185,8 +185,8 @@ def test_strided_groups(backend):
     ptr, gather = torch.tensor([0, 2, 5]), torch.tensor([3, 0, 1, 2, 4])
     x, theta = torch.randn(5, 3).double(), torch.randn(2, 3, 2).double()
     with use_backend(backend):
-        found = grouped_matmul(x, strided(ptr), theta, gather=strided(gather))
-        assert_near(found, grouped_matmul(x, ptr, theta, gather=gather))
+        actual = grouped_matmul(x, strided(ptr), theta, gather=strided(gather))
+        assert_near(actual, grouped_matmul(x, ptr, theta, gather=gather))
 
 
 SIZES = [(0, 3), (1, 1), (100, 7), (2**14, 300), (2**14, 70_000), (3 * 2**14, 2)]
@@ -230,15 +230,15 @@ def test_a_matrix_is_turned_round(entries, count):
 
 
 def test_columns_are_sorted_where_they_are_asked_for():
-    made = CSR.of(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1]), 2)
-    assert made.shape == (2, 2)
-    assert "columns" not in vars(made)
-    turned = made.T
+    csr = CSR.of(torch.tensor([0, 2, 3]), torch.tensor([1, 0, 1]), 2)
+    assert csr.shape == (2, 2)
+    assert "columns" not in vars(csr)
+    turned = csr.T
     assert (turned.ptr.tolist(), turned.index.tolist()) == ([0, 1, 3], [0, 0, 1])
     assert turned.order.tolist() == [1, 0, 2]
-    assert made.T.order is turned.order
-    assert (turned.T.ptr is made.ptr, turned.T.index is made.index) == (True, True)
-    assert (turned.T.order, turned.T.shape) == (None, made.shape)
+    assert csr.T.order is turned.order
+    assert (turned.T.ptr is csr.ptr, turned.T.index is csr.index) == (True, True)
+    assert (turned.T.order, turned.T.shape) == (None, csr.shape)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
@@ -267,9 +267,9 @@ def test_compiled_graphs_sort_again_only_what_they_did_not_sort_last(monkeypatch
     row, column = torch.randint(5, (2, 40))
     expected = counting(row, column, 5)
     for _ in range(2):
-        found = module._counted_operator(row.clone(), column.clone(), 5)
-        assert all(map(torch.equal, found, expected))
-        for part in found:
+        actual = module._counted_operator(row.clone(), column.clone(), 5)
+        assert all(map(torch.equal, actual, expected))
+        for part in actual:
             part.zero_()  # of the caller's own
     assert sorts == [5]
     with torch.inference_mode():

@@ -87,8 +87,8 @@ def test_masked_sources_are_not_seen_whatever_they_hold(size, shape, causal):
         hidden = ~every.unsqueeze(-1)
         broken = [inputs[0], *(x.masked_fill(hidden, torch.nan) for x in inputs[1:])]
         assert_near(attend_all(*broken, source_mask=mask, causal=causal), truth)
-        found = attend_band(*broken, left=2, right=1, source_mask=mask)
-        assert_near(found, on_edges(band(*size, 2, 1), inputs, bias))
+        actual = attend_band(*broken, left=2, right=1, source_mask=mask)
+        assert_near(actual, on_edges(band(*size, 2, 1), inputs, bias))
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -296,11 +296,11 @@ def test_no_tensor_of_windows_times_channels_and_no_square_one():
     size, channels = 4096, 8
     inputs = [torch.randn(size, 1, channels, requires_grad=True) for _ in range(3)]
     mask = torch.rand(size) < 0.9
-    with Largest() as held:
+    with Largest() as largest:
         attend_band(*inputs, left=64, right=64).sum().backward()
         attend_band(*inputs, left=64, right=64, source_mask=mask, dilation=3).sum().backward()
         attend_all(*inputs, causal=0).sum().backward()
         attend_all(*inputs, source_mask=mask).sum().backward()
         attend_all(*inputs, source_mask=mask, causal=5).sum().backward()
-    assert held.nbytes <= 16 * (1 << 20)
-    assert held.nbytes < size * 129 * channels * 4
+    assert largest.nbytes <= 16 * (1 << 20)
+    assert largest.nbytes < size * 129 * channels * 4

@@ -150,13 +150,13 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_a_cpu_refuses_is_refused_on_a_device_in_the_same_words(name, device):
     family = Relation(3) if "types" in name else GCN(add_self_loops=False)
-    given = {"edge_index": torch.tensor([[0, 1], [1, 1]]), **WRONG[name]}
+    arguments = {"edge_index": torch.tensor([[0, 1], [1, 1]]), **WRONG[name]}
     layer, x = OuterConv(CHANNELS, CHANNELS, family), torch.randn(NODES, CHANNELS)
     with pytest.raises(ValueError) as here:
-        layer(x, **given)
+        layer(x, **arguments)
     device.move(layer)
     with pytest.raises(ValueError) as there:
-        layer(device.to(x), **{key: device.to(part) for key, part in given.items()})
+        layer(device.to(x), **{key: device.to(part) for key, part in arguments.items()})
     assert str(there.value) == str(here.value)
 
 
@@ -178,12 +178,12 @@ def test_lists_of_a_known_length_are_made_as_on_a_cpu(loops, device):
     edges = torch.cat([torch.tensor([[0, 1, 8], [1, 2, 0]]), loops.expand(2, -1)], dim=1)
     there, missing = device.to(edges), 9 - loops.unique().numel()
     stays = edges[0] != edges[1]
-    found = {
+    lists = {
         "loops": (with_missing_loops(there, 9, missing), with_missing_loops(edges, 9)),
         "places": (places_of(device.to(stays), int(stays.sum())), stays.nonzero().view(-1)),
         "pointers": (pointers(there[1], 9), pointers(edges[1], 9)),
     }
-    for name, (one, other) in found.items():
+    for name, (one, other) in lists.items():
         assert one.is_cuda, name
         device.storages.remove(one)
         assert one.equal(other), name
@@ -233,8 +233,8 @@ def test_what_a_graph_reads_is_kept_as_long_as_its_edges(device):
     step()
     device.captures = False
     clear_caches()
-    (held,) = memo_module._captured.values()
-    assert len(held) == 1
+    (entries,) = memo_module._captured.values()
+    assert len(entries) == 1
     step()
     assert len(memo_module._captured) == 1
     del step
@@ -243,14 +243,14 @@ def test_what_a_graph_reads_is_kept_as_long_as_its_edges(device):
 
 
 def test_without_a_cache_a_basis_is_made_in_the_graph(device):
-    given = {"edge_index": torch.randint(NODES, (2, EDGES)), "x": torch.randn(NODES, CHANNELS)}
-    given["edge_index"][:, :3] = 1
+    inputs = {"edge_index": torch.randint(NODES, (2, EDGES)), "x": torch.randn(NODES, CHANNELS)}
+    inputs["edge_index"][:, :3] = 1
     for family in (GCN(), Relation(1), Chebyshev(3)):
         layer = OuterConv(CHANNELS, CHANNELS, family, cached=False)
         with use_backend("reference"):
-            here = layer(**given)
+            here = layer(**inputs)
         device.move(layer)
-        there = {name: device.to(part) for name, part in given.items()}
+        there = {name: device.to(part) for name, part in inputs.items()}
         device.captures = True
         out = layer(**there)
         device.captures = False
@@ -281,19 +281,19 @@ def test_a_basis_that_was_not_sorted_before_keeps_nothing_of_a_graph(device):
     captured = pattern.source_ptr
     assert not {"source", "order", "target_ptr", "source_ptr", "by_target"} & set(vars(pattern))
     assert pattern.by_target.T.index.is_cuda
-    made = Hops(1).basis(edges, size=(NODES, NODES)).pattern
-    assert made.by_target is made.by_target  # its own graph computes it
-    assert made.by_target.columns is made.by_target.columns
+    new_pattern = Hops(1).basis(edges, size=(NODES, NODES)).pattern
+    assert new_pattern.by_target is new_pattern.by_target  # its own graph computes it
+    assert new_pattern.by_target.columns is new_pattern.by_target.columns
     device.captures = False
     assert pattern.source_ptr is pattern.source_ptr
     assert torch.equal(pattern.source_ptr, captured)
 
 
 def test_each_stream_has_results_of_its_own(device):
-    memo, edges, made = Memo(), device.to(torch.ones(3)), []
+    memo, edges, streams = Memo(), device.to(torch.ones(3)), []
 
     def get(key="key", *tensors):
-        return memo.get(key, lambda: made.append(device.stream) or len(made), *tensors)
+        return memo.get(key, lambda: streams.append(device.stream) or len(streams), *tensors)
 
     assert [get("key", edges), get("key", edges)] == [1, 1]
     device.stream = 5
@@ -340,13 +340,15 @@ def test_operators_that_read_numbers_are_marked_for_compilers():
 @pytest.mark.parametrize("has_triton", [True, False])
 def test_grouped_products_of_torch_are_marked_where_triton_is_missing(has_triton, monkeypatch):
     monkeypatch.setattr(primitive, "find_spec", lambda name: name if has_triton else None)
-    made = []
+    registrations = []
     monkeypatch.setattr(
-        torch.library, "custom_op", lambda *given, **options: made.append(options) or _Registered()
+        torch.library,
+        "custom_op",
+        lambda *arguments, **options: registrations.append(options) or _Registered(),
     )
     primitive.operator(Backend.grouped_outer, reads=True)
     primitive.operator(Backend.spmm)
-    marks = [torch.Tag.cudagraph_unsafe in options.get("tags", ()) for options in made]
+    marks = [torch.Tag.cudagraph_unsafe in options.get("tags", ()) for options in registrations]
     assert marks == [not has_triton, False]
 
 

@@ -96,13 +96,13 @@ def test_tensors_that_are_spelled_out_elsewhere():
     ends = torch.stack(edges_of(12, 5, 4))
     x, value = torch.randn(5, 3, requires_grad=True), torch.rand(12)
     wanted = edge_sums(ends, -value, -x, 4)
-    found = edge_sums(ends, torch._neg_view(value), torch._neg_view(x), 4)
-    torch.testing.assert_close(found, wanted)
+    actual = edge_sums(ends, torch._neg_view(value), torch._neg_view(x), 4)
+    torch.testing.assert_close(actual, wanted)
     for grad in (torch._neg_view(torch.ones(4, 3)), torch._efficientzerotensor((4, 3))):
         spelled_out = torch.ones(4, 3) * (-1 if grad.is_neg() else 0)
         (wanted,) = torch.autograd.grad(edge_sums(ends, value, x, 4), x, spelled_out)
-        (found,) = torch.autograd.grad(edge_sums(ends, value, x, 4), x, grad)
-        torch.testing.assert_close(found, wanted)
+        (actual,) = torch.autograd.grad(edge_sums(ends, value, x, 4), x, grad)
+        torch.testing.assert_close(actual, wanted)
 
 
 def test_no_messages_are_held():
@@ -137,9 +137,9 @@ def test_shares_of_degrees(count, dtype):
     ends = torch.randint(3, 9, (2, count))
     sent, received = (torch.bincount(end, minlength=12).to(dtype)[end] for end in ends)
     for powers in ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.7, 0.3)):
-        found = share_of_degrees(ends, (12, 12), *powers, dtype)
+        actual = share_of_degrees(ends, (12, 12), *powers, dtype)
         wanted = sent ** -powers[0] * received ** -powers[1]
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=1e-6)
 
 
 ROW = torch.tensor([2, 0, 2, 0, 4, 2])

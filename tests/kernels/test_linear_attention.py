@@ -121,8 +121,8 @@ def test_a_scan_and_latent_nodes_map_over_a_batch_of_functions():
         both = scan(query, key, value, chunks) + spread(query, collect(key, value))
         return (both + scan_exponentials(query, key, value, chunks)).sin().sum()
 
-    found = torch.func.vmap(torch.func.grad(total, argnums=(0, 1, 2)))(*batched)
+    gradients = torch.func.vmap(torch.func.grad(total, argnums=(0, 1, 2)))(*batched)
     for number in range(2):
         one = torch.func.grad(total, argnums=(0, 1, 2))(*(part[number] for part in batched))
-        for actual, reference in zip(found, one, strict=True):
+        for actual, reference in zip(gradients, one, strict=True):
             assert_near(actual[number], reference)

@@ -19,7 +19,7 @@ def csr_of_many():
     return Pattern.build(index, size=(ROWS, ROWS)).by_target
 
 
-def held(backend, function, inputs, monkeypatch):
+def largest_nbytes(backend, function, inputs, monkeypatch):
     """Bytes of the largest tensor in forward, backward, and backward of that."""
     watched = Watched(BACKENDS[backend])
     monkeypatch.setitem(BACKENDS, backend, watched)
@@ -61,7 +61,7 @@ def test_never_holds_entries_times_channels(backend, dtype, monkeypatch):
     for name, function, shapes in calls:
         inputs = random_inputs(shapes, dtype)
         monkeypatch.setattr("pyg_outerconv.kernels.tiles.TILE_ELEMENTS", 4096)
-        largest = held(backend, function, inputs, monkeypatch)
+        largest = largest_nbytes(backend, function, inputs, monkeypatch)
         assert largest < product / 2, f"{name} holds {largest} bytes, of {product}"
 
 
@@ -72,7 +72,9 @@ def test_the_probe_sees_what_the_reference_holds(name, monkeypatch):
         if name == "grouped_matmul"
         else primitive_calls(csr_of_many(), CHANNELS, HEADS)[name]
     )
-    largest = held("reference", function, random_inputs(shapes, torch.float32), monkeypatch)
+    largest = largest_nbytes(
+        "reference", function, random_inputs(shapes, torch.float32), monkeypatch
+    )
     assert largest >= ENTRIES * HEADS * CHANNELS * 4
 
 

@@ -138,12 +138,12 @@ def test_operands_without_numbers_give_shapes(name):
             call(**meta, **options)
         return
     expected = differentiated(call, operands, options)
-    found = differentiated(call, meta, options)
-    assert found.is_meta
+    actual = differentiated(call, meta, options)
+    assert actual.is_meta
     with FakeTensorMode() as mode:
         fake = {key: moved(operand, mode.from_tensor) for key, operand in prepared(name)[1].items()}
         faked = differentiated(call, fake, options)
-    for one in (found, faked):
+    for one in (actual, faked):
         assert (one.shape, one.dtype) == (expected.shape, expected.dtype)
 
 

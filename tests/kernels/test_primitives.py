@@ -113,9 +113,9 @@ def test_one_kernel_for_all_groups_equals_the_products_group_by_group(dtype, ind
     wanted = results()
     monkeypatch.setattr(native, "is_one_kernel", lambda *_: True)
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
-    for found, expected in zip(results(), wanted, strict=True):
-        assert found.dtype == dtype
-        assert_near(found[:7], expected[:7], tolerance)
+    for actual, expected in zip(results(), wanted, strict=True):
+        assert actual.dtype == dtype
+        assert_near(actual[:7], expected[:7], tolerance)
     if not indexed:
         assert torch.equal(results()[0][7:], torch.zeros(2, 8, dtype=dtype))
 
@@ -317,12 +317,12 @@ def test_one_of_the_operands_may_want_no_gradient(backend):
         for position, one in enumerate(inputs):
             alone = [x.detach() for x in inputs]
             alone[position].requires_grad_()
-            found = []
-            for given, x in ((inputs, one), (alone, alone[position])):
-                total = function(*given).sin().sum()
+            derivatives = []
+            for operands, x in ((inputs, one), (alone, alone[position])):
+                total = function(*operands).sin().sum()
                 (first,) = torch.autograd.grad(total, x, create_graph=True)
-                found.append((first, *torch.autograd.grad(first.sin().sum(), x)))
-            for actual, expected in zip(found[1], found[0], strict=True):
+                derivatives.append((first, *torch.autograd.grad(first.sin().sum(), x)))
+            for actual, expected in zip(derivatives[1], derivatives[0], strict=True):
                 assert_near(actual, expected, at_least=1.0)
 
 
@@ -356,13 +356,13 @@ def test_rows_without_anything_to_attend_to_give_zeros_and_zero_gradients(backen
     with use_backend(backend):
         out = attend(csr, *inputs)
         for create_graph in (False, True):
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 out.sin().sum(), inputs, retain_graph=True, create_graph=create_graph
             )
-            assert all(bool(gradient.isfinite().all()) for gradient in found)
-            assert not found[0][masked].any()
-            assert not found[3][rows == masked].any()
-        second = torch.autograd.grad(sum(gradient.sum() for gradient in found), inputs)
+            assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+            assert not gradients[0][masked].any()
+            assert not gradients[3][rows == masked].any()
+        second = torch.autograd.grad(sum(gradient.sum() for gradient in gradients), inputs)
         assert all(bool(gradient.isfinite().all()) for gradient in second)
     assert not out[masked].any()
     assert not out[csr.ptr.diff() == 0].any()
@@ -386,9 +386,12 @@ def test_vmap_over_every_set_of_operands_and_over_either_end_equals_a_loop(backe
     csr = csr_of("tall")
     for _, function, operands in each_call(backend, csr, 3, heads):
         for dims in [*product((None, 0, -1), repeat=len(operands))][1:]:
-            given = [*zip([batched(x.shape, d) for x, d in zip(operands, dims)], dims)]  # noqa: B905
-            items = [[x if d is None else x.select(d, item) for x, d in given] for item in range(4)]
-            actual = torch.vmap(function, in_dims=dims)(*(x for x, _ in given))
+            batched_operands = [*zip([batched(x.shape, d) for x, d in zip(operands, dims)], dims)]  # noqa: B905
+            items = [
+                [x if d is None else x.select(d, item) for x, d in batched_operands]
+                for item in range(4)
+            ]
+            actual = torch.vmap(function, in_dims=dims)(*(x for x, _ in batched_operands))
             assert_near(actual, torch.stack([function(*item) for item in items]))
 
 
@@ -404,8 +407,8 @@ def test_gradients_of_each_item_of_a_batch(backend, heads):
             return function(*tensors).sin().sum()
 
         actual = torch.vmap(torch.func.grad(loss, argnums=every))(*inputs)
-        found = [torch.func.grad(loss, argnums=every)(*items) for items in zip(*inputs)]  # noqa: B905
-        for ours, theirs in zip(actual, zip(*found), strict=True):  # noqa: B905
+        gradients = [torch.func.grad(loss, argnums=every)(*items) for items in zip(*inputs)]  # noqa: B905
+        for ours, theirs in zip(actual, zip(*gradients), strict=True):  # noqa: B905
             assert_near(ours, torch.stack(theirs), at_least=1.0)
 
 
@@ -444,10 +447,10 @@ def test_forward_mode_is_the_adjoint_of_reverse_mode(backend, heads, name):
         gradients = torch.autograd.grad(out, inputs, direction)
         for tangents in (every, *alone) if name == "tall" else (every,):
             expected = sum((g * v).sum() for g, v in zip(gradients, tangents, strict=True))
-            primal, found = torch.func.jvp(function, points, tangents)
+            primal, out_tangent = torch.func.jvp(function, points, tangents)
             assert_near(primal, out.detach())
-            assert_near((direction * found).sum(), expected, at_least=1.0)
-        assert_near(by_dual_numbers(function, points, tangents), found)
+            assert_near((direction * out_tangent).sum(), expected, at_least=1.0)
+        assert_near(by_dual_numbers(function, points, tangents), out_tangent)
 
 
 def one_of_each_kind(backend, csr, channels):
@@ -472,10 +475,10 @@ def test_a_batch_of_tangents_or_of_points_equals_a_loop(backend):
         first, second = (tuple(x[item] for x in points) for item in range(2))
         ways = [tuple(x[item] for x in tangents) for item in range(2)]
         of_first = along(first, ways[0])
-        found = torch.vmap(along, in_dims=(None, 0))(first, tangents)
-        assert_near(found, torch.stack([of_first, along(first, ways[1])]))
-        found = torch.vmap(along)(points, tangents)
-        assert_near(found, torch.stack([of_first, along(second, ways[1])]))
+        actual = torch.vmap(along, in_dims=(None, 0))(first, tangents)
+        assert_near(actual, torch.stack([of_first, along(first, ways[1])]))
+        actual = torch.vmap(along)(points, tangents)
+        assert_near(actual, torch.stack([of_first, along(second, ways[1])]))
 
 
 @pytest.mark.slow(cases=1)
@@ -494,15 +497,15 @@ def test_second_derivatives_by_any_two_modes_are_equal(backend):
         flat = torch.cat([x.flatten() for x in points])
         one, other = torch.randn_like(flat), torch.randn_like(flat)
         expected = torch.autograd.functional.hvp(loss, flat, one)[1]
-        found = [
+        hessian_products = [
             jvp(grad(loss), (flat,), (one,))[1],
             grad(lambda x: jvp(loss, (x,), (one,))[1])(flat),  # noqa: B023
         ]
         with forward_ad.dual_level():  # over a backward pass that keeps no graph
             dual = forward_ad.make_dual(flat.clone().requires_grad_(), one)
             (gradient,) = torch.autograd.grad(loss(dual), dual)
-            found.append(forward_ad.unpack_dual(gradient).tangent)
-        for hessian_times_one in found:
+            hessian_products.append(forward_ad.unpack_dual(gradient).tangent)
+        for hessian_times_one in hessian_products:
             assert_near(hessian_times_one, expected, at_least=1.0)
         _, twice = jvp(lambda x: jvp(loss, (x,), (one,))[1], (flat,), (other,))  # noqa: B023
         assert_near(twice, expected @ other, at_least=1.0)
@@ -526,9 +529,9 @@ def test_a_backend_may_differentiate_max_and_min_by_sums_of_its_own(monkeypatch)
     def chosen_sample(self, ptr, index, perm, arg, a, b):
         number, row = numbers_of(index, perm), rows_of(ptr)
         product = a[row] * b[index.long()]
-        found = torch.where(arg[row] == number.view(-1, 1, 1), product, 0.0).sum(-1)
+        samples = torch.where(arg[row] == number.view(-1, 1, 1), product, 0.0).sum(-1)
         called.append(number)
-        return torch.zeros_like(found).index_copy_(0, number, found)
+        return torch.zeros_like(samples).index_copy_(0, number, samples)
 
     def numbers_of(index, perm):
         return torch.arange(len(index)) if perm is None else perm.long()

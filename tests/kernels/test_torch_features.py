@@ -16,7 +16,7 @@ from pyg_outerconv.testing import assert_near
 @pytest.mark.parametrize("name", [name for name, *_ in calls_of("native", csr_of("tall"), 3)])
 def test_compiles_into_one_graph_with_its_backward(name, heads):
     calls = calls_of("native", csr_of("tall"), 3, heads)
-    ((function, shapes),) = (call for found, *call in calls if found == name)
+    ((function, shapes),) = (call for call_name, *call in calls if call_name == name)
     inputs = random_inputs(shapes)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     assert_same_steps(compiled, function, inputs, 1.0)

@@ -122,20 +122,20 @@ def theta_of(backend, i, value):
 
 
 def neurons_of(backend, i, left, right, *phi):
-    given = Neurons(i.rows, i.x, left, right, Activation(*phi))
-    return backend.additive(i.ptr, i.index, given)
+    neurons = Neurons(i.rows, i.x, left, right, Activation(*phi))
+    return backend.additive(i.ptr, i.index, neurons)
 
 
 def rows_of_neurons(backend, i, right, *phi, count):
-    given = Neurons(i.rows, i.x, None, right, Activation(*phi))
-    return backend.additive_rows(i.ptr, i.index, given, i.value, count)
+    neurons = Neurons(i.rows, i.x, None, right, Activation(*phi))
+    return backend.additive_rows(i.ptr, i.index, neurons, i.value, count)
 
 
-def attended(backend, i, *given):
+def attended(backend, i, *operands):
     """The sums, and the logarithm of the sum of exponentials of scores in each row."""
-    out, total = backend.attend(i.ptr, i.index, Attention(*given))
+    out, total = backend.attend(i.ptr, i.index, Attention(*operands))
     if isinstance(backend, Reference):  # which has no need of them
-        score, _ = backend._scores(i.ptr, i.index, Attention(*given))
+        score, _ = backend._scores(i.ptr, i.index, Attention(*operands))
         of_row = score.new_full((len(total), *score.shape), -torch.inf)
         of_row[rows_of(i.ptr), torch.arange(len(score), device=DEVICE)] = score
         total = of_row.logsumexp(1)
@@ -144,18 +144,20 @@ def attended(backend, i, *given):
 
 def backward(backend, i):
     bias = i.bias
-    given = Attention(i.rows, i.x, i.sent, bias, 0.3, False)
-    out, total = backend.attend(i.ptr, i.index, given)
-    return backend.attend_backward(i.ptr, i.index, *i.far, given, out, total, i.grad)
+    attention = Attention(i.rows, i.x, i.sent, bias, 0.3, False)
+    out, total = backend.attend(i.ptr, i.index, attention)
+    return backend.attend_backward(i.ptr, i.index, *i.far, attention, out, total, i.grad)
 
 
 def backward_of_ends(backend, i):
-    given = Attention(*i.ends, None, 0.2, True)
-    out, total = backend.attend(i.ptr, i.index, given)
-    *found, none = backend.attend_backward(i.ptr, i.index, *i.far, given, out, total, i.grad)
+    attention = Attention(*i.ends, None, 0.2, True)
+    out, total = backend.attend(i.ptr, i.index, attention)
+    *gradients, none = backend.attend_backward(
+        i.ptr, i.index, *i.far, attention, out, total, i.grad
+    )
     assert none.numel() == 0
     # Those of the ends are small sums of large terms.
-    return torch.cat([x.flatten() for x in found])
+    return torch.cat([x.flatten() for x in gradients])
 
 
 CALLS = {
@@ -210,21 +212,21 @@ SIZES = {
 
 
 def outputs(call, backend, inputs):
-    found = CALLS[call](backend, inputs)
-    return found if isinstance(found, tuple) else (found,)
+    out = CALLS[call](backend, inputs)
+    return out if isinstance(out, tuple) else (out,)
 
 
 def assert_equals_reference(call, inputs):
     actual, expected = (outputs(call, backend, inputs) for backend in (Triton(), Reference()))
-    for found, wanted in zip(actual, expected, strict=True):
-        assert found.dtype == wanted.dtype
-        assert found.shape == wanted.shape
-        if not found.is_floating_point():
-            assert torch.equal(found, wanted)
+    for out, wanted in zip(actual, expected, strict=True):
+        assert out.dtype == wanted.dtype
+        assert out.shape == wanted.shape
+        if not out.is_floating_point():
+            assert torch.equal(out, wanted)
             continue
         finite = wanted.isfinite()
-        assert torch.equal(found[~finite], wanted[~finite])  # -inf, never NaN
-        testing.assert_near(found[finite], wanted[finite], TOLERANCE[inputs.dtype])
+        assert torch.equal(out[~finite], wanted[~finite])  # -inf, never NaN
+        testing.assert_near(out[finite], wanted[finite], TOLERANCE[inputs.dtype])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -296,12 +298,12 @@ def test_rows_that_attend_to_nothing_are_zeros_with_zero_gradients(limit, monkey
     i = Inputs((20, 3), 2, 3, torch.float32, torch.int32)
     bias = i.bias.clone()
     bias[:20] = -torch.inf
-    given = Attention(i.rows, i.x, i.sent, bias, 1.0, False)
-    out, total = Triton().attend(i.ptr, i.index, given)
+    attention = Attention(i.rows, i.x, i.sent, bias, 1.0, False)
+    out, total = Triton().attend(i.ptr, i.index, attention)
     assert torch.equal(out[0], torch.zeros_like(out[0]))
     assert torch.equal(total[0], torch.full_like(total[0], -torch.inf))
     query, key, value, score = Triton().attend_backward(
-        i.ptr, i.index, *i.far, given, out, total, i.grad
+        i.ptr, i.index, *i.far, attention, out, total, i.grad
     )
     assert torch.equal(query[0], torch.zeros_like(query[0]))
     assert torch.equal(score[:20], torch.zeros_like(score[:20]))
@@ -317,9 +319,9 @@ def test_nan_is_largest_and_least_and_stays_nan_in_sums(limit, monkeypatch):
     value = i.value.clone()
     value[25] = torch.nan
     for largest in (True, False):
-        found = Triton().spmm_arg(i.ptr, i.index, value, i.x, largest)
-        assert (found[0] == 25).all()
-        assert torch.equal(found, Reference().spmm_arg(i.ptr, i.index, value, i.x, largest))
+        arg = Triton().spmm_arg(i.ptr, i.index, value, i.x, largest)
+        assert (arg[0] == 25).all()
+        assert torch.equal(arg, Reference().spmm_arg(i.ptr, i.index, value, i.x, largest))
     for out in (
         Triton().spmm(i.ptr, i.index, value, i.x),
         Triton().segment_sum(i.ptr, value),
@@ -364,12 +366,12 @@ def test_values_and_derivatives_of_drawn_sizes_equal_those_of_the_reference(numb
     # Operands that do not lie one number after another.
     wide = {key: torch.randn(*shape, 2, dtype=torch.float64) for key, shape in shapes.items()}
     inputs = {key: x.to(DEVICE)[..., 1] for key, x in wide.items()}
-    found, wanted = (
+    actual, wanted = (
         derivatives_by(one, function, inputs) | {"along": tangent_by(one, function, inputs)}
         for one in ("triton", "reference")
     )
     for what, expected in wanted.items():
-        assert_near(found[what].detach(), expected.detach(), at_least=1.0)
+        assert_near(actual[what].detach(), expected.detach(), at_least=1.0)
 
 
 INDICES = pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64], ids=str)
@@ -569,10 +571,10 @@ def test_a_kernel_runs_on_the_device_of_its_tensors(monkeypatch):
 
 def test_a_model_tells_what_fits_on_a_processor():
     i = Inputs(DEGREES, 1, 64, torch.float32, torch.int32)
-    with occupancy.launched() as found:
+    with occupancy.launched() as launches:
         Triton().spmm(i.ptr, i.index, None, i.x)
     Triton().spmm(i.ptr, i.index, None, i.x)
-    (one,) = found
+    (one,) = launches
     assert one.name == "spmm_kernel"
     few, many = (
         SimpleNamespace(n_regs=registers, metadata=SimpleNamespace(num_warps=1, shared=0))
@@ -611,8 +613,8 @@ def test_jvp_runs_the_kernels_whatever_wraps_the_indices(name):
             shared = torch.func.jvp(lambda x: layer(x, edges, **options), (x,), (along,))
         return [*copied, *shared]
 
-    for found, expected in zip(derivatives("triton"), derivatives("reference"), strict=True):
-        testing.assert_near(found, expected, 1e-5)
+    for actual, expected in zip(derivatives("triton"), derivatives("reference"), strict=True):
+        testing.assert_near(actual, expected, 1e-5)
 
 
 # Facts and refusals -------------------------------------------------------------------------
