@@ -60,16 +60,16 @@ def test_products_stay_lazy_through_the_algebra():
 def test_a_restriction_in_order_has_the_pattern_that_sorting_makes(nodes):
     relation = Relation(3, None).basis(EDGES)
     assert relation.restrict() is relation
-    for found in (
+    for pattern in (
         relation.restrict(nodes, nodes).pattern,
         relation.restrict(nodes).pattern,
         relation.restrict(None, nodes).pattern,
     ):
         expected = Pattern.build(
-            found.index, found.label, size=found.size, num_labels=3, origin=found.origin
+            pattern.index, pattern.label, size=pattern.size, num_labels=3, origin=pattern.origin
         )
         for field in fields(Pattern):
-            one, other = getattr(found, field.name), getattr(expected, field.name)
+            one, other = getattr(pattern, field.name), getattr(expected, field.name)
             same = one.equal(other) if isinstance(one, torch.Tensor) else one == other
             assert same, field.name
             assert getattr(one, "dtype", None) == getattr(other, "dtype", None), field.name

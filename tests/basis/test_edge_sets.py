@@ -32,11 +32,11 @@ def products(first, second):
 
 
 def test_at_most_one_edge_of_a_label_joins_two_nodes():
-    found = compose_edges(FIRST, SECOND)
-    key = (found.label.long() * 5 + found.index[0]) * 6 + found.index[1]
-    assert key.unique().numel() == found.num_edges
+    composed = compose_edges(FIRST, SECOND)
+    key = (composed.label.long() * 5 + composed.index[0]) * 6 + composed.index[1]
+    assert key.unique().numel() == composed.num_edges
     paths = products(FIRST.with_values(None), SECOND.with_values(None)) > 0
-    assert found.support().equal(paths)
+    assert composed.support().equal(paths)
 
 
 def test_second_derivatives_are_those_of_dense_products():
@@ -46,21 +46,23 @@ def test_second_derivatives_are_those_of_dense_products():
         gradients = torch.autograd.grad(dense.sin().sum(), inputs, create_graph=True)
         return torch.autograd.grad(sum(g.square().sum() for g in gradients), inputs)
 
-    found = second_derivatives(compose_edges(FIRST, SECOND).to_dense())
-    for actual, expected in zip(found, second_derivatives(products(FIRST, SECOND)), strict=True):
+    composed_gradients = second_derivatives(compose_edges(FIRST, SECOND).to_dense())
+    for actual, expected in zip(
+        composed_gradients, second_derivatives(products(FIRST, SECOND)), strict=True
+    ):
         assert_near(actual, expected)
 
 
 def test_ones_stay_ones_and_count_paths():
     first, second = FIRST.with_values(None), SECOND.with_values(None)
-    found = compose_edges(first, second)
-    assert found.value is None
-    assert_near(found.to_dense(torch.float64), products(first, second).double())
+    composed = compose_edges(first, second)
+    assert composed.value is None
+    assert_near(composed.to_dense(torch.float64), products(first, second).double())
 
 
 @pytest.mark.parametrize("aggr", ["mean", "max", "min"])
 def test_parallel_results_are_merged_by_the_reduction(aggr):
-    found = compose_edges(FIRST, SECOND, aggr)
+    composed = compose_edges(FIRST, SECOND, aggr)
     paths = {}
     for a in range(FIRST.num_edges):
         for b in range(SECOND.num_edges):
@@ -68,8 +70,8 @@ def test_parallel_results_are_merged_by_the_reduction(aggr):
                 label = int(FIRST.label[a]) * 2 + int(SECOND.label[b])
                 key = (label, int(FIRST.index[0, a]), int(SECOND.index[1, b]))
                 paths.setdefault(key, []).append(FIRST.value[a] * SECOND.value[b])
-    assert found.num_edges == len(paths)
-    dense = found.to_dense()
+    assert composed.num_edges == len(paths)
+    dense = composed.to_dense()
     for key, values in paths.items():
         assert_near(dense[key], getattr(torch.stack(values), REDUCTIONS[aggr])(0))
 
@@ -80,14 +82,14 @@ def test_the_first_of_equal_results_takes_the_whole_gradient(aggr, seed):
     generator = torch.Generator().manual_seed(seed)
     index = torch.randint(2, (2, 14), generator=generator)
     value = torch.randint(-1, 2, (14,), generator=generator).double().requires_grad_()
-    found = merge_parallel(index, value, (2, 2), aggr).to_dense()[0]
+    merged = merge_parallel(index, value, (2, 2), aggr).to_dense()[0]
     for source, target in index.unique(dim=1).t().tolist():
         mine = ((index[0] == source) & (index[1] == target)).nonzero().view(-1)
         best = getattr(value[mine], f"arg{aggr}")()
         expected = torch.zeros(14).double()
         expected[mine[best]] = 1.0
-        of_one = torch.autograd.grad(found[source, target], value, retain_graph=True)[0]
-        assert found[source, target] == value[mine[best]]
+        of_one = torch.autograd.grad(merged[source, target], value, retain_graph=True)[0]
+        assert merged[source, target] == value[mine[best]]
         assert torch.equal(of_one, expected)
 
 
@@ -104,8 +106,8 @@ def test_the_gradient_of_a_walk_of_weight_zero_is_that_of_its_product(aggr):
 def test_weighted_sums_of_edge_sets_merge_what_they_share():
     relation = Relation(3, None).basis(awkward_structures()["weighted"]).select([0]).edges()
     transposed = relation.transpose().edges()
-    found = combine([(2.0, relation), (-1.0, transposed)])
-    assert_near(found.to_dense(), 2 * relation.to_dense() - transposed.to_dense())
+    combined = combine([(2.0, relation), (-1.0, transposed)])
+    assert_near(combined.to_dense(), 2 * relation.to_dense() - transposed.to_dense())
 
 
 @pytest.mark.parametrize("aggr", sorted(REDUCTIONS))
@@ -119,16 +121,16 @@ def test_merging_tells_edges_apart_where_all_nodes_and_labels_exceed_int64(seed,
         for count in (*size, num_labels)
     )
     value = torch.randn(60, dtype=torch.float64, generator=generator, requires_grad=True)
-    found = merge_parallel(torch.stack([source, target]), value, size, aggr, label, num_labels)
+    merged = merge_parallel(torch.stack([source, target]), value, size, aggr, label, num_labels)
     groups = {}
     for edge, key in enumerate(zip(*(t.tolist() for t in (target, label, source)), strict=True)):
         groups.setdefault(key, []).append(edge)
-    ends = (found.index[1], found.label, found.index[0])
+    ends = (merged.index[1], merged.label, merged.index[0])
     assert list(zip(*(end.tolist() for end in ends), strict=True)) == sorted(groups)
     expected = torch.stack(
         [getattr(value[groups[key]], REDUCTIONS[aggr])(0) for key in sorted(groups)]
     )
-    assert_same(found.value, expected, [value])
+    assert_same(merged.value, expected, [value])
 
 
 def test_products_of_many_labels_keep_their_labels_apart():
@@ -136,14 +138,14 @@ def test_products_of_many_labels_keep_their_labels_apart():
     ends, labels = torch.tensor([[0, size[0] - 1, 5], [7, 0, 7]]), [3, 2**15, 2**16 - 1]
     first = Pattern.build(ends, torch.tensor(labels), size=size, num_labels=2**16)
     second = Pattern.build(ends.flip(0), torch.tensor(labels), size=size, num_labels=2**16)
-    found = compose_edges(first.with_values(torch.ones(3)), second.with_values(torch.ones(3)))
+    composed = compose_edges(first.with_values(torch.ones(3)), second.with_values(torch.ones(3)))
     expected = {
         (m, n, i * 2**16 + j)
         for m, middle, i in zip(*ends.tolist(), labels, strict=True)
         for n, other, j in zip(*ends.tolist(), labels, strict=True)
         if middle == other
     }
-    assert set(zip(*found.index.tolist(), found.label.tolist(), strict=True)) == expected
+    assert set(zip(*composed.index.tolist(), composed.label.tolist(), strict=True)) == expected
 
 
 PATH = torch.tensor([[0, 1], [1, 2]])
@@ -272,8 +274,8 @@ def test_values_go_with_their_edges_and_edges_with_the_users_list():
     assert torch.equal(there.place[source], edges.pattern.source.long())
     assert torch.equal(there.place[target], edges.pattern.target.long())
     assert torch.equal(edges.value, edges.pattern.origin.float())
-    given = edges.pattern.order.long()
-    assert torch.equal(edge_index[:, given], torch.stack([source, target]))
+    order = edges.pattern.order.long()
+    assert torch.equal(edge_index[:, order], torch.stack([source, target]))
 
 
 def test_places_and_nodes_are_inverse():

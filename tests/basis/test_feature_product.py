@@ -56,11 +56,11 @@ def test_targets_whose_weights_add_up_to_zero_get_zeros():
         query[1] = 0.0
         key[:2] = 0.0
     for causal in TIMES:
-        found = FeatureProduct(key, query, causal=causal).to_dense()[0]
-        assert torch.isfinite(found).all()
-        assert not found[:, 1].any()
-        assert found[:, 4].sum().item() == pytest.approx(1.0)
-        assert bool(found[:, 2].any()) == (causal != "strict")
+        matrix = FeatureProduct(key, query, causal=causal).to_dense()[0]
+        assert torch.isfinite(matrix).all()
+        assert not matrix[:, 1].any()
+        assert matrix[:, 4].sum().item() == pytest.approx(1.0)
+        assert bool(matrix[:, 2].any()) == (causal != "strict")
 
 
 def test_an_item_of_a_batch_is_its_own_basis():

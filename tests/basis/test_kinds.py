@@ -296,12 +296,12 @@ def test_every_product_of_propagation_is_told(name):
 def test_what_is_absorbed_is_still_there(name):
     basis = basis_of(name)
     theta = torch.randn(basis.num_bases, 1, 2, 3, dtype=torch.float64)
-    found = sum(
+    actual = sum(
         torch.einsum("kmn,kgpq->mngpq", leaf.to_dense(torch.float64), part.full())
         for leaf, part in basis.absorb(as_theta(theta))
     )
     dense = basis.to_dense(torch.float64)
-    assert_near(found, torch.einsum("kmn,kgpq->mngpq", dense, theta))
+    assert_near(actual, torch.einsum("kmn,kgpq->mngpq", dense, theta))
     x = torch.randn(basis.size[0], 2, dtype=torch.float64)
     assert_near(contract(basis, x, theta), torch.einsum("kmn,mp,kpq->nq", dense, x, theta[:, 0]))
 
@@ -323,8 +323,8 @@ def test_rows_and_columns_are_those_of_the_matrices(name):
     rows, columns = torch.tensor([2, 0]), torch.tensor([1, 2])
     if min(basis.size) < 3:
         rows, columns = rows[1:], columns[:1]
-    found = basis.restrict(rows, columns).to_dense(torch.float64)
-    assert_near(found, dense[:, rows][:, :, columns])
+    actual = basis.restrict(rows, columns).to_dense(torch.float64)
+    assert_near(actual, dense[:, rows][:, :, columns])
     assert_near(basis.restrict(None, columns).to_dense(torch.float64), dense[:, :, columns])
     assert basis.restrict() is basis
 
@@ -391,11 +391,11 @@ def test_a_plan_tells_apart_what_learns_and_of_which_dtype(name):
     labels, targets = basis.num_bases, basis.size[1]
     learned = torch.ones(labels, dtype=torch.float64, requires_grad=True)
     for own in (basis, basis.scale(learned), basis.mix(learned.expand(2, labels))):
-        for made in (own, own.compose(Eye((targets, targets), CPU)), Repeated(own, 2, 2)):
-            if made.learns:
-                assert made.plan_key() != made.detach().plan_key()
-            if made.dtype is not None:
-                assert made.plan_key() != made.float().plan_key()
+        for variant in (own, own.compose(Eye((targets, targets), CPU)), Repeated(own, 2, 2)):
+            if variant.learns:
+                assert variant.plan_key() != variant.detach().plan_key()
+            if variant.dtype is not None:
+                assert variant.plan_key() != variant.float().plan_key()
 
 
 @every_basis
@@ -411,11 +411,11 @@ def test_messages_add_up_to_the_contraction(name):
 def test_factors_are_what_a_basis_is_a_product_of(name):
     basis = kinds()[name]
     one, *more = factors(basis)
-    made = one
+    composed = one
     for factor in more:
-        made = made.compose(factor)
+        composed = composed.compose(factor)
     assert len(more) == (name == "composed")
-    assert_near(made.to_dense(torch.float64), basis.to_dense(torch.float64))
+    assert_near(composed.to_dense(torch.float64), basis.to_dense(torch.float64))
 
 
 @every_kind
@@ -435,17 +435,17 @@ def test_edges_times_a_function_of_both_ends(is_sorted, weighted):
         edges, size = edges.transposed_edges(), size[::-1]
     assert (edges.pattern.listed is None) == is_sorted
     a, b = (torch.randn(count, dtype=torch.float64) for count in size)
-    found = edges.times_of_ends(a, b, torch.tanh)
-    assert_near(found.to_dense(), edges.to_dense(torch.float64) * torch.tanh(a[:, None] + b))
+    actual = edges.times_of_ends(a, b, torch.tanh)
+    assert_near(actual.to_dense(), edges.to_dense(torch.float64) * torch.tanh(a[:, None] + b))
 
 
 @every_kind
 def test_a_mean_is_that_of_its_edges_and_refused_only_where_they_are_hidden(name):
     basis = kinds()[name]
     try:
-        found = basis.mean(torch.float64)
+        mean = basis.mean(torch.float64)
     except ValueError:
         assert hidden_part(basis) is not None
     else:
         dense = basis.edges().mean(torch.float64).to_dense(torch.float64)
-        assert_near(found.to_dense(torch.float64), dense)
+        assert_near(mean.to_dense(torch.float64), dense)

@@ -26,24 +26,26 @@ def example(**options):
 
 
 def test_edges_are_sorted_by_target_then_label_and_nothing_is_merged():
-    made = example()
-    assert made.index.tolist() == [[2, 0, 0, 3, 3, 2], [0, 1, 1, 1, 1, 2]]
-    assert made.label.tolist() == [1, 0, 0, 0, 1, 0]
-    assert made.order.tolist() == [2, 1, 4, 5, 0, 3], "parallel edges keep their order"
-    assert made.num_edges == 6
+    edge_pattern = example()
+    assert edge_pattern.index.tolist() == [[2, 0, 0, 3, 3, 2], [0, 1, 1, 1, 1, 2]]
+    assert edge_pattern.label.tolist() == [1, 0, 0, 0, 1, 0]
+    assert edge_pattern.order.tolist() == [2, 1, 4, 5, 0, 3], "parallel edges keep their order"
+    assert edge_pattern.num_edges == 6
 
 
 def test_both_directions_and_the_permutation_between_them():
-    made = example()
-    assert made.target_ptr.tolist() == [0, 1, 5, 6]
-    assert made.source_ptr.tolist() == [0, 2, 2, 4, 6]
-    assert made.by_target_label.ptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
-    assert made.by_target.T.ptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
-    assert made.by_target.ptr is made.target_ptr
-    assert torch.equal(made.by_target_label.T.ptr, made.source_ptr)
-    sources = made.source[made.by_source] * 2 + made.label[made.by_source]
+    edge_pattern = example()
+    assert edge_pattern.target_ptr.tolist() == [0, 1, 5, 6]
+    assert edge_pattern.source_ptr.tolist() == [0, 2, 2, 4, 6]
+    assert edge_pattern.by_target_label.ptr.tolist() == [0, 0, 1, 4, 5, 6, 6]
+    assert edge_pattern.by_target.T.ptr.tolist() == [0, 2, 2, 2, 2, 3, 4, 5, 6]
+    assert edge_pattern.by_target.ptr is edge_pattern.target_ptr
+    assert torch.equal(edge_pattern.by_target_label.T.ptr, edge_pattern.source_ptr)
+    sources = (
+        edge_pattern.source[edge_pattern.by_source] * 2 + edge_pattern.label[edge_pattern.by_source]
+    )
     assert bool((sources.diff() >= 0).all())
-    for csr in (made.by_target, made.by_target_label, made.ends):
+    for csr in (edge_pattern.by_target, edge_pattern.by_target_label, edge_pattern.ends):
         ptr, row, order = csr.columns
         rows = torch.arange(csr.shape[0]).repeat_interleave(csr.ptr.diff())
         columns = torch.arange(csr.shape[1]).repeat_interleave(ptr.diff())
@@ -63,8 +65,8 @@ def test_means_of_few_edges_count_no_row_without_any(as_given):
     many = Pattern.build(EDGES, LABEL, size=(4, 3), num_labels=10**6)
     share = torch.tensor([1.0, 1 / 3, 1.0, 1.0, 1 / 3, 1 / 3])  # in input order
     with Largest() as largest:
-        found = many.mean_weights(torch.float32, as_given)
-    assert_near(found, share if as_given else share[many.order])
+        actual = many.mean_weights(torch.float32, as_given)
+    assert_near(actual, share if as_given else share[many.order])
     assert largest.nbytes < 2**10
 
 
@@ -78,8 +80,8 @@ def test_indices_are_int32_where_products_fit_and_int64_beyond(monkeypatch):
 
 
 def test_with_values_never_sorts(monkeypatch):
-    made = example()
-    basis = made.with_values(torch.rand(6))
+    edge_pattern = example()
+    basis = edge_pattern.with_values(torch.rand(6))
 
     def refuse(*_, **__):
         raise AssertionError("sorted again")
@@ -87,7 +89,7 @@ def test_with_values_never_sorts(monkeypatch):
     monkeypatch.setattr(torch, "sort", refuse)
     monkeypatch.setattr(torch, "argsort", refuse)
     again = basis.with_values(torch.rand(6, requires_grad=True))
-    assert again.pattern is made
+    assert again.pattern is edge_pattern
     transposed = again.transpose().edges()
     assert transposed.size == (3, 4)
     transposed.to_dense().sum().backward()
@@ -117,8 +119,8 @@ def test_nothing_can_be_assigned():
 def test_a_turned_pattern_knows_where_its_edges_come_from():
     edge_index, origin = torch.tensor([[3, 0, 2, 0], [1, 2, 0, 1]]), torch.tensor([5, -1, 7, 6])
     pattern = Pattern.build(edge_index, size=(4, 3), origin=origin)
-    for one, given in ((pattern, edge_index), (pattern.transposed, edge_index.flip(0))):
-        assert torch.equal(given[:, one.order.long()], one.index.long())
+    for one, edges in ((pattern, edge_index), (pattern.transposed, edge_index.flip(0))):
+        assert torch.equal(edges[:, one.order.long()], one.index.long())
         assert torch.equal(origin[one.order.long()], one.origin)
 
 
@@ -159,8 +161,10 @@ def test_what_was_sorted_is_moved_with_its_labels_and_origins(edges, sorted_befo
     index, label = torch.randint(9, (2, edges)), torch.randint(3, (edges,))
     for origin in (None, edges - 5, torch.arange(edges).flip(0)):
         for labels in (1, 3):
-            given = None if labels == 1 else label
-            built = Pattern.of_list(index, given, size=(9, 9), num_labels=labels, origin=origin)
+            edge_label = None if labels == 1 else label
+            built = Pattern.of_list(
+                index, edge_label, size=(9, 9), num_labels=labels, origin=origin
+            )
             if sorted_before:
                 assert built.order.numel() == edges
             moved = built.map(torch.clone)
@@ -179,30 +183,30 @@ def test_gradients_reach_values_that_were_looked_at(most, monkeypatch):
         assert not basis.value.requires_grad
     value = basis.value
     assert basis.value is value
-    for made in (
+    for variant in (
         basis,
         basis.times(3.0),
         basis.mean(),
         basis.map(lambda one: 1 * one if one.is_floating_point() else one),
     ):
-        out = made.propagate(x).square().sum()
+        out = variant.propagate(x).square().sum()
         of_value, of_weight = torch.autograd.grad(out, [value, weight], retain_graph=True)
         assert_near(of_weight[basis.pattern.order.long()], 2 * of_value)
 
 
 def test_a_list_that_is_written_to_later_does_not_matter():
-    given = torch.tensor([[0, 1], [1, 0]])
-    pattern = Pattern.build(given, size=(2, 2))
-    given.zero_()
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    pattern = Pattern.build(edge_index, size=(2, 2))
+    edge_index.zero_()
     assert pattern.index.tolist() == [[1, 0], [0, 1]]
 
 
 def test_a_pattern_that_does_not_move_keeps_what_was_made_of_it():
     basis = example().with_values(torch.rand(6))
-    made = basis.pattern.source_pairs
+    source_pairs = basis.pattern.source_pairs
     for twin in (basis.double(), basis.detach(), basis.to("cpu"), basis.to(torch.device("cpu"))):
         assert twin.pattern is basis.pattern
-        assert twin.pattern.source_pairs is made
+        assert twin.pattern.source_pairs is source_pairs
     cloned = basis.pattern.map(torch.clone)
     assert cloned is not basis.pattern
     assert "source_pairs" not in vars(cloned)
@@ -271,29 +275,29 @@ def label_of(pairs):
 
 @each_pattern
 def test_pairs_are_distinct_sorted_and_have_edges(name):
-    made = PATTERNS[name]()
+    edge_pattern = PATTERNS[name]()
     for pairs, node, count in (
-        (made.source_pairs, made.source, made.num_source_pairs),
-        (made.target_pairs, made.target, made.num_target_pairs),
+        (edge_pattern.source_pairs, edge_pattern.source, edge_pattern.num_source_pairs),
+        (edge_pattern.target_pairs, edge_pattern.target, edge_pattern.num_target_pairs),
     ):
-        expected = sorted(set(zip(made.label.tolist(), node.tolist(), strict=True)))
-        found = zip(label_of(pairs).tolist(), pairs.node.tolist(), strict=True)
-        assert list(found) == expected
+        expected = sorted(set(zip(edge_pattern.label.tolist(), node.tolist(), strict=True)))
+        actual = zip(label_of(pairs).tolist(), pairs.node.tolist(), strict=True)
+        assert list(actual) == expected
         assert count == len(expected)
-        assert pairs.ptr.numel() == made.num_labels + 1
+        assert pairs.ptr.numel() == edge_pattern.num_labels + 1
         assert int(pairs.ptr[0]) == 0
         assert int(pairs.ptr[-1]) == count
 
 
 @each_pattern
 def test_blocks_are_of_the_labels_that_have_edges(name):
-    made = PATTERNS[name]()
-    blocks = made.label_blocks
-    assert [block.label for block in blocks] == sorted(set(made.label.tolist()))
+    edge_pattern = PATTERNS[name]()
+    blocks = edge_pattern.label_blocks
+    assert [block.label for block in blocks] == sorted(set(edge_pattern.label.tolist()))
     for block in blocks:
-        mine = made.label == block.label
-        assert block.source.tolist() == made.source[mine].unique().tolist()
-        assert block.target.tolist() == made.target[mine].unique().tolist()
+        mine = edge_pattern.label == block.label
+        assert block.source.tolist() == edge_pattern.source[mine].unique().tolist()
+        assert block.target.tolist() == edge_pattern.target[mine].unique().tolist()
         assert sorted(block.order.tolist()) == mine.nonzero().view(-1).tolist()
 
 
@@ -302,16 +306,16 @@ def test_blocks_are_of_the_labels_that_have_edges(name):
 def test_indices_have_the_type_of_the_pattern(name, limit, monkeypatch):
     if limit is not None:
         monkeypatch.setattr(pattern, "INT32_LIMIT", limit)
-    made = PATTERNS[name]()
-    assert made.source.dtype == (pattern.SHORT if limit is None else torch.int64)
-    for pairs in (made.source_pairs, made.target_pairs):
+    edge_pattern = PATTERNS[name]()
+    assert edge_pattern.source.dtype == (pattern.SHORT if limit is None else torch.int64)
+    for pairs in (edge_pattern.source_pairs, edge_pattern.target_pairs):
         tensors = [pairs.node, pairs.ptr, pairs.csr.ptr, pairs.csr.index, *pairs.csr.columns]
         tensors += [] if pairs.order is None else [pairs.order]
-        assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
-    for block in made.label_blocks:
+        assert {tensor.dtype for tensor in tensors} == {edge_pattern.source.dtype}
+    for block in edge_pattern.label_blocks:
         tensors = [block.source, block.target, block.order, block.csr.ptr, block.csr.index]
         tensors += block.csr.columns
-        assert {tensor.dtype for tensor in tensors} == {made.source.dtype}
+        assert {tensor.dtype for tensor in tensors} == {edge_pattern.source.dtype}
 
 
 def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
@@ -319,17 +323,17 @@ def test_indices_are_wide_where_nodes_times_labels_pass_two_to_the_31():
     nodes, labels = 2**16, 2**15 + 1
     ends = torch.tensor([[nodes - 1, 0, nodes - 1, 5], [nodes - 1, nodes - 1, 3, nodes - 1]])
     label = torch.tensor([labels - 1, labels - 1, 0, labels - 1])
-    made = Pattern.build(ends, label, size=(nodes, nodes), num_labels=labels)
-    assert made.source.dtype == torch.int64
-    sources, targets = made.source_pairs, made.target_pairs
+    edge_pattern = Pattern.build(ends, label, size=(nodes, nodes), num_labels=labels)
+    assert edge_pattern.source.dtype == torch.int64
+    sources, targets = edge_pattern.source_pairs, edge_pattern.target_pairs
     assert sources.node.tolist() == [nodes - 1, 0, 5, nodes - 1]
     assert targets.node.tolist() == [3, nodes - 1]
-    assert made.num_source_pairs == 4
-    assert made.num_target_pairs == 2
-    assert [block.label for block in made.label_blocks] == [0, labels - 1]
+    assert edge_pattern.num_source_pairs == 4
+    assert edge_pattern.num_target_pairs == 2
+    assert [block.label for block in edge_pattern.label_blocks] == [0, labels - 1]
     x = torch.randn(nodes, 2)
-    found = spmm(targets.csr, None, x)
-    assert_near(found, torch.stack([x[-1], x[-1] + x[0] + x[5]]))
+    actual = spmm(targets.csr, None, x)
+    assert_near(actual, torch.stack([x[-1], x[-1] + x[0] + x[5]]))
 
 
 def test_the_largest_keys_of_int32_do_not_overflow():
@@ -337,10 +341,16 @@ def test_the_largest_keys_of_int32_do_not_overflow():
     nodes, labels = 2**15, 2**16 - 1
     assert nodes * labels < pattern.INT32_LIMIT
     ends = torch.tensor([[nodes - 1, 1], [nodes - 1, 1]])
-    made = Pattern.build(ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels)
-    assert made.source.dtype == pattern.SHORT
-    assert made.source_pairs.node.tolist() == made.target_pairs.node.tolist() == [1, nodes - 1]
-    assert made.num_source_pairs == made.num_target_pairs == 2
+    edge_pattern = Pattern.build(
+        ends, torch.tensor([labels - 1, 0]), size=(nodes,) * 2, num_labels=labels
+    )
+    assert edge_pattern.source.dtype == pattern.SHORT
+    assert (
+        edge_pattern.source_pairs.node.tolist()
+        == edge_pattern.target_pairs.node.tolist()
+        == [1, nodes - 1]
+    )
+    assert edge_pattern.num_source_pairs == edge_pattern.num_target_pairs == 2
 
 
 @pytest.mark.parametrize(
@@ -360,14 +370,14 @@ FORMS = ["by_target", "by_target_label", "ends", "source_pairs", "target_pairs",
 
 
 def within_func_grad(make):
-    found = []
+    outputs = []
 
     def function(x):
-        found.append(make())
+        outputs.append(make())
         return x.sum()
 
     torch.func.grad(function)(torch.ones(1))
-    return found[0]
+    return outputs[0]
 
 
 def within_inference_mode(make):
@@ -376,23 +386,25 @@ def within_inference_mode(make):
 
 
 def within_vmap(make):
-    found = []
-    torch.vmap(lambda x: (found.append(make()), x)[1])(torch.ones(2))
-    return found[0]
+    outputs = []
+    torch.vmap(lambda x: (outputs.append(make()), x)[1])(torch.ones(2))
+    return outputs[0]
 
 
 @pytest.mark.parametrize("within", [within_inference_mode, within_func_grad, within_vmap])
 @pytest.mark.parametrize("form", FORMS)
 def test_made_within_any_mode_they_serve_training_and_can_be_pickled(form, within):
-    made = build(20, (5, 5), 3)
-    found = within(lambda: getattr(made, form))
-    assert getattr(made, form) is found, "made once"
-    held = [vars(x) if isinstance(x, CSR) else x for x in tree_leaves(dict(vars(made)))]
-    tensors = [x for x in tree_leaves(held) if isinstance(x, torch.Tensor)]
+    edge_pattern = build(20, (5, 5), 3)
+    derived_form = within(lambda: getattr(edge_pattern, form))
+    assert getattr(edge_pattern, form) is derived_form, "made once"
+    attributes = [
+        vars(x) if isinstance(x, CSR) else x for x in tree_leaves(dict(vars(edge_pattern)))
+    ]
+    tensors = [x for x in tree_leaves(attributes) if isinstance(x, torch.Tensor)]
     assert len(tensors) > 7
     assert not any(is_functorch_wrapped_tensor(tensor) for tensor in tensors)
-    again = getattr(pickle.loads(pickle.dumps(made)), form)
-    for one in (found, again):
+    again = getattr(pickle.loads(pickle.dumps(edge_pattern)), form)
+    for one in (derived_form, again):
         one = one[0] if form == "label_blocks" else one
         csr = getattr(one, "csr", one)
         x = torch.randn(csr.shape[1], 2, requires_grad=True)

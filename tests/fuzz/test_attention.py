@@ -136,8 +136,8 @@ def matrices(conv, edges, x, q, theta, present, size, eps=0.0):
             own = (of_head == k).nonzero().view(-1)
             if len(mine) == 0:
                 continue
-            found = normalise(raw[mine][..., own], keep[mine][..., own])  # (edges, *batch, own)
-            for h, values in zip(own.tolist(), found.unbind(-1), strict=True):
+            shares = normalise(raw[mine][..., own], keep[mine][..., own])  # (edges, *batch, own)
+            for h, values in zip(own.tolist(), shares.unbind(-1), strict=True):
                 place = (torch.full_like(mine, h), source[mine], torch.full_like(mine, n))
                 out = out.index_put(place, values, accumulate=True)
     return out.movedim((1, 2), (-2, -1))
@@ -217,19 +217,19 @@ def assert_nan_is_seen_alone(rng, conv, ends, edge_index, edges, mask):
     asks = torch.zeros(seen.size(1), dtype=torch.bool)
     if not is_pair:  # a node that is NaN asks with NaN, whatever it sees
         asks[node] = (of_items[:, node].any(0) & there[node]).any()  # an absent one asks with 0
-    found = rows(run(x.detach().index_fill(-2, torch.tensor(node), nan)))
+    actual = rows(run(x.detach().index_fill(-2, torch.tensor(node), nan)))
     wanted = seen[node] | asks
-    assert torch.equal(found, wanted), f"NaN of {node} at {found}, not {wanted}"
+    assert torch.equal(actual, wanted), f"NaN of {node} at {actual}, not {wanted}"
     fresh = x.detach().clone().requires_grad_()
     out = run(fresh)
     if not out.requires_grad:
         return
     above = torch.ones_like(out).index_fill(-2, torch.tensor(reached), nan)
-    found = rows(torch.autograd.grad(out, fresh, above)[0])
+    actual = rows(torch.autograd.grad(out, fresh, above)[0])
     wanted = seen[:, reached].clone()
     if not is_pair:
         wanted[reached] |= seen[:, reached].any()
-    assert not (found & ~wanted).any(), f"gradient of {reached} at {found}, not {wanted}"
+    assert not (actual & ~wanted).any(), f"gradient of {reached} at {actual}, not {wanted}"
 
 
 def draw_and_compare(seed):
@@ -258,11 +258,11 @@ def draw_and_compare(seed):
         mask = torch.rand(*rng.choice([batch, ()]), m) < 0.7
     conv.fuse = rng.random() < 0.8
     told += f" {(m, n)} pair={is_pair} batch={batch} mask={mask is not None} fuse={conv.fuse}"
-    given = x
+    features = x
     if mask is not None and is_pair:  # nobody looks at sources that are not there
-        given = x.masked_fill(~mask.expand(*batch, m).unsqueeze(-1), rng.choice([1.0, nan, inf]))
+        features = x.masked_fill(~mask.expand(*batch, m).unsqueeze(-1), rng.choice([1.0, nan, inf]))
     try:
-        out = conv((given, q) if is_pair else x, edge_index, source_mask=mask)
+        out = conv((features, q) if is_pair else x, edge_index, source_mask=mask)
     except (RefusedValue, RefusedType) as error:
         if conv.order is not None and "order" in str(error):
             return
@@ -323,8 +323,8 @@ def values_and_gradients(conv, run, x):
     out = run(x)
     weight = torch.arange(1, out.numel() + 1, dtype=torch.float64).sin().view_as(out)
     total = (out.double() * weight).sum()
-    found = torch.autograd.grad(total, [x, *conv.parameters()], allow_unused=True)
-    return [out.detach().double(), *(None if g is None else g.double() for g in found)]
+    gradients = torch.autograd.grad(total, [x, *conv.parameters()], allow_unused=True)
+    return [out.detach().double(), *(None if g is None else g.double() for g in gradients)]
 
 
 def shaken(tensor, eps):
@@ -375,15 +375,15 @@ def draw_and_bound(seed):
 
     for _ in range(4):
         near.append(formula(*beside(), min(eps, 2**-23)))
-    found = values_and_gradients(conv, lambda x: conv(x, edge_index), x)
+    actual = values_and_gradients(conv, lambda x: conv(x, edge_index), x)
     sizes = [0.0 if x is None or not x.numel() else float(x.abs().max()) for x in wanted]
     sizes[1:] = [max(sizes[1:])] * (len(sizes) - 1)  # sums cancel in some gradients
-    for number, (actual, reference) in enumerate(zip(found, wanted, strict=True)):
+    for number, (tensor, reference) in enumerate(zip(actual, wanted, strict=True)):
         size = sizes[number]
         if reference is None or not reference.numel() or not size < torch.finfo(dtype).max / 8:
             continue  # no number, or none of this dtype
         moved = max(float((one[number] - reference).abs().max()) for one in near)
-        gap = 0.0 if actual is None else float((actual - reference).abs().max())
+        gap = 0.0 if tensor is None else float((tensor - reference).abs().max())
         rounding = (200 if number == 0 else 1e5) * eps  # gradients are sums of far larger terms
         allowed = 40 * moved + min(rounding, 1.0) * max(size, 1e-3)
         if gap > allowed and dtype == torch.float32:

@@ -232,26 +232,26 @@ def arguments(graph, family, x, own, flow):
 
 def assert_nan_is_seen_alone(rng, conv, call, x, seen, compares):
     """NaN of one node reaches the targets that see it and no other, a gradient its sources."""
-    given, (sources, targets) = call["x"], seen.shape
+    features, (sources, targets) = call["x"], seen.shape
 
     def rows(x):
         """The numbers that are not finite, row by row."""
         return ~x.isfinite().movedim(-2, 0).flatten(1).all(1)
 
     def run(x):
-        pair = isinstance(given, tuple)
-        return conv(**{**call, "x": replace_source(given, x, conv.flow) if pair else x})
+        pair = isinstance(features, tuple)
+        return conv(**{**call, "x": replace_source(features, x, conv.flow) if pair else x})
 
     node, reached = rng.randrange(sources), rng.randrange(targets)
     spoilt = x.detach().index_fill(-2, torch.tensor(node), torch.nan)
-    found = rows(run(spoilt))
-    assert torch.equal(found, seen[node]), f"NaN of {node} at {found}, not {seen[node]}"
+    actual = rows(run(spoilt))
+    assert torch.equal(actual, seen[node]), f"NaN of {node} at {actual}, not {seen[node]}"
     fresh = x.detach().clone().requires_grad_()
     out = run(fresh)
     above = torch.ones_like(out).index_fill(-2, torch.tensor(reached), torch.nan)
-    found = rows(torch.autograd.grad(out, fresh, above)[0])
-    wanted = found & seen[:, reached] if compares else seen[:, reached]
-    assert torch.equal(found, wanted), f"gradient of {reached} at {found}, not {seen[:, reached]}"
+    actual = rows(torch.autograd.grad(out, fresh, above)[0])
+    wanted = actual & seen[:, reached] if compares else seen[:, reached]
+    assert torch.equal(actual, wanted), f"gradient of {reached} at {actual}, not {seen[:, reached]}"
 
 
 def replace_source(pair, x, flow):

@@ -49,8 +49,8 @@ def test_indices_in_all_their_forms_are_the_same_choice(seed):
         assert_near(basis.select(labels[0]).to_dense(), dense[[labels[0]]])
         nodes = pick.sample(range(5), 3)
         for form in FORMS:
-            found = basis.restrict(form(nodes), form(nodes[:2])).to_dense()
-            assert_near(found, dense[:, nodes][:, :, nodes[:2]])
+            restricted = basis.restrict(form(nodes), form(nodes[:2])).to_dense()
+            assert_near(restricted, dense[:, nodes][:, :, nodes[:2]])
             assert torch.equal(basis.receptive_field(form(nodes)), basis.receptive_field(nodes))
 
 

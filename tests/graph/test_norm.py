@@ -41,16 +41,18 @@ def drawn(seed, nodes=7, edges=16):
 @pytest.mark.parametrize("norm", NORMS, ids=str)
 def test_edges_without_weights_have_those_of_weights_of_one(norm, size):
     index, weight, _ = drawn(0)
-    bare, ones = (Graph.read(index, given, size=size) for given in (None, torch.ones_like(weight)))
-    found, expected = (transition(edges, norm, weight.dtype, False) for edges in (bare, ones))
-    assert_near(found.weight(weight.dtype), expected.weight(weight.dtype))
+    bare, ones = (
+        Graph.read(index, edge_weight, size=size) for edge_weight in (None, torch.ones_like(weight))
+    )
+    actual, expected = (transition(edges, norm, weight.dtype, False) for edges in (bare, ones))
+    assert_near(actual.weight(weight.dtype), expected.weight(weight.dtype))
 
 
 def test_every_norm_has_numbers_and_a_formula_of_its_own():
     index, weight, _ = drawn(0)
     edges = Graph.read(index, weight, size=(7, 7))
-    made = [transition(edges, norm, weight.dtype, False).weight(weight.dtype) for norm in NORMS]
-    same = [torch.allclose(one, other) for one in made for other in made]
+    weights = [transition(edges, norm, weight.dtype, False).weight(weight.dtype) for norm in NORMS]
+    same = [torch.allclose(one, other) for one in weights for other in weights]
     assert sum(same) == len(NORMS) == len({GCN(norm).formula for norm in NORMS})
 
 
@@ -66,8 +68,8 @@ def test_a_norm_is_its_powers(monkeypatch, weighted, of_targets):
     powers = (received if of_targets else sent)[:, None] ** 0.7 * received**0.3
     expected = torch.where(matrix > 0, matrix / powers, 0.0)
     edges = Graph.read(index, weight if weighted else None, size=(7, 7))
-    found = family.basis_on(edges, weight.dtype).to_dense()[0]
-    assert_near(found, torch.where(powers > 0, expected, 0.0))
+    actual = family.basis_on(edges, weight.dtype).to_dense()[0]
+    assert_near(actual, torch.where(powers > 0, expected, 0.0))
     assert "^-0.7 W D" in family.formula
 
 
@@ -88,12 +90,12 @@ def test_gradients_of_tiny_degrees_are_those_of_float64(family, some, exponent):
     tiny = (index < 2).any(0) if some else torch.ones_like(weight, dtype=torch.bool)
     weight = torch.where(tiny, weight * 10.0**exponent, weight).float()
     conv = OuterConv(P, Q, family)
-    found, found_gradients = gradients(conv, index, weight, x.float())
+    actual, actual_gradients = gradients(conv, index, weight, x.float())
     expected, expected_gradients = gradients(conv.double(), index, weight.double(), x)
-    assert_near(found.double(), expected, 1e-5)
-    for actual, reference in zip(found_gradients, expected_gradients, strict=True):
-        assert actual.isfinite().all()
-        assert_near(actual.double(), reference, 5e-5)
+    assert_near(actual.double(), expected, 1e-5)
+    for gradient, reference in zip(actual_gradients, expected_gradients, strict=True):
+        assert gradient.isfinite().all()
+        assert_near(gradient.double(), reference, 5e-5)
 
 
 def test_nodes_without_weight_give_and_take_nothing():
@@ -159,8 +161,8 @@ def test_an_exact_laplacian_takes_negative_weights_and_the_bound_refuses_them():
     matrix = torch.zeros(3, 3, dtype=torch.float64).index_put(tuple(index), weight)
     laplacian = matrix.sum(1).diag() - matrix
     largest = float(torch.linalg.eigvalsh(laplacian).abs().max())
-    found = Chebyshev(2, "exact", None).basis(index, weight).to_dense()[1]
-    assert_near(found, 2 * laplacian / largest - torch.eye(3).double())
+    actual = Chebyshev(2, "exact", None).basis(index, weight).to_dense()[1]
+    assert_near(actual, 2 * laplacian / largest - torch.eye(3).double())
     with pytest.raises(ValueError, match=r"lambda_max='bound' needs.*or lambda_max='exact'"):
         Chebyshev(2, norm=None).basis(index, weight)
 
@@ -178,8 +180,8 @@ def test_degrees_are_counted_within_transforms_too(family):
         return torch.func.functional_call(conv, named, (x, edge_index)).square().sum()
 
     x = torch.randn(4, 6, 3)
-    found = torch.func.vmap(torch.func.grad(total), (None, 0))(weight, x)
-    for one, gradient in zip(x, found, strict=True):
+    item_gradients = torch.func.vmap(torch.func.grad(total), (None, 0))(weight, x)
+    for one, gradient in zip(x, item_gradients, strict=True):
         leaf = weight.clone().requires_grad_()
         (wanted,) = torch.autograd.grad(total(leaf, one), leaf)
         torch.testing.assert_close(gradient, wanted)
@@ -188,10 +190,10 @@ def test_degrees_are_counted_within_transforms_too(family):
 def test_degrees_in_the_order_of_edges_are_those_of_any_order():
     nodes = torch.tensor([3, 0, 3, 3, 1, 0])
     weight = torch.randn(6, dtype=torch.float64, requires_grad=True)
-    found = sums_in_order(weight, nodes, 5)
+    actual = sums_in_order(weight, nodes, 5)
     expected = torch.zeros(5, dtype=torch.float64).index_add(0, nodes, weight)
-    assert_near(found.detach(), expected.detach())
+    assert_near(actual.detach(), expected.detach())
     above = torch.randn(5, dtype=torch.float64)
-    both = [torch.autograd.grad(out, weight, above)[0] for out in (found, expected)]
+    both = [torch.autograd.grad(out, weight, above)[0] for out in (actual, expected)]
     assert_near(*both)
     assert torch.autograd.gradgradcheck(lambda x: sums_in_order(x, nodes, 5).square(), weight)

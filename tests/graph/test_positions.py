@@ -31,8 +31,8 @@ def test_positions_that_came_with_edges_are_taken():
 
 def test_both_ends_may_have_positions_of_their_own():
     ends = torch.randn(3, 2), torch.randn(4, 2)
-    found = positions_of(Graph.read(EDGES, size=(3, 4), pos=ends))
-    assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
+    positions = positions_of(Graph.read(EDGES, size=(3, 4), pos=ends))
+    assert all(torch.equal(one, own) for one, own in zip(positions, ends, strict=True))
 
 
 def test_one_coordinate_may_be_a_vector():
@@ -57,8 +57,8 @@ def test_nodes_of_a_batch_count_within_their_graph():
 
 def test_nodes_without_edges_may_say_where_they_are_and_of_which_graphs():
     ends = torch.randn(3, 2), torch.randn(4, 2)
-    found = positions_of(NodeSet.read(None, pos=ends))
-    assert all(torch.equal(one, own) for one, own in zip(found, ends, strict=True))
+    positions = positions_of(NodeSet.read(None, pos=ends))
+    assert all(torch.equal(one, own) for one, own in zip(positions, ends, strict=True))
     graphs = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1, 0])
     source, target = positions_of(NodeSet.read(None, batch=graphs))
     assert source.flatten().tolist() == [0, 0, 1]
@@ -67,22 +67,22 @@ def test_nodes_without_edges_may_say_where_they_are_and_of_which_graphs():
 
 def test_other_nodes_are_numbered():
     device = torch.device("cpu")
-    for given_, sizes in (
+    for structure, sizes in (
         (Graph.read(EDGES, size=(3, 5)), (3, 5)),
         (NodeSet((4, 2), device), (4, 2)),
         (Structure.read(EDGES), (3, 3)),
         (Assignment.read(torch.tensor([0, 1, 1, 0])), (4, 2)),
     ):
-        for found, count in zip(positions_of(given_), sizes, strict=True):
-            assert found.flatten().tolist() == list(range(count))
-            assert found.shape == (count, 1)
+        for position, count in zip(positions_of(structure), sizes, strict=True):
+            assert position.flatten().tolist() == list(range(count))
+            assert position.shape == (count, 1)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])
 def test_the_type_can_be_chosen(dtype):
     placed = Graph.read(EDGES, pos=torch.ones(3, 2))
-    for given_ in (Cells.of_shape((2,)), Graph.read(EDGES), placed):
-        assert positions_of(given_, dtype)[0].dtype == (dtype or torch.float32)
+    for structure in (Cells.of_shape((2,)), Graph.read(EDGES), placed):
+        assert positions_of(structure, dtype)[0].dtype == (dtype or torch.float32)
     own = Graph.read(EDGES, pos=torch.ones(3, 2, dtype=torch.float16))
     assert positions_of(own, dtype)[1].dtype == (dtype or torch.float16)
 
@@ -94,8 +94,8 @@ def test_places_count_the_members_that_came_before(groups, dtype):
 
 
 def test_relative_positions_are_of_the_source_as_seen_from_the_target():
-    found = relative_positions(positions_of(Graph.read(EDGES)), EDGES)
-    assert found.flatten().tolist() == [-1, 0, 2, 0]
+    actual = relative_positions(positions_of(Graph.read(EDGES)), EDGES)
+    assert actual.flatten().tolist() == [-1, 0, 2, 0]
 
 
 def test_a_module_without_heads_is_no_index_term():

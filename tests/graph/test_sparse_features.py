@@ -192,9 +192,9 @@ def test_it_is_a_tensor_of_the_sizes_of_the_dense_one():
 
 def test_copies_share_what_they_should():
     dense, x = DENSE, SparseFeatures.of(DENSE)
-    for made in (copy.deepcopy(x), copy.copy(x), pickle.loads(pickle.dumps(x)), x.clone()):
-        assert isinstance(made, SparseFeatures)
-        assert torch.equal(made.to_dense(), dense)
+    for copied in (copy.deepcopy(x), copy.copy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+        assert isinstance(copied, SparseFeatures)
+        assert torch.equal(copied.to_dense(), dense)
     assert copy.copy(x).value is x.value
     assert copy.deepcopy(x).csr is x.csr
     both = copy.deepcopy([x, x])

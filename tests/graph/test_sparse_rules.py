@@ -140,14 +140,14 @@ def call(function, x, beside):
     return function(x * 1 if writes(function, {}) else x, *beside)
 
 
-def assert_same(found, expected, sparse):
-    assert isinstance(found, SparseFeatures) == sparse
-    found = found.to_dense() if sparse else found
+def assert_same(actual, expected, sparse):
+    assert isinstance(actual, SparseFeatures) == sparse
+    actual = actual.to_dense() if sparse else actual
     if not isinstance(expected, Tensor):
-        assert found == expected
+        assert actual == expected
         return
-    assert_near(found.nan_to_num(), expected.nan_to_num())
-    assert torch.equal(found.isnan(), expected.isnan())
+    assert_near(actual.nan_to_num(), expected.nan_to_num())
+    assert torch.equal(actual.isnan(), expected.isnan())
 
 
 @silent
@@ -157,11 +157,15 @@ def test_a_function_of_the_table_gives_what_it_gives_of_the_dense_matrix(functio
     name = plain_name(function)
     for seed, beside in enumerate(BESIDE.get(SAME.get(name, name), [()])):
         dense, x = learned(seed)
-        found, expected = call(function, x, beside), call(function, dense, beside)
+        actual, expected = call(function, x, beside), call(function, dense, beside)
         if "empty" in name or name in ("rand_like", "randn_like"):
-            assert (type(found), found.shape, found.dtype) == (Tensor, expected.shape, dense.dtype)
+            assert (type(actual), actual.shape, actual.dtype) == (
+                Tensor,
+                expected.shape,
+                dense.dtype,
+            )
             continue
-        for one, wanted in zip(*map(parts_of, (found, expected)), strict=True):
+        for one, wanted in zip(*map(parts_of, (actual, expected)), strict=True):
             of_one = isinstance(wanted, Tensor) and wanted.dim() == 2
             stays = RULES[function].__name__ in STAYS and of_one
             assert_same(one, wanted, stays)
@@ -177,11 +181,11 @@ def learns(x):
     return isinstance(x, Tensor) and x.requires_grad
 
 
-def same_gradients(found, expected, dense, x, others):
+def same_gradients(actual, expected, dense, x, others):
     direction = torch.randn(expected.shape, dtype=expected.dtype)
-    found = found.to_dense() if isinstance(found, SparseFeatures) else found
+    actual = actual.to_dense() if isinstance(actual, SparseFeatures) else actual
     options = {"materialize_grads": True, "allow_unused": True, "retain_graph": True}
-    of_values, *rest = torch.autograd.grad(found, [x.value, *others], direction, **options)
+    of_values, *rest = torch.autograd.grad(actual, [x.value, *others], direction, **options)
     of_dense, *wanted = torch.autograd.grad(expected, [dense, *others], direction, **options)
     row, column = dense.detach().nonzero().unbind(1)
     assert_near(of_values.nan_to_num(), of_dense[row, column].nan_to_num())
@@ -246,8 +250,8 @@ def test_any_other_function_runs_on_a_dense_copy_and_says_so_once(part, beside):
     assert tried > 15
 
 
-def same_leaves(found, expected, name):
-    ours, theirs = tree_flatten(found)[0], tree_flatten(expected)[0]
+def same_leaves(actual, expected, name):
+    ours, theirs = tree_flatten(actual)[0], tree_flatten(expected)[0]
     assert len(ours) == len(theirs), name
     for one, reference in zip(ours, theirs, strict=True):
         assert type(one) is type(reference), name
@@ -295,10 +299,10 @@ def test_what_would_not_stay_sparse_becomes_dense(name):
     dense = bag(M, P)
     expected = ELSEWHERE[name](dense)
     with pytest.warns(BecameDense):
-        found = ELSEWHERE[name](SparseFeatures.of(dense))
-    assert type(found) is Tensor
-    torch.testing.assert_close(found, expected, equal_nan=True)
-    assert found.requires_grad == expected.requires_grad
+        actual = ELSEWHERE[name](SparseFeatures.of(dense))
+    assert type(actual) is Tensor
+    torch.testing.assert_close(actual, expected, equal_nan=True)
+    assert actual.requires_grad == expected.requires_grad
 
 
 @silent
@@ -369,9 +373,9 @@ def test_dropout_keeps_the_pattern_and_the_law(inplace):
     x = SparseFeatures.of(torch.ones(100, 50) * (torch.rand(100, 50) < 0.5))
     module, draws = nn.Dropout(0.25, inplace=inplace), []
     for _ in range(20):
-        given = x.clone()
-        draws.append(module(given))
-        assert (draws[-1] is given) == inplace
+        features = x.clone()
+        draws.append(module(features))
+        assert (draws[-1] is features) == inplace
         assert draws[-1].csr is x.csr
     values = torch.stack([draw.value for draw in draws])
     assert set(values.unique().tolist()) == {0.0, float(torch.tensor(4 / 3))}
@@ -391,10 +395,10 @@ def test_gradients_are_asked_for_as_of_any_tensor():
     seen = []
     x.register_hook(seen.append)
     weight = torch.randn(P, 2, dtype=torch.float64)
-    (found,) = torch.autograd.grad((x @ weight).sum(), x)
+    (gradient,) = torch.autograd.grad((x @ weight).sum(), x)
     expected = weight.sum(1).expand(M, P) * (dense != 0)
     (x @ weight).sum().backward()
-    for one in (found, x.grad, *seen):
+    for one in (gradient, x.grad, *seen):
         assert isinstance(one, SparseFeatures)
         assert_near(one.to_dense(), expected)
     assert len(seen) == 2

@@ -74,8 +74,8 @@ def test_the_original_is_left_alone():
 def test_it_is_a_functional_transform():
     from torch_geometric.data.datapipes import DatasetAdapter
 
-    found = list(DatasetAdapter([graph(0), graph(1)]).add_basis("gcn", name="near"))
-    assert [basis_of(data, "near").num_bases for data in found] == [1, 1]
+    graphs = list(DatasetAdapter([graph(0), graph(1)]).add_basis("gcn", name="near"))
+    assert [basis_of(data, "near").num_bases for data in graphs] == [1, 1]
 
 
 def test_repr_is_what_was_asked_for():

@@ -65,8 +65,8 @@ def test_a_layer_for_each_relation_is_the_convolution(family):
     expected = conv(x, family.basis_of(data))
     assert_near(out, expected)
     direction = torch.randn_like(out)
-    (found,) = torch.autograd.grad(out, x, direction)
-    assert_near(found, torch.autograd.grad(expected, x, direction)[0])
+    (gradient,) = torch.autograd.grad(out, x, direction)
+    assert_near(gradient, torch.autograd.grad(expected, x, direction)[0])
 
 
 @of_each_family
@@ -76,8 +76,8 @@ def test_simple_layers_propagate_each_label(family):
     dense = family.basis_of(data).to_dense(torch.float64)
     for k, kind in enumerate(hetero.edge_types):
         store = hetero[kind]
-        found = SimpleConv(aggr="add")(data.x, store.edge_index, store.edge_weight.double())
-        assert_near(found, dense[k].double().t() @ data.x, 1e-6, at_least=1.0)
+        actual = SimpleConv(aggr="add")(data.x, store.edge_index, store.edge_weight.double())
+        assert_near(actual, dense[k].double().t() @ data.x, 1e-6, at_least=1.0)
 
 
 def test_the_labels_come_back_by_from_hetero():
@@ -149,7 +149,7 @@ def test_labels_are_different():
 def test_repr_and_functional_name():
     from torch_geometric.data.datapipes import DatasetAdapter
 
-    made = BasisToHetero("gcn", labels=["near"])
-    assert repr(made) == f"BasisToHetero({GCN()}, labels=['near'], node_type='node')"
-    (found,) = DatasetAdapter([graph()]).basis_to_hetero("gcn", labels=["near"])
-    assert found.edge_types == [("node", "near", "node")]
+    transform = BasisToHetero("gcn", labels=["near"])
+    assert repr(transform) == f"BasisToHetero({GCN()}, labels=['near'], node_type='node')"
+    (hetero,) = DatasetAdapter([graph()]).basis_to_hetero("gcn", labels=["near"])
+    assert hetero.edge_types == [("node", "near", "node")]

@@ -33,13 +33,13 @@ def graph(nodes, seed=0, channels=6):
     return Data(x=x, edge_index=edge_index, y=torch.randint(3, (nodes,)))
 
 
-def same(found, expected):
-    assert isinstance(found.x, SparseFeatures)
-    assert tuple(found.x.shape) == tuple(expected.x.shape)
-    assert_near(found.x.to_dense(), expected.x)
-    assert torch.equal(found.edge_index, expected.edge_index)
-    assert found.num_nodes == expected.num_nodes
-    assert found.num_node_features == expected.num_node_features
+def same(actual, expected):
+    assert isinstance(actual.x, SparseFeatures)
+    assert tuple(actual.x.shape) == tuple(expected.x.shape)
+    assert_near(actual.x.to_dense(), expected.x)
+    assert torch.equal(actual.edge_index, expected.edge_index)
+    assert actual.num_nodes == expected.num_nodes
+    assert actual.num_node_features == expected.num_node_features
 
 
 def test_features_become_sparse_where_few_are_not_zero():
@@ -110,8 +110,8 @@ def test_graphs_are_batched_and_taken_apart():
     graphs = [graph(n, seed=n) for n in (4, 1, 6)]
     batch = Batch.from_data_list([SPARSE(one) for one in graphs])
     same(batch, Batch.from_data_list(graphs))
-    for found, expected in zip(batch.to_data_list(), graphs, strict=True):
-        same(found, expected)
+    for actual, expected in zip(batch.to_data_list(), graphs, strict=True):
+        same(actual, expected)
     same(batch[2], graphs[2])
 
 
@@ -120,12 +120,12 @@ def test_a_loader_batches_them(by):
     graphs = [graph(n, seed=n) for n in (4, 2, 6, 3)]
     sparse = [SPARSE(one) for one in graphs]
     chosen = {"batch_size": 2}
-    for given, wanted in zip(
+    for actual, wanted in zip(
         DataLoader(sparse, **chosen) if by == "batch_size" else loader_by_size(sparse),
         DataLoader(graphs, **chosen) if by == "batch_size" else loader_by_size(graphs),
         strict=True,
     ):
-        same(given, wanted)
+        same(actual, wanted)
 
 
 @pytest.mark.slow
@@ -151,8 +151,8 @@ def test_worker_processes_send_them_to_the_main_one():
     loaded = list(DataLoader(sparse, batch_size=2, num_workers=2))
     expected = list(DataLoader(graphs, batch_size=2))
     assert len(loaded) == 2
-    for found, reference in zip(loaded, expected, strict=True):
-        same(found, reference)
+    for actual, reference in zip(loaded, expected, strict=True):
+        same(actual, reference)
     loaded = list(RandomNodeLoader(SPARSE(graph(12)), num_parts=3, num_workers=2))
     assert sum(part.num_nodes for part in loaded) == 12
     assert all(isinstance(part.x, SparseFeatures) for part in loaded)
@@ -173,8 +173,8 @@ def test_nodes_are_selected():
     torch.manual_seed(0)
     parts = list(RandomNodeLoader(sparse, num_parts=3))
     torch.manual_seed(0)
-    for found, expected in zip(parts, RandomNodeLoader(data, num_parts=3), strict=True):
-        same(found, expected)
+    for actual, expected in zip(parts, RandomNodeLoader(data, num_parts=3), strict=True):
+        same(actual, expected)
 
 
 def test_graphs_are_copied_moved_and_written():
@@ -228,8 +228,8 @@ def test_a_dataset_collates_writes_and_separates_them(tmp_path):
     later = Kept(tmp_path / "later", graphs, transform=SPARSE)
     assert stored.num_node_features == 6
     for dataset in (stored, later, stored.copy(), stored[[0, 1, 2]]):
-        for found, expected in zip(dataset, graphs, strict=True):
-            same(found, expected)
+        for actual, expected in zip(dataset, graphs, strict=True):
+            same(actual, expected)
     same(stored[torch.tensor([2])][0], graphs[2])
 
 
