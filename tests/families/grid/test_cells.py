@@ -61,10 +61,10 @@ def test_full_growth_has_all_outputs_that_see_an_input(cells):
         grid = Grid(**options, growth="full")
         outputs = grid.outputs(cells)
         assert outputs.shape is None
-        found = places(outputs)
-        assert found == sorted(set(found)), "grid by grid, then by coordinates"
+        cell_places = places(outputs)
+        assert cell_places == sorted(set(cell_places)), "grid by grid, then by coordinates"
         assert_near(grid.basis(cells).to_dense(), by_definition(grid, cells, outputs))
-        assert set(found) == {
+        assert set(cell_places) == {
             (number, tuple((c + d) // s for c, d, s in moved))
             for number, at in places(cells)
             for shift in grid.shifts
@@ -79,8 +79,10 @@ def test_full_growth_has_all_outputs_that_see_an_input(cells):
 def test_transposed_growth_spreads_every_input(cells):
     grid = Grid((3,), 2, 1, transposed=True, growth="full")
     outputs = grid.outputs(cells)
-    found = places(outputs)
-    assert found == sorted({(g, (2 * n - d,)) for g, (n,) in places(cells) for (d,) in grid.shifts})
+    cell_places = places(outputs)
+    assert cell_places == sorted(
+        {(g, (2 * n - d,)) for g, (n,) in places(cells) for (d,) in grid.shifts}
+    )
     forward = Grid((3,), 2, 1)
     assert_near(grid.basis(cells).to_dense(), by_definition(forward, outputs, cells).mT)
 

@@ -71,9 +71,9 @@ def test_outputs_of_an_input_are_those_that_see_it(axis, tap):
     inputs = torch.tensor([0, 3, 3, 1, 0, 2])
     inputs = inputs[inputs < axis.num_inputs]
     which, outputs = axis.outputs_of(inputs, tap)
-    found = sorted(zip(which.tolist(), outputs.tolist(), strict=True))
+    cells_by_grid = sorted(zip(which.tolist(), outputs.tolist(), strict=True))
     dense = by_definition(axis)[tap]
-    assert found == [
+    assert cells_by_grid == [
         (i, n)
         for i, m in enumerate(inputs.tolist())
         for n in range(axis.num_outputs)
@@ -125,9 +125,9 @@ def test_edges_are_those_that_sorting_would_give(is_transposed):
     pattern = GridShift(axes, products(axes), on=CPU, is_transposed=is_transposed).edges().pattern
     built = Pattern.build(pattern.index, pattern.label, size=pattern.size, num_labels=6)
     for name in ("source", "target", "label", "target_ptr", "source_ptr", "by_source"):
-        found, expected = getattr(pattern, name), getattr(built, name)
-        assert found.dtype == expected.dtype
-        assert torch.equal(found, expected), name
+        actual, expected = getattr(pattern, name), getattr(built, name)
+        assert actual.dtype == expected.dtype
+        assert torch.equal(actual, expected), name
 
 
 def test_the_mean_of_a_shift_is_itself_and_of_a_turned_one_is_of_edges():

@@ -182,8 +182,8 @@ def test_a_layer_reads_nodes_shapes_and_edges(family):
     conv, x = OuterConv(3, 2, family).double(), torch.randn(5, 3, dtype=torch.float64)
     mask = mask_of(RULES[family], *[[(0, place) for place in range(5)]] * 2).double()
     expected = mask.t() @ x @ conv.theta()[0, 0] + conv.bias
-    for given in (None, (5,), torch.tensor([[0, 4], [4, 1]]), family.basis((5,))):
-        assert_near(conv(x, given), expected)
+    for edges in (None, (5,), torch.tensor([[0, 4], [4, 1]]), family.basis((5,))):
+        assert_near(conv(x, edges), expected)
     batched = torch.randn(2, 5, 3, dtype=torch.float64)
     assert_near(conv(batched, None)[1], conv(batched[1], None))
 
@@ -231,8 +231,8 @@ def test_sets_without_edges_are_stored_and_batched():
     for family in (Complete(), Causal(), windows, Nearest(2), Union(Nearest(1), near)):
         blocks = [family.basis_of(one).to_dense()[0] for one in sets]
         for batch in (sets, [family(one.clone()) for one in sets]):
-            found = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
-            assert_near(found, torch.block_diag(*blocks))
+            actual = family.basis_of(Batch.from_data_list(batch)).to_dense()[0]
+            assert_near(actual, torch.block_diag(*blocks))
 
 
 def test_kept_bases_die_with_the_batch_that_they_were_made_of():

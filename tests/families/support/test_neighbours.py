@@ -18,13 +18,13 @@ def reached(edges, length, loops):
     """(M, N) booleans: whether a walk of one to ``length`` edges leads there."""
     step = torch.zeros(edges.size, dtype=torch.bool)
     step[edges.source, edges.target] = True
-    found, walks = step.clone(), step.double()
+    reached, walks = step.clone(), step.double()
     for _ in range(length - 1):
         walks = (walks @ step.double()).clamp(max=1)
-        found |= walks > 0
+        reached |= walks > 0
     if loops is not None:
-        found.fill_diagonal_(loops)
-    return found
+        reached.fill_diagonal_(loops)
+    return reached
 
 
 @pytest.mark.parametrize("name", SQUARE)

@@ -29,9 +29,9 @@ def queries():
     return family(Complete(), align=QUERIES)
 
 
-def support_of(of, given, **beside):
+def support_of(of, edge_index, **beside):
     """The support of the basis that a family makes of features (n, 3)."""
-    structure = of.read(given, **beside)
+    structure = of.read(edge_index, **beside)
     x = torch.zeros(structure.size[0], 3)
     return of.basis_on(structure, content=Content(x, x)).over
 
@@ -82,11 +82,11 @@ def test_graphs_of_nodes_are_looked_at():
 
 @pytest.mark.parametrize("make", [family, queries], ids=["edges", "graphs"])
 def test_what_was_made_of_what_is_gone_is_gone(make):
-    held = EDGES.clone() if make is family else BATCH.clone()
-    of, beside = make(), {} if make is family else {"batch": held}
-    gone = weakref.ref(support_of(of, held if make is family else None, **beside))
+    key = EDGES.clone() if make is family else BATCH.clone()
+    of, beside = make(), {} if make is family else {"batch": key}
+    gone = weakref.ref(support_of(of, key if make is family else None, **beside))
     assert gone() is not None
-    del held, beside
+    del key, beside
     assert gone() is None
 
 
@@ -133,7 +133,7 @@ def test_what_inference_made_of_numbers_serves_training():
     conv, x = AttentionConv(3, 4, 2, support=Complete(add_self_loops=False)), torch.randn(11, 3)
     with torch.inference_mode():
         seen = conv(x)
-    found = conv(x)
-    found.sum().backward()
-    assert_near(found, seen)
+    out = conv(x)
+    out.sum().backward()
+    assert_near(out, seen)
     assert conv.theta.weight.grad.abs().sum() > 0
