@@ -124,6 +124,11 @@ class Report:
             f"In the test {title} is {-100 * apart:.2f} ± {100 * half:.2f} points better."
             for title, apart, half in better
         ]
+        if failed := self._num_failed():
+            said.append(
+                f"On {failed} of the {self.plan.test_seeds} seeds of the test its training failed: "
+                f"its {self.metric} on their validation nodes is below half of the median."
+            )
         if self.plan.test_seeds < 2:
             said.append("A test on one seed has no intervals.")
         elif not better:
@@ -139,6 +144,12 @@ class Report:
     def _tested(self, key: str) -> list[float]:
         seeds = map(str, range(self.plan.test_seeds))
         return [self.kept["tests"][seed][key]["test_metric"] for seed in seeds]
+
+    def _num_failed(self) -> int:
+        """The seeds of the test on which the winner is below half of its median in validation."""
+        key, seeds = Finals.key(self.first), map(str, range(self.plan.test_seeds))
+        values = [self.kept["tests"][seed][key]["val_metric"] for seed in seeds]
+        return sum(value < median(values) / 2 for value in values)
 
     def _final(self, place: Place) -> list[float]:
         return self._by_seed(self.kept["final"][Finals.key(place)])

@@ -209,6 +209,20 @@ def test_a_baseline_that_wins_is_the_winner(tmp_path, monkeypatch):
     assert report.result_rows()[1][0] == "MLP, no graph (winner)"
 
 
+def test_seeds_on_which_the_winner_fails_are_told(tmp_path, monkeypatch):
+    train = Bench.train
+
+    def failing(bench, task):
+        outcome = train(bench, task)
+        outcome.numbers["val_metric"] = 0.4 if task.seed == 1 else 0.9
+        return outcome
+
+    monkeypatch.setattr(Bench, "train", failing)
+    report = searched(tmp_path / "run", plan(trials=1, portfolio="none", test_seeds=3)).run()
+    (failed,) = (sentence for sentence in report.verdict() if "failed" in sentence)
+    assert failed.startswith("On 1 of the 3 seeds of the test its training failed: its accuracy")
+
+
 def test_unequal_numbers_of_trials_are_refused(tmp_path):
     with closing(Search(plan(trials=2), tmp_path / "run", log=lambda line: None)) as search:
         search._search()
