@@ -1,4 +1,7 @@
-"""The arrows between folders and files, and what an import needs, are checked by a machine."""
+"""The arrows between folders and files, and what an import needs, are checked by a machine.
+
+So are names: words that are everywhere in prose cannot be searched for.
+"""
 
 import ast
 import subprocess
@@ -230,3 +233,17 @@ def test_a_public_method_is_documented_where_it_is_declared():
 
 
 LIBRARY = {"forward", "reset_parameters", "extra_repr", "backward", "setup_context", "jvp", "vmap"}
+
+
+VAGUE = {"found", "known", "given", "made", "held"}
+
+
+def test_names_can_be_searched_for():
+    fields = {ast.Name: "id", ast.arg: "arg", ast.Attribute: "attr"}
+    places = [
+        f"{name}, line {node.lineno}"
+        for name, path in FILES.items()
+        for node in ast.walk(tree(path))
+        if type(node) in fields and getattr(node, fields[type(node)]).strip("_") in VAGUE
+    ]
+    assert places == []
