@@ -43,12 +43,20 @@ QUERIES = LearnedQueries(2, 3)
 @pytest.mark.parametrize(
     ("make", "same", "other"),
     [
-        (family, {"given": EDGES}, {"given": EDGES.clone()}),
-        (window, {"given": None, "size": (50, 50)}, {"given": None, "size": (51, 51)}),
-        (window, {"given": (4,)}, {"given": (5,)}),
-        (window, {"given": (2, 3)}, {"given": (2, 4)}),
-        (window, {"given": Cells(torch.tensor([[0], [1], [5]]))}, {"given": Cells(EDGES)}),
-        (queries, {"given": None, "batch": BATCH}, {"given": None, "batch": BATCH.clone()}),
+        (family, {"edge_index": EDGES}, {"edge_index": EDGES.clone()}),
+        (window, {"edge_index": None, "size": (50, 50)}, {"edge_index": None, "size": (51, 51)}),
+        (window, {"edge_index": (4,)}, {"edge_index": (5,)}),
+        (window, {"edge_index": (2, 3)}, {"edge_index": (2, 4)}),
+        (
+            window,
+            {"edge_index": Cells(torch.tensor([[0], [1], [5]]))},
+            {"edge_index": Cells(EDGES)},
+        ),
+        (
+            queries,
+            {"edge_index": None, "batch": BATCH},
+            {"edge_index": None, "batch": BATCH.clone()},
+        ),
     ],
     ids=["edges", "numbers", "shape", "shape of an image", "cells", "learned queries"],
 )
