@@ -141,15 +141,15 @@ class Report:
         """The test metric of a model on each seed of the test."""
         return self._tested(Finals.key(place))
 
-    def _tested(self, key: str) -> list[float]:
+    def _tested(self, key: str, number: str = "test_metric") -> list[float]:
         seeds = map(str, range(self.plan.test_seeds))
-        return [self.kept["tests"][seed][key]["test_metric"] for seed in seeds]
+        return [self.kept["tests"][seed][key][number] for seed in seeds]
 
     def _num_failed(self) -> int:
         """The seeds of the test on which the winner is below half of its median in validation."""
-        key, seeds = Finals.key(self.first), map(str, range(self.plan.test_seeds))
-        values = [self.kept["tests"][seed][key]["val_metric"] for seed in seeds]
-        return sum(value < median(values) / 2 for value in values)
+        values = self._tested(Finals.key(self.first), "val_metric")
+        least = median(values) / 2
+        return sum(value < least for value in values)
 
     def _final(self, place: Place) -> list[float]:
         return self._by_seed(self.kept["final"][Finals.key(place)])
