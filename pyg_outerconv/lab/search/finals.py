@@ -97,30 +97,43 @@ class Finals:
     ) -> tuple[Place, list[Place]]:
         """The winner, and all finalists, the best first: the best few of all kinds, on fresh seeds.
 
-        All have the same seeds and splits, so that means differ as their paired differences do. No
-        model is sent twice.
+        All of a round have the same seeds and splits, so that means differ as their paired
+        differences do. Those that the best one does not beat beyond the 95 % interval meet again,
+        on more seeds.
         """
+        contest, beaten = self._finalists(best, trials), list[Place]()
+        for number in range(1, self.plan.final_rounds + 1):
+            last = FIRST_FINAL_SEED + number * self.plan.final_seeds
+            seeds = range(FIRST_FINAL_SEED, last)
+            models = {self.key(place): self.settings(place, trials) for place in contest}
+            kept = self._validated("final", models, seeds)
+            results = {
+                place: [kept[self.key(place)][str(seed)] for seed in seeds] for place in contest
+            }
+            contest.sort(key=lambda place: _order(results[place], trials[place[0]][place[1]]))
+            for place in contest:
+                value = mean(one["val_metric"] for one in results[place])
+                self.log(f"final: {100 * value:.2f} % on {len(seeds)} seeds, {self.key(place)}")
+            first = results[contest[0]]
+            undecided = [place for place in contest if not _is_beaten(results[place], first)]
+            if len(undecided) == 1 or number == self.plan.final_rounds:
+                break
+            beaten = [place for place in contest if place not in undecided] + beaten
+            contest = undecided
+        self.studies.keep(OURS, "winner", list(contest[0]))
+        return contest[0], contest + beaten
+
+    def _finalists(
+        self, best: dict[str, list[Place]], trials: dict[str, list[Record]]
+    ) -> list[Place]:
+        """The best few of all kinds after halving; no model is among them twice."""
         sent = [place for kind_places in best.values() for place in kind_places[:FEW]]
         reached = {place: self._reached(place, trials) for place in sent}
         # Of equal models the one of the portfolio goes on, under its own name.
         sent.sort(key=lambda place: (-reached[place], place[0] == OURS))
         different = {self.settings(place, trials): place for place in reversed(sent)}
         sent = [place for place in sent if place in different.values()]
-        finalists = sent[: self.plan.finalists]
-        models = {self.key(place): self.settings(place, trials) for place in finalists}
-        seeds = range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + self.plan.final_seeds)
-        validation_numbers = self._validated("final", models, seeds)
-        trial = {place: trials[place[0]][place[1]] for place in finalists}
-        finalists.sort(
-            key=lambda place: _order(
-                list(validation_numbers[self.key(place)].values()), trial[place]
-            )
-        )
-        self.studies.keep(OURS, "winner", list(finalists[0]))
-        for place in finalists:
-            value = mean(one["val_metric"] for one in validation_numbers[self.key(place)].values())
-            self.log(f"final: {100 * value:.2f} % on {len(seeds)} seeds, {self.key(place)}")
-        return finalists[0], finalists
+        return sent[: self.plan.finalists]
 
     def ablate(self, settings: Settings) -> None:
         """The validation of the winner trained without each of its terms, on the final's seeds."""
@@ -252,3 +265,10 @@ def _order(results: Sequence[Record], trial: Record) -> tuple[float, float, int]
     """Sorts models of equal seeds: by validation metric, then by loss."""
     reached = mean(one["val_metric"] for one in results)
     return -reached, mean(one["val_loss"] for one in results), trial["number"]
+
+
+def _is_beaten(results: Sequence[Record], first: Sequence[Record]) -> bool:
+    """Whether the best model is better beyond the 95 % interval, on the same seeds."""
+    pairs = zip(first, results, strict=True)
+    apart, half = interval([one["val_metric"] - other["val_metric"] for one, other in pairs])
+    return apart - half > 0

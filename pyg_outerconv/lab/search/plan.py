@@ -62,6 +62,13 @@ class Plan:
     final_seeds: int = setting(
         10, "Seeds on which finalists are compared", at_least=1, at_most=1000
     )
+    final_rounds: int = setting(
+        3,
+        "Rounds of the final, each on --final-seeds more; those that the best finalist does not "
+        "beat beyond the 95 % interval go on to the next",
+        at_least=1,
+        at_most=100,
+    )
     test_seeds: int = setting(
         10, "Seeds on which the winner, and the best of each kind, are tested", at_most=1000
     )

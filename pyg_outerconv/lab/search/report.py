@@ -16,7 +16,7 @@ from ..train.results import spread
 from . import pictures
 from .finals import ENSEMBLE, Finals, Place, interval, ranked
 from .pictures import Seen
-from .plan import FIRST_FINAL_SEED, Plan
+from .plan import Plan
 from .space import DIRECTIONS, OURS, OWN, choice_of, portfolio, terms_text
 from .space import MODEL as DRAWN
 from .studies import Record
@@ -67,13 +67,15 @@ class Report:
         base = plan.base
         counts = sorted({len(kind_trials) for kind_trials in self.trials.values()})
         number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        most = plan.final_rounds * plan.final_seeds
+        seeds = " to ".join(map(str, dict.fromkeys((plan.final_seeds, most))))
         own = {"Terms of one's own": plan.terms, "Imported": [base.imports]}
         said = {title: ", ".join(filter(None, parts)) for title, parts in own.items()}
         return (
             f"{base.dataset}: {data['num_nodes']} nodes, {data['num_edges']} edges, "
             f"{data['num_classes']} classes, split {base.split}. {number} trials of each of "
             f"{len(self.trials)} kinds, of at most {base.epochs} epochs (patience "
-            f"{base.patience}); {plan.finalists} finalists on {plan.final_seeds} seeds, the test "
+            f"{base.patience}); {plan.finalists} finalists on {seeds} seeds, the test "
             f"on {plan.test_seeds} others; search seed {plan.seed}."
         ) + "".join(f" {title}: {text}." for title, text in said.items() if text)
 
@@ -152,11 +154,16 @@ class Report:
         return sum(value < least for value in values)
 
     def _final(self, place: Place) -> list[float]:
-        return self._by_seed(self.kept["final"][Finals.key(place)])
+        """The validation metric on the seeds of each round of the final that a model was in."""
+        return _by_seed(self.kept["final"][Finals.key(place)])
 
-    def _by_seed(self, results: dict[str, Record]) -> list[float]:
-        last = FIRST_FINAL_SEED + self.plan.final_seeds
-        return [results[str(seed)]["val_metric"] for seed in range(FIRST_FINAL_SEED, last)]
+    def _winner_minus(self, values: list[float]) -> tuple[str, str]:
+        """Cells on a model with these values on the first seeds of the final: their number, and
+        the winner's minus its own, paired by seed.
+        """
+        ours = self._final(self.first)[: len(values)]
+        gap = interval([a - b for a, b in zip(ours, values, strict=True)])
+        return str(len(values)), points(gap[0], _nan_to_none(gap[1]))
 
     def differences(self) -> list[tuple[str, float, float]]:
         """Of each other kind: the winner's test minus its own, paired by seed, and half the width
@@ -206,14 +213,13 @@ class Report:
 
     def final_rows(self) -> Rows:
         """The finalists: validation, and the winner's minus theirs, paired by seed."""
-        rows: Rows = [("model", "family", "validation %", "winner − it, points")]
-        ours = self._final(self.first)
+        rows: Rows = [("model", "family", "validation %", "seeds", "winner − it, points")]
         for place in self.finalists:
-            theirs = self._final(place)
-            gap = interval([a - b for a, b in zip(ours, theirs, strict=True)])
-            said = "" if place == self.winner else points(gap[0], _nan_to_none(gap[1]))
+            values = self._final(place)
+            seeds, gap = self._winner_minus(values)
             key = f"{self.titles[place[0]]}, trial {place[1]}"
-            rows.append((key, terms_text(self.settings(place).family), _said(theirs), said))
+            cells = (key, terms_text(self.settings(place).family), _said(values), seeds)
+            rows.append((*cells, "" if place == self.winner else gap))
         return rows
 
     def model_rows(self) -> Rows:
@@ -256,12 +262,10 @@ class Report:
 
     def term_rows(self) -> Rows:
         """The winner trained without each of its terms: validation, paired by seed."""
-        rows: Rows = [("without", "validation %", "winner − it, points")]
-        whole = self._final(self.first)
+        rows: Rows = [("without", "validation %", "seeds", "winner − it, points")]
         for term, results in self.kept["without"].items():
-            values = self._by_seed(results)
-            gap = interval([a - b for a, b in zip(whole, values, strict=True)])
-            rows.append((term, _said(values), points(gap[0], _nan_to_none(gap[1]))))
+            values = _by_seed(results)
+            rows.append((term, _said(values), *self._winner_minus(values)))
         return rows
 
     def seen(self) -> Seen:
@@ -341,6 +345,10 @@ def _model(trial: Record) -> list[str]:
     """What a trial drew of its model."""
     drawn = (trial["settings"][name] for name in MODEL)
     return [f"{value:.2g}" if isinstance(value, float) else str(value) for value in drawn]
+
+
+def _by_seed(results: dict[str, Record]) -> list[float]:
+    return [results[seed]["val_metric"] for seed in sorted(results, key=int)]
 
 
 def _said(values: Sequence[float]) -> str:
