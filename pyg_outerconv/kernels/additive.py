@@ -18,6 +18,7 @@ from .edge_lists import spread
 from .index_checks import is_exporting
 from .operands import agreeing, check_order
 from .primitive import Primitive, is_differentiated, is_plain, operator
+from .products import in_order
 from .tiles import exact
 
 
@@ -188,7 +189,7 @@ class _Rows(Primitive):
         count: int,
         backend: str,
     ) -> Tensor:
-        value = value if csr.order is None else value.index_select(0, csr.order)
+        value = in_order(value, csr.order)
         return _additive_rows(csr.ptr, csr.index, a, b, None, right, *phi, value, count, backend)
 
     @staticmethod

@@ -17,7 +17,7 @@ from .csr import CSR
 from .dispatch import RECORDERS, log_call, pick, request_of
 from .head_copies import HeadCopies, InPasses, Passes, copies_for
 from .primitive import Primitive, is_differentiated, is_lean, is_plain, operator
-from .products import of_shared, product, sample
+from .products import in_order, of_shared, product, sample
 from .sddmm import sddmm
 from .softmax import softmax_derivative, softmax_of_rows, sum_of_rows
 from .tiles import accumulator, exact
@@ -179,7 +179,7 @@ def _unfused(
         of_score = bend * of_score
         ptr, _, order = csr.columns
         of_query = sum_of_rows(csr.ptr, of_score, backend)
-        of_key = sum_of_rows(ptr, of_score.index_select(0, order), backend)
+        of_key = sum_of_rows(ptr, in_order(of_score, order), backend)
     else:
         of_query = product(csr, of_score, exact(key), backend) * scale
         of_key = product(csr.T, of_score, exact(query) * scale, backend)
@@ -337,8 +337,7 @@ def _run(
 ) -> Tensor:
     """The product by all entries, with values of 0, if x is finite; else by those that are kept."""
     csr = CSR.of(ptr, index, x.size(0))
-    if order is not None:
-        value, bias = value.index_select(0, order), bias.index_select(0, order)
+    value, bias = in_order(value, order), in_order(bias, order)
     if are_finite(x):
         return product(csr, value.masked_fill(bias == -torch.inf, 0.0), x, backend).contiguous()
     outs = []

@@ -7,7 +7,7 @@ All operands have heads: values (E, H), dense operands (rows, H or 1, channels);
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -16,6 +16,8 @@ from .csr import CSR
 from .dispatch import pick, request_of
 from .primitive import LinearInEach, Primitive, operator
 from .softmax import sum_of_rows
+
+Values = TypeVar("Values", Tensor, "Tensor | None")
 
 _spmm = operator(
     Backend.spmm, lambda ptr, index, value, x: request_of("spmm", ptr, index, x.size(0), x)
@@ -41,9 +43,13 @@ def sample(csr: CSR, a: Tensor, b: Tensor, backend: str) -> Tensor:
     return _SDDMM.apply(a, b, csr, backend)  # type: ignore[no-any-return]
 
 
-def in_order(value: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Bring values from row order into the order of a csr with this ``perm``."""
-    return value if value is None or order is None else value.index_select(0, order)
+def in_order(value: Values, order: Tensor | None) -> Values:
+    """Bring values (E, H) from row order into the order of a csr with this ``order``."""
+    if value is None or order is None:
+        return value
+    if value.size(1) == 1:  # torch copies rows of a single number one by one: 15 ms for 1M, not 2
+        return value.squeeze(1).index_select(0, order).unsqueeze(1)
+    return value.index_select(0, order)
 
 
 def of_shared(grad: Tensor, heads: int) -> Tensor:
@@ -182,7 +188,7 @@ class _MixedProduct(Primitive):
                 of_value = (sampled * coefficient.index_select(0, label).unsqueeze(1)).squeeze(1)
             if wants_coefficient:
                 weighted = sampled if value is None else sampled * value.unsqueeze(1)
-                sums = sum_of_rows(ptr, weighted.index_select(0, order), backend)
+                sums = sum_of_rows(ptr, in_order(weighted, order), backend)
                 of_coefficient = sums.squeeze(1)
         return of_value, of_coefficient, of_x
 

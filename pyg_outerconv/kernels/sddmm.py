@@ -13,7 +13,7 @@ from .dispatch import pick
 from .edge_lists import spread
 from .operands import agreeing, check_order
 from .primitive import Primitive
-from .products import sample
+from .products import in_order, sample
 from .softmax import sum_of_rows
 
 OPERATIONS = ("dot", "add")
@@ -91,7 +91,7 @@ class _Add(Primitive):
             of_a = sum_of_rows(csr.ptr, grad, backend)
         if ctx.needs_input_grad[1]:
             ptr, _, order = csr.columns
-            of_b = sum_of_rows(ptr, grad.index_select(0, order), backend)
+            of_b = sum_of_rows(ptr, in_order(grad, order), backend)
         return of_a, of_b
 
     @staticmethod
