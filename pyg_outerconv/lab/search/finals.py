@@ -9,8 +9,10 @@ from operator import itemgetter
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.special import stdtrit
+from torch import Tensor
 
 from ..data import Dataset
 from ..settings import Settings, settings_from
@@ -191,7 +193,7 @@ class Finals:
         Workers predict, and do not have these labels. Those of ``ensemble`` are tested together.
         """
         results: dict[str, Seeds] = self.studies.kept(OURS, "tests", {})
-        metric = METRICS[self.plan.base.metric]
+        metric, keeps_nodes = METRICS[self.plan.base.metric], self._has_fixed_test()
         for seed in range(self.plan.test_seeds):
             if str(seed) in results:
                 continue
@@ -203,6 +205,8 @@ class Finals:
             for key, outcome in outcomes.items():
                 tested = 0.0 if outcome.logits is None else metric(outcome.logits[mask], wanted)
                 numbers[key] = {**outcome.numbers, "test_metric": tested}
+                if keeps_nodes:
+                    numbers[key]["correct"] = _correct(outcome.logits, mask, wanted)
             members = [outcomes[key].logits for key in ensemble]
             shares = [one.softmax(-1) for one in members if one is not None]
             if shares:
@@ -212,6 +216,13 @@ class Finals:
             self.studies.keep(OURS, "tests", results)
             self.log(f"test: seed {seed}")
         return results
+
+    def _has_fixed_test(self) -> bool:
+        """Whether accuracy is tested on the same nodes for every seed."""
+        masks = (self.labels(seed).split.test for seed in range(self.plan.test_seeds))
+        first = next(masks)
+        same = all(torch.equal(first, other) for other in masks)
+        return same and self.plan.base.metric == "accuracy"
 
     # Help ---------------------------------------------------------------------------------------
 
@@ -259,6 +270,36 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     error = difference["standard_error"]
     quantile = float(stdtrit(len(values) - 1, 0.975)) if error is not None else math.nan
     return difference["mean"], quantile * (error if error is not None else math.nan)
+
+
+def _correct(logits: Tensor | None, mask: Tensor, wanted: Tensor) -> str:
+    """A digit for each test node, 1 where the class is predicted; no node of a failed training."""
+    if logits is None:
+        return "0" * wanted.numel()
+    return "".join(map(str, (logits[mask].argmax(-1) == wanted).int().tolist()))
+
+
+def interval_of_nodes(ours: Sequence[str], theirs: Sequence[str]) -> tuple[float, float]:
+    """The mean of the differences of two models whose seeds have the same test nodes, and half the
+    width of its 95 % interval, over seeds and test nodes.
+
+    The digits of a seed say which nodes are correct. Differences d (seeds, nodes) of one seed have
+    a model in common, and those of one node what is odd about it, so that with the deviations
+    e = d − mean(d) and n = S·N, the squared error of the mean is
+    ``(Σ_s (Σ_i e[s, i])² + Σ_i (Σ_s e[s, i])² − Σ_{s,i} e[s, i]²) / n²``, not below that over seeds
+    alone (Cameron, Gelbach and Miller, *Robust Inference With Multiway Clustering*, 2011, section
+    2), with Student's t of min(S, N) − 1 degrees of freedom.
+    """
+    digits = [np.array([list(one) for one in model], dtype=float) for model in (ours, theirs)]
+    difference = digits[0] - digits[1]
+    error = difference - difference.mean()
+    seeds, nodes = error.shape
+    of_seeds, of_nodes = (error.sum(axis) ** 2 for axis in (1, 0))
+    small = [count / (count - 1) if count > 1 else math.nan for count in (seeds, nodes)]
+    over_seeds = small[0] * of_seeds.sum()
+    over_both = over_seeds + small[1] * of_nodes.sum() - (error**2).sum()
+    deviation = math.sqrt(max(over_seeds, over_both)) / error.size
+    return float(difference.mean()), float(stdtrit(min(seeds, nodes) - 1, 0.975)) * deviation
 
 
 def _order(results: Sequence[Record], trial: Record) -> tuple[float, float, int]:

@@ -14,7 +14,7 @@ from ..pages import percent, points, render_page
 from ..settings import Settings
 from ..train.results import spread
 from . import pictures
-from .finals import ENSEMBLE, Finals, Place, interval, ranked
+from .finals import ENSEMBLE, Finals, Place, interval, interval_of_nodes, ranked
 from .pictures import Seen
 from .plan import Plan
 from .space import DIRECTIONS, OURS, OWN, choice_of, portfolio, terms_text
@@ -143,7 +143,7 @@ class Report:
         """The test metric of a model on each seed of the test."""
         return self._tested(Finals.key(place))
 
-    def _tested(self, key: str, number: str = "test_metric") -> list[float]:
+    def _tested(self, key: str, number: str = "test_metric") -> list[Any]:
         seeds = map(str, range(self.plan.test_seeds))
         return [self.kept["tests"][seed][key][number] for seed in seeds]
 
@@ -167,18 +167,24 @@ class Report:
 
     def differences(self) -> list[tuple[str, float, float]]:
         """Of each other kind: the winner's test minus its own, paired by seed, and half the width
-        of the 95 % interval.
+        of the 95 % interval: over seeds, and over test nodes where these are the same for all.
         """
         if self.plan.test_seeds < 2:
             return []
-        ours, chosen = self.tests(self.first), self.chosen or {}
-        rows = []
-        for name, place in chosen.items():
-            if place != self.first:
-                theirs = self.tests(place)
-                pairs = zip(ours, theirs, strict=True)
-                rows.append((self.titles[name], *interval([a - b for a, b in pairs])))
-        return rows
+        others = {name: place for name, place in (self.chosen or {}).items() if place != self.first}
+        return [(self.titles[name], *self._difference(place)) for name, place in others.items()]
+
+    def _difference(self, place: Place) -> tuple[float, float]:
+        models = [Finals.key(one) for one in (self.first, place)]
+        if self.has_fixed_test:
+            return interval_of_nodes(*(self._tested(model, "correct") for model in models))
+        ours, theirs = (self._tested(model) for model in models)
+        return interval([a - b for a, b in zip(ours, theirs, strict=True)])
+
+    @property
+    def has_fixed_test(self) -> bool:
+        """Whether the test nodes are the same for all seeds, and it is known which are correct."""
+        return "correct" in self.kept["tests"]["0"][Finals.key(self.first)]
 
     # Tables -------------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ drawn, told, trained again, and refused in time.
 
 import re
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from optuna.storages import InMemoryStorage
@@ -24,6 +26,7 @@ from pyg_outerconv.lab.family_options import make_family
 from pyg_outerconv.lab.fields import read_toml
 from pyg_outerconv.lab.own_code import import_own
 from pyg_outerconv.lab.search import space, studies
+from pyg_outerconv.lab.search.finals import interval, interval_of_nodes
 from pyg_outerconv.lab.search.plan import FIRST_FINAL_SEED
 from pyg_outerconv.lab.search.report import make_page
 from pyg_outerconv.lab.search.search import Search
@@ -222,6 +225,54 @@ def test_seeds_on_which_the_winner_fails_are_told(tmp_path, monkeypatch):
     report = searched(tmp_path / "run", plan(trials=1, portfolio="none", test_seeds=3)).run()
     (failed,) = (sentence for sentence in report.verdict() if "failed" in sentence)
     assert failed.startswith("On 1 of the 3 seeds of the test its training failed: its accuracy")
+
+
+def digits_of(draws):
+    return ["".join(map(str, row.astype(int))) for row in draws]
+
+
+def test_intervals_over_seeds_and_nodes_cover_the_truth():
+    """Two models whose accuracies are the same, where nodes are odd, and so are seeds: the interval
+    over seeds alone misses 0 most of the time, that over both as often as its level says.
+    """
+    generator, covered, by_seeds = np.random.default_rng(0), [], []
+    for _ in range(300):
+        of_nodes, of_seeds = generator.normal(0, 0.25, (1, 60)), generator.normal(0, 0.03, (20, 1))
+        ours = generator.random((20, 60)) < 0.6 + of_nodes + of_seeds
+        theirs = generator.random((20, 60)) < 0.6 - of_nodes - of_seeds
+        middle, half = interval_of_nodes(digits_of(ours), digits_of(theirs))
+        assert middle == pytest.approx(ours.mean() - theirs.mean())
+        covered.append(abs(middle) <= half)
+        middle, half = interval(ours.mean(1) - theirs.mean(1))
+        by_seeds.append(abs(middle) <= half)
+    assert 0.9 <= np.mean(covered) <= 0.99
+    assert np.mean(by_seeds) < 0.6
+
+
+def test_an_interval_over_nodes_is_not_below_that_over_seeds():
+    draws = np.random.default_rng(1).random((2, 7, 40)) < 0.7
+    _, half = interval_of_nodes(*map(digits_of, draws))
+    assert half >= 0.99 * interval(draws[0].mean(1) * 1.0 - draws[1].mean(1))[1]
+    of_seed = np.broadcast_to(np.arange(7)[:, None] % 2, (7, 40))  # all nodes of a seed alike
+    alone = interval_of_nodes(digits_of(of_seed), digits_of(0 * of_seed))
+    assert alone == pytest.approx(interval(of_seed.mean(1)))
+
+
+@pytest.mark.parametrize("split", ["held-out-50-20-30", "random-50-20-30"])
+def test_a_test_of_the_same_nodes_has_intervals_over_nodes(split, tmp_path):
+    base = replace(plan().base, split=split)
+    report = searched(tmp_path / "run", replace(plan(trials=1, test_seeds=3), base=base)).run()
+    tested = report.kept["tests"]
+    key = "{} {}".format(*report.first)
+    assert report.has_fixed_test == split.startswith("held-out")
+    said = "over test nodes, which are the same" in make_page(report, "markdown")
+    assert said == report.has_fixed_test
+    for seed in tested.values():
+        if report.has_fixed_test:
+            digits = [int(one) for one in seed[key]["correct"]]
+            assert np.mean(digits) == pytest.approx(seed[key]["test_metric"])
+        else:
+            assert "correct" not in seed[key]
 
 
 def test_unequal_numbers_of_trials_are_refused(tmp_path):
