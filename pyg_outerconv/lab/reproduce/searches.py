@@ -173,11 +173,12 @@ def record(one: Searched, report: Report) -> dict[str, Any]:
         {"kind": title, "winner_minus_it": 100 * apart, "half_interval": 100 * half}
         for title, apart, half in report.differences()
     ]
+    over = "seeds and test nodes" if report.has_fixed_test else "seeds"
     return {
         **vars(one),
         "winner": report.titles[report.first[0]],
         "settings": report.winner_settings(),
-        "facts": f"{report.facts} {report.software}.",
+        "facts": f"{report.facts} {report.software}. Intervals of the test are over {over}.",
         "verdict": report.verdict(),
         "rows": [list(row) for row in report.result_rows()],
         "differences": differences,

@@ -65,6 +65,7 @@ def test_a_set_is_searched_kept_and_another_skipped_by_name(table, capsys, monke
     line = ["reproduce", str(table), "--out", str(out), "--jobs", "1", "--root", str(tmp_path)]
     assert main([*line, "--data", "KarateClub"]) == 0
     first = json.loads((out / "karate.json").read_text())["records"]["karateclub-public"]
+    assert first["facts"].endswith("device cpu. Intervals of the test are over seeds.")
     assert (out / "karateclub-public" / "search.html").exists()
     text = (out / "karate.md").read_text()
     assert "- Texas, geom-gcn: not run yet" in text
