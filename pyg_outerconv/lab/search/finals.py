@@ -283,12 +283,12 @@ def interval_of_nodes(ours: Sequence[str], theirs: Sequence[str]) -> tuple[float
     """The mean of the differences of two models whose seeds have the same test nodes, and half the
     width of its 95 % interval, over seeds and test nodes.
 
-    The digits of a seed say which nodes are correct. Differences d (seeds, nodes) of one seed have
-    a model in common, and those of one node what is odd about it, so that with the deviations
-    e = d − mean(d) and n = S·N, the squared error of the mean is
-    ``(Σ_s (Σ_i e[s, i])² + Σ_i (Σ_s e[s, i])² − Σ_{s,i} e[s, i]²) / n²``, not below that over seeds
-    alone (Cameron, Gelbach and Miller, *Robust Inference With Multiway Clustering*, 2011, section
-    2), with Student's t of min(S, N) − 1 degrees of freedom.
+    The digits of a seed say which nodes are correct. Differences d (S seeds, N nodes) of one seed
+    have a training in common, and those of one node what is odd about it. With e = d − mean(d) the
+    squared error of the mean is ``(S/(S−1) Σ_s (Σ_i e[s, i])² + N/(N−1) Σ_i (Σ_s e[s, i])² −
+    Σ_{s,i} e[s, i]²) / (S N)²``, but not below that over seeds alone, its first sum (Cameron,
+    Gelbach and Miller, *Robust Inference With Multiway Clustering*, 2011, section 2); Student's t
+    has min(S, N) − 1 degrees of freedom.
     """
     digits = [np.array([list(one) for one in model], dtype=float) for model in (ours, theirs)]
     difference = digits[0] - digits[1]
