@@ -279,6 +279,11 @@ def _correct(logits: Tensor | None, mask: Tensor, wanted: Tensor) -> str:
     return "".join(map(str, (logits[mask].argmax(-1) == wanted).int().tolist()))
 
 
+def interval_of_pairs(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The :func:`interval` of the differences of two models on the same seeds."""
+    return interval([a - b for a, b in zip(ours, theirs, strict=True)])
+
+
 def interval_of_nodes(ours: Sequence[str], theirs: Sequence[str]) -> tuple[float, float]:
     """The mean of the differences of two models whose seeds have the same test nodes, and half the
     width of its 95 % interval, over seeds and test nodes.
@@ -290,8 +295,8 @@ def interval_of_nodes(ours: Sequence[str], theirs: Sequence[str]) -> tuple[float
     Gelbach and Miller, *Robust Inference With Multiway Clustering*, 2011, section 2); Student's t
     has min(S, N) − 1 degrees of freedom.
     """
-    digits = [np.array([list(one) for one in model], dtype=float) for model in (ours, theirs)]
-    difference = digits[0] - digits[1]
+    codes = [np.frombuffer("".join(model).encode(), np.uint8) for model in (ours, theirs)]
+    difference = np.subtract(*codes, dtype=float).reshape(len(ours), -1)
     error = difference - difference.mean()
     seeds, nodes = error.shape
     of_seeds, of_nodes = (error.sum(axis) ** 2 for axis in (1, 0))
@@ -310,6 +315,6 @@ def _order(results: Sequence[Record], trial: Record) -> tuple[float, float, int]
 
 def _is_beaten(results: Sequence[Record], first: Sequence[Record]) -> bool:
     """Whether the best model is better beyond the 95 % interval, on the same seeds."""
-    pairs = zip(first, results, strict=True)
-    apart, half = interval([one["val_metric"] - other["val_metric"] for one, other in pairs])
+    values = ([one["val_metric"] for one in of_model] for of_model in (first, results))
+    apart, half = interval_of_pairs(*values)
     return apart - half > 0

@@ -14,7 +14,15 @@ from ..pages import percent, points, render_page
 from ..settings import Settings
 from ..train.results import spread
 from . import pictures
-from .finals import ENSEMBLE, Finals, Place, interval, interval_of_nodes, ranked
+from .finals import (
+    ENSEMBLE,
+    Finals,
+    Place,
+    interval,
+    interval_of_nodes,
+    interval_of_pairs,
+    ranked,
+)
 from .pictures import Seen
 from .plan import Plan
 from .space import DIRECTIONS, OURS, OWN, choice_of, portfolio, terms_text
@@ -120,8 +128,9 @@ class Report:
         half = _nan_to_none(half) or 0.0
         low, high = (f"{100 * end:.2f}" for end in (middle - half, middle + half))
         said = [f"Winner: {what}: {family}. Validation {low} to {high} % (95 %, final seeds)."]
-        better = [row for row in self.differences() if row[1] + row[2] < 0]
-        worse = [title for title, apart, half in self.differences() if apart - half > 0]
+        differences = self.differences()
+        better = [row for row in differences if row[1] + row[2] < 0]
+        worse = [title for title, apart, half in differences if apart - half > 0]
         said += [
             f"In the test {title} is {-100 * apart:.2f} ± {100 * half:.2f} points better."
             for title, apart, half in better
@@ -162,7 +171,7 @@ class Report:
         the winner's minus its own, paired by seed.
         """
         ours = self._final(self.first)[: len(values)]
-        gap = interval([a - b for a, b in zip(ours, values, strict=True)])
+        gap = interval_of_pairs(ours, values)
         return str(len(values)), points(gap[0], _nan_to_none(gap[1]))
 
     def differences(self) -> list[tuple[str, float, float]]:
@@ -175,11 +184,10 @@ class Report:
         return [(self.titles[name], *self._difference(place)) for name, place in others.items()]
 
     def _difference(self, place: Place) -> tuple[float, float]:
-        models = [Finals.key(one) for one in (self.first, place)]
         if self.has_fixed_test:
+            models = (Finals.key(one) for one in (self.first, place))
             return interval_of_nodes(*(self._tested(model, "correct") for model in models))
-        ours, theirs = (self._tested(model) for model in models)
-        return interval([a - b for a, b in zip(ours, theirs, strict=True)])
+        return interval_of_pairs(self.tests(self.first), self.tests(place))
 
     @property
     def has_fixed_test(self) -> bool:
