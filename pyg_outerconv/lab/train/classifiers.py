@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import BatchNorm1d, Identity, LayerNorm, Linear, Module, ModuleList, Sequential
 
 from ...errors import RefusedValue
-from ...nn import dropout_features
+from ...nn import SparseFeatures, dropout_features
 from ...scale import Scratch, convolve
 from ...scale.layerwise import MOST_EDGES, rows_of
 from ..settings import Settings
@@ -135,6 +135,8 @@ class FirstLayer(Linear):
         weight, bias = self.weight.t(), self.bias
         if x is None:
             return way.rows(lambda rows: finish(rows + bias), weight)
+        if x.layout != torch.strided:
+            x = SparseFeatures.of(x)  # torch would sort the entries anew for each gradient
         return way.rows(lambda rows: finish(rows.to(weight.dtype) @ weight + bias), x)
 
 
@@ -337,10 +339,13 @@ class GCNII(Classifier):
         return way.rows(lambda rows: self.head(self.dropped(rows)), out)
 
     def _finish(
-        self, beta: float, linear: Module, norm: Module, initial: Tensor, y: Tensor, place: Place
+        self, beta: float, linear: Any, norm: Module, initial: Tensor, y: Tensor, place: Place
     ) -> Tensor:
-        mixed = (1 - self.alpha) * y + self.alpha * _at(initial, place)
-        return self.activation(norm((1 - beta) * mixed + beta * linear(mixed)))
+        mixed = torch.add((1 - self.alpha) * y, _at(initial, place), alpha=self.alpha)
+        weight = linear.weight
+        unit = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
+        # One product: the sum of the two terms would pass over all nodes four times more.
+        return self.activation(norm(F.linear(mixed, unit.lerp(weight, beta))))
 
 
 class LINKX(Classifier):

@@ -20,6 +20,7 @@ from ...basis.edge_sets import reached
 from ...basis.subpattern import spread_runs
 from ...errors import RefusedValue
 from ...families import Cluster
+from ...graph.sparse_matrix import replace_values
 from ...nn import predicted_share, sparse_pays
 from ...nn.models import evaluating
 from ...scale.layerwise import rows_of
@@ -193,8 +194,7 @@ class WithClasses(WholeGraph):
             return x
         values = self.x.values().clone()
         values[self.places[hidden]] = 0.0
-        places = self.x.crow_indices(), self.x.col_indices()
-        return torch.sparse_csr_tensor(*places, values, self.x.shape, check_invariants=False)
+        return replace_values(self.x, values)
 
 
 def whole_graph(x: Tensor | None, structure: Any, settings: Settings) -> WholeGraph:

@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from run_folders import seed_run
+from torch.profiler import ProfilerActivity, profile
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
@@ -200,6 +201,7 @@ SETTINGS = Settings(
         ("KarateClub", {}, 1e-5),
         ("KarateClub", {"labels_as_features": 0.5, "split": "random-50-25-25"}, 1e-5),
         ("Cora", {"hidden": 16, "dropout": 0.5}, 2e-3),
+        ("Cora", {"hidden": 16, "dropout": 0.5, "input_layer": "activated"}, 2e-3),
     ],
 )
 def test_sparse_and_dense_runs_agree_where_no_input_is_dropped(name, changes, gap):
@@ -212,6 +214,23 @@ def test_sparse_and_dense_runs_agree_where_no_input_is_dropped(name, changes, ga
         runs.append(training_run.history)
     for curve, values in runs[0].items():
         assert values == pytest.approx(runs[1][curve], abs=gap), curve
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"input_layer": "activated"}, {"labels_as_features": 0.5}],
+    ids=["a convolution", "a linear layer", "beside classes"],
+)
+def test_no_epoch_sorts_the_entries_of_sparse_features_again(changes):
+    changes = {**changes, "features": "sparse", "input_dropout": 0.5}
+    training_run = seed_run(replace(SETTINGS, dataset="Cora", **changes))
+    num_entries = training_run.inputs.x.values().numel()
+    training_run.step()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        training_run.step()
+    sizes = [one.input_shapes[0] for one in recorded.events() if one.name == "aten::sort"]
+    assert [size for size in sizes if max(size) >= num_entries] == []
+    assert "aten::_to_sparse_csr" not in {one.name for one in recorded.events()}
 
 
 def test_a_large_graph_is_kept_sparse_a_small_one_dense_and_a_peer_has_what_we_have():
