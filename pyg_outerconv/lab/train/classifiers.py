@@ -344,7 +344,7 @@ class GCNII(Classifier):
         mixed = torch.add((1 - self.alpha) * y, _at(initial, place), alpha=self.alpha)
         weight = linear.weight
         unit = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
-        # One product: the sum of the two terms would pass over all nodes four times more.
+        # One product: the sum of the two terms would pass over all nodes three times more.
         return self.activation(norm(F.linear(mixed, unit.lerp(weight, beta))))
 
 
