@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +21,12 @@ from ..train.results import METRICS, difference_of
 from .plan import FIRST_FINAL_SEED, FIRST_TRIAL_SEED, Plan
 from .space import OURS, stacked, terms_of
 from .studies import Record, Studies
-from .work import Labels, Outcome, Task, Workers
+from .work import Done, Ended, Labels, Outcome, Task, Workers
 
 THIRD = 3
 FEW = 2  # models of a kind that are not thinned out further
 SEEN = 3  # seeds in whose models the winner is looked at
+STAGES = {"final": "the final", "without": "the winner without a term"}  # as progress is told
 Seeds = dict[str, Record]
 """The numbers of each seed of a model."""
 Place = tuple[str, int]
@@ -45,6 +47,7 @@ class Finals:
     workers: Workers
     labels: Callable[[int], Labels]
     log: Callable[[str], None]
+    progress: Callable[[str], None]
 
     # Validation alone ---------------------------------------------------------------------------
 
@@ -58,18 +61,19 @@ class Finals:
             number = math.ceil(number / THIRD)
             count = min(THIRD * count, FIRST_FINAL_SEED - FIRST_TRIAL_SEED)
             alive = {name: kind_trials[:number] for name, kind_trials in alive.items()}
-            results = self._rung(alive, range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + count))
+            stage = f"halving, {number} models of each kind on {count} seeds"
+            results = self._rung(stage, alive, range(FIRST_TRIAL_SEED, FIRST_TRIAL_SEED + count))
             for name, kind_trials in alive.items():
                 scored = [(_order(results[name, one["number"]], one), one) for one in kind_trials]
                 alive[name] = [one for _, one in sorted(scored, key=itemgetter(0))]
-            self.log(f"halving: {number} models of each kind on {count} seeds")
+            self.log(stage)
         return {
             name: [(name, trial["number"]) for trial in kind_trials]
             for name, kind_trials in alive.items()
         }
 
     def _rung(
-        self, alive: dict[str, list[Record]], seeds: Sequence[int]
+        self, stage: str, alive: dict[str, list[Record]], seeds: Sequence[int]
     ) -> dict[Place, list[Record]]:
         """The validation numbers of models on seeds; those of their trials are not made again."""
         kept: dict[str, dict[str, Seeds]] = {}
@@ -87,7 +91,7 @@ class Finals:
             kept[name][str(number)][str(task.seed)] = outcome.numbers
             self.studies.keep(name, "rungs", kept[name])
 
-        self.workers.run(wanted, done)
+        self._train(stage, wanted, done)
         return {
             (name, trial["number"]): [kept[name][str(trial["number"])][str(seed)] for seed in seeds]
             for name, kind_trials in alive.items()
@@ -162,7 +166,7 @@ class Finals:
                 kept[str(task.seed)] = outcome.seen.as_dict()
                 self.studies.keep(OURS, "seen", kept)
 
-        self.workers.run(wanted, done)
+        self._train("a look at the winner", wanted, done)
 
     def _validated(
         self, stage: str, models: dict[str, Settings], seeds: Iterable[int]
@@ -180,7 +184,7 @@ class Finals:
             kept[task.key[0]][str(task.seed)] = outcome.numbers
             self.studies.keep(OURS, stage, kept)
 
-        self.workers.run(wanted, done)
+        self._train(STAGES[stage], wanted, done)
         return kept
 
     # The test -----------------------------------------------------------------------------------
@@ -198,7 +202,8 @@ class Finals:
             if str(seed) in results:
                 continue
             tasks = [self._task((key,), one, seed, "logits") for key, one in models.items()]
-            outcomes = {task.key[0]: outcome for task, outcome in self.workers.run(tasks)}
+            ended = self._train(f"the test on seed {seed}", tasks)
+            outcomes = {task.key[0]: outcome for task, outcome in ended}
             mask = self.labels(seed).split.test
             wanted = dataset.data.y[mask]
             numbers = {}
@@ -238,9 +243,20 @@ class Finals:
 
     def _reached(self, place: Place, trials: dict[str, list[Record]]) -> float:
         """The mean of a model over all its seeds so far."""
-        kept = self.studies.kept(place[0], "rungs", {}).get(str(place[1]))
-        results = kept.values() if kept else trials[place[0]][place[1]]["seeds"]
+        name, number = place
+        results = seeds_so_far(trials[name][number], self.studies.kept(name, "rungs", {}))
         return mean(one["val_metric"] for one in results)
+
+    def _train(self, stage: str, tasks: list[Task], done: Done | None = None) -> list[Ended]:
+        """Train all seeds of a stage, and say how many have ended."""
+        ended = itertools.count(1)
+
+        def said(task: Task, outcome: Outcome) -> None:
+            if done is not None:
+                done(task, outcome)
+            self.progress(f"{stage}: {next(ended)} of {len(tasks)} trainings")
+
+        return self.workers.run(tasks, said)
 
     def _task(self, key: Any, settings: Settings, seed: int, wants: str = "") -> Task:
         return Task(key, settings, seed, self.labels(seed), wants)
@@ -257,6 +273,11 @@ def ranked(trials: Sequence[Record]) -> list[Record]:
 def settings_of(trial: Record) -> Settings:
     """The settings of a trial."""
     return settings_from(trial["settings"], "a trial")
+
+
+def seeds_so_far(trial: Record, rungs: dict[str, Seeds]) -> list[Record]:
+    """The numbers of a trial on the seeds of halving, or on its own if it was not in it."""
+    return list(rungs.get(str(trial["number"]), by_seed(trial)).values())
 
 
 def by_seed(trial: Record) -> Seeds:

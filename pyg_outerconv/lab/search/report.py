@@ -22,6 +22,7 @@ from .finals import (
     interval_of_nodes,
     interval_of_pairs,
     ranked,
+    seeds_so_far,
 )
 from .pictures import Seen
 from .plan import Plan
@@ -52,6 +53,7 @@ class Report:
         kept: what came after the trials, see :class:`.finals.Finals`.
         finalists: the best first.
         chosen: the model of each kind that was tested.
+        stage: how far a search without a winner is, after its trials.
     """
 
     plan: Plan
@@ -62,6 +64,7 @@ class Report:
     winner: Place | None = None
     finalists: Sequence[Place] = ()
     chosen: dict[str, Place] | None = None
+    stage: str = ""
 
     @property
     def metric(self) -> str:
@@ -217,12 +220,16 @@ class Report:
         return rows
 
     def _so_far(self) -> Rows:
-        rows: Rows = [("kind", "best trial, validation %", "trials")]
-        best = {name: max((one["value"] for one in kind_trials), default=0.0)
-                for name, kind_trials in self.trials.items()}  # fmt: skip
-        for name in sorted(best, key=lambda name: -best[name]):
-            reached = f"{100 * best[name]:.2f}"
-            rows.append((self.titles[name], reached, str(len(self.trials[name]))))
+        """Of each kind the model that came furthest: the best of those on the most seeds."""
+        rows: Rows = [("kind", "validation %", "seeds", "trials")]
+        furthest: dict[str, list[float]] = {}
+        for name, kind_trials in self.trials.items():
+            models = (seeds_so_far(trial, self.kept["rungs"][name]) for trial in kind_trials)
+            values = [[seed["val_metric"] for seed in model] for model in models]
+            furthest[name] = max(values, key=lambda of_model: (len(of_model), mean(of_model)))
+        for name in sorted(furthest, key=lambda name: -mean(furthest[name])):
+            cells = _said(furthest[name]), len(furthest[name]), len(self.trials[name])
+            rows.append((self.titles[name], *map(str, cells)))
         return rows
 
     def final_rows(self) -> Rows:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from .studies import Record, Studies, writing
 from .work import Labels, Outcome, Task, Workers, visible_labels, without_labels
 
 STORAGE, WINNER, TABLE, PAGE = "study.db", "winner.toml", "search.md", "search.html"
-PAGE_SECONDS = 60.0  # between pages that are written while trials run
+PAGE_SECONDS = 60.0  # between pages that are written while a search goes on
 BORROWED = 3  # every so many trials of a kind begin with the best model of the other kinds
 
 
@@ -102,7 +103,8 @@ class Search:
             self.folder.sweep()
             self.studies.drop_unfinished()
             self.trials = {name: self.studies.finished(name) for name in names}
-            self.finals = Finals(self.studies, plan, self.workers, self.labels, log)
+            self.finals = Finals(self.studies, plan, self.workers, self.labels, log, self._progress)
+            self._written = time.monotonic() - PAGE_SECONDS
             self._exit_stack = exit_stack.pop_all()
 
     def _prepare(self, jobs: int) -> None:
@@ -155,13 +157,12 @@ class Search:
         What a generation draws depends on those before it alone, so that its trials can be trained
         at once, in any order.
         """
-        written, generation = time.monotonic() - PAGE_SECONDS, min(map(len, self.trials.values()))
+        generation = min(map(len, self.trials.values()))
         while not self._is_enough(generation):
             self._generate(generation)
             generation += 1
-            if time.monotonic() - written > PAGE_SECONDS and not self._is_enough(generation):
-                self._write(self._report())
-                written = time.monotonic()
+            if not self._is_enough(generation):
+                self._progress()
 
     def _is_enough(self, generation: int) -> bool:
         if self.plan.trials or self.studies.kept(space.OURS, "winner", None) is not None:
@@ -262,14 +263,23 @@ class Search:
         places = dict.fromkeys([*chosen.values(), *members])
         models = {finals.key(place): finals.settings(place, trials) for place in places}
         finals.test(models, [finals.key(place) for place in members], self.dataset)
-        return self._report(winner, finalists, chosen)
+        return replace(self._report(), winner=winner, finalists=finalists, chosen=chosen)
 
-    def _report(self, *selection: Any) -> Report:
+    def _progress(self, stage: str = "") -> None:
+        """Once a minute: how far a stage is, and the page so far."""
+        if time.monotonic() - self._written > PAGE_SECONDS:
+            if stage:  # trials have lines of their own
+                self.log(stage)
+            self._write(self._report(stage))
+            self._written = time.monotonic()
+
+    def _report(self, stage: str = "") -> Report:
         titles = {kind.name: kind.title for kind in self.kinds}
         config, kept = self.folder.read_config(), {}
         for what in ("final", "without", "seen", "tests"):
             kept[what] = self.studies.kept(space.OURS, what, {})
-        return Report(self.plan, titles, self.trials, config, kept, *selection)
+        kept["rungs"] = {name: self.studies.kept(name, "rungs", {}) for name in titles}
+        return Report(self.plan, titles, self.trials, config, kept, stage=stage)
 
     def _write(self, report: Report) -> None:
         pages = {TABLE: make_page(report, "markdown"), PAGE: make_page(report)}

@@ -175,6 +175,33 @@ def test_a_page_is_written_while_the_search_goes_on(watched):
     assert "The search goes on" not in (watched.folder / TABLE).read_text()
 
 
+def test_each_stage_tells_how_far_it_is(tmp_path, monkeypatch):
+    """In lines and on the page, which has the models on the most seeds."""
+    monkeypatch.setattr(search_module, "PAGE_SECONDS", -1.0)
+    said, pages, write = [], [], Search._write
+
+    def page_seen(search, report):
+        write(search, report)
+        pages.append((tmp_path / "run" / TABLE).read_text())
+
+    monkeypatch.setattr(Search, "_write", page_seen)
+    with closing(Search(plan(), tmp_path / "run", log=said.append, jobs=1)) as search:
+        search.run()
+    lines = [line for line in said if line.endswith("trainings")]
+    stages = [*dict.fromkeys(line.partition(":")[0] for line in lines)]
+    first, final, *others = stages
+    assert first == "halving, 2 models of each kind on 3 seeds"
+    assert final == "the final"
+    assert others[-3:] == ["a look at the winner", "the test on seed 0", "the test on seed 1"]
+    assert lines[0] == f"{first}: 1 of 8 trainings"
+    later = [page for page in pages if "The search goes on (" in page]
+    for line, page in zip(lines, later, strict=True):
+        assert f"The search goes on ({line});" in page
+        _, _, *rows = page[page.index("| kind |") :].split("\n\n")[0].splitlines()
+        counts = {row.split(" | ")[2] for row in rows}
+        assert counts <= ({"1", "2", "3"} if line.startswith(first) else {"3"})
+
+
 def test_tables_fit_a_page(whole):
     """In 1,120 px, by 8 px a letter; families break anywhere, other cells between words."""
     report = searched(whole).run()
