@@ -247,13 +247,14 @@ class Finals:
         results = seeds_so_far(trials[name][number], self.studies.kept(name, "rungs", {}))
         return mean(one["val_metric"] for one in results)
 
-    def _train(self, stage: str, tasks: list[Task], done: Done | None = None) -> list[Ended]:
+    def _train(
+        self, stage: str, tasks: list[Task], done: Done = lambda task, outcome: None
+    ) -> list[Ended]:
         """Train all seeds of a stage, and say how many have ended."""
         ended = itertools.count(1)
 
         def said(task: Task, outcome: Outcome) -> None:
-            if done is not None:
-                done(task, outcome)
+            done(task, outcome)
             self.progress(f"{stage}: {next(ended)} of {len(tasks)} trainings")
 
         return self.workers.run(tasks, said)

@@ -185,7 +185,7 @@ class Workers:
                 self._pool = None
             torch.set_num_threads(before)
 
-    def run(self, tasks: Iterable[Task], done: Done = lambda task, outcome: None) -> list[Ended]:
+    def run(self, tasks: Iterable[Task], done: Done) -> list[Ended]:
         """Run tasks, and tell each as it ends; the order in which they end is left open."""
         ended = []
         for task, outcome in self._outcomes(list(tasks)):
