@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..search.search import Search
 
 KIND, FORMAT = "pyg_outerconv.searches", 1
+SKIPPED = "its files could not be read"  # the reason, with its paths, is printed
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def reproduce_searches(
                     records[one.folder] = record(one, search_run.run())
             except DataUnavailable as error:
                 print(f"  skipped: {error}", file=sys.stderr)
-                records.setdefault(one.folder, {"skipped": " ".join(str(error).split())})
+                records.setdefault(one.folder, {"skipped": SKIPPED})
             except Interrupted as stopped:
                 print(f"outerconv reproduce: {stopped}; go on by: {go_on}", file=sys.stderr)
                 return STOPPED + stopped.number

@@ -78,8 +78,8 @@ def test_a_set_is_searched_kept_and_another_skipped_by_name(table, capsys, monke
     assert "skipped: no files of Texas" in capsys.readouterr().err
     records = json.loads((out / "karate.json").read_text())["records"]
     assert records["karateclub-public"] == first
-    assert records["texas-geom-gcn"] == {"skipped": "no files of Texas"}
-    assert "- Texas, geom-gcn: no files of Texas" in (out / "karate.md").read_text()
+    assert records["texas-geom-gcn"] == {"skipped": "its files could not be read"}
+    assert "- Texas, geom-gcn: its files could not be read" in (out / "karate.md").read_text()
 
 
 def _without_texas(name, *rest):
