@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,14 @@ SKIPPED = "its files could not be read"  # the reason, with its paths, is printe
 
 @dataclass(frozen=True)
 class Searched:
-    """A data set on a split, searched and tested on so many seeds."""
+    """A data set on a split, searched and tested on so many seeds; ``plan`` has values of its own,
+    which take the place of those of the table's plan.
+    """
 
     data: str = setting()
     split: str = setting()
     test_seeds: int = setting(10, at_least=2, at_most=1000)
+    plan: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_protocol(entry(self.data), self.split)
@@ -86,23 +89,33 @@ def read_search_table(path: Path) -> SearchTable:
     of_plan = {one.name: one for one in fields(Plan) if one.name not in ("base", "terms")}
     of_settings = {one.name: one for one in fields(Settings) if one.name in SHARED}
     asked = read_values({**of_plan, **of_settings}, content.get("plan", {}), f"{path}, plan")
-    lists: dict[str, list[Any]] = {}
-    for name, kind in (("search", Searched), ("published", Figure)):
-        own = {one.name: one for one in fields(kind)}
-        needed = [one.name for one in fields(kind) if one.default is MISSING]
-        lists[name] = [
-            kind(**read_values(own, one, f"{path}, {name} {number}", needed))
-            for number, one in enumerate(content.get(name, ()), 1)
-        ]
+    of_figure = {one.name: one for one in fields(Figure)}
+    needed = [one.name for one in fields(Figure) if one.default is MISSING]
+    published = [
+        Figure(**read_values(of_figure, one, f"{path}, published {number}", needed))
+        for number, one in enumerate(content.get("published", ()), 1)
+    ]
+    searches = [
+        _searched(one, of_plan, f"{path}, search {number}")
+        for number, one in enumerate(content.get("search", ()), 1)
+    ]
     return SearchTable(
         path,
         content.get("title", path.stem),
         " ".join(content.get("about", "").split()),
         {name: value for name, value in asked.items() if name in of_plan},
         {name: value for name, value in asked.items() if name in of_settings},
-        tuple(lists["search"]),
-        tuple(lists["published"]),
+        tuple(searches),
+        tuple(published),
     )
+
+
+def _searched(values: Any, of_plan: dict[str, Field[Any]], where: str) -> Searched:
+    """An entry of ``[[search]]``: data, split, and what of the plan is its own."""
+    own = {one.name: one for one in fields(Searched) if one.name != "plan"}
+    read_values({**of_plan, **own}, values, where, ("data", "split"))
+    plan = {name: value for name, value in values.items() if name not in own}
+    return Searched(**{name: values[name] for name in own if name in values}, plan=plan)
 
 
 def reproduce_searches(
@@ -156,7 +169,8 @@ def _search(
 
     require_extras()
     of_set = {**table.settings, "split": one.split, **settings}
-    plan = plan_of(entry(one.data), {**table.plan, "test_seeds": one.test_seeds}, of_set)
+    asked_plan = {**table.plan, **one.plan, "test_seeds": one.test_seeds}
+    plan = plan_of(entry(one.data), asked_plan, of_set)
     if not (home / CONFIG).exists():
         graph = load(plan.base.dataset, place.root, one.split)
         return Search(plan, home, place.root, dataset=graph, jobs=asked.jobs)

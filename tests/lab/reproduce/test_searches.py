@@ -82,6 +82,19 @@ def test_a_set_is_searched_kept_and_another_skipped_by_name(table, capsys, monke
     assert "- Texas, geom-gcn: its files could not be read" in (out / "karate.md").read_text()
 
 
+def test_a_set_may_have_a_plan_of_its_own(table, tmp_path):
+    table.write_text(TABLE.replace("test_seeds = 2", "test_seeds = 2\ntrials = 1\nmax_hidden = 8"))
+    out = tmp_path / "out"
+    line = ["reproduce", str(table), "--data", "KarateClub", "--jobs", "1", "--out", str(out)]
+    assert main(line) == 0
+    plan = json.loads((out / "karateclub-public" / "config.json").read_text())["plan"]
+    assert (plan["trials"], plan["max_hidden"], plan["max_depth"]) == (1, 8, 2)
+    assert [one.plan for one in read_search_table(table).searches] == [
+        {},
+        {"trials": 1, "max_hidden": 8},
+    ]
+
+
 def _without_texas(name, *rest):
     if name == "Texas":
         raise data.DataUnavailable("no files of Texas")
@@ -108,6 +121,8 @@ def test_what_is_no_such_table_is_refused(table, refused, tmp_path):
     refused([*line, "--jobs", "-1"], "jobs has a minimum")
     for wrong, said in (
         (TABLE.replace("trials = 2", "trails = 2"), "unknown setting 'trails'"),
+        (TABLE.replace("test_seeds = 2", "trails = 2"), "search 2: unknown setting 'trails'"),
+        (TABLE.replace("test_seeds = 2", "trials = -1"), "trials has a minimum"),
         (TABLE.replace('"public"', '"geom-gcn"'), "unknown split"),
         (TABLE.replace("[plan]", "[plans]"), "is a table of searches"),
         (TABLE.replace('model = "nobody', 'moddel = "nobody'), "unknown setting 'moddel'"),
