@@ -17,10 +17,12 @@ from ..kernels.capture import is_capturing
 from ..kernels.csr import CSR
 from ..kernels.edge_sums import edge_sums, most
 from ..kernels.mode import mode
+from ..kernels.primitive import is_lean
 from ..kernels.spmm import reduce_rows
+from ..memo import Memo
 from ..signatures import check_type, is_integer
 from .base import Basis, Shape, TensorMap
-from .pattern import Pattern
+from .pattern import KEEP_UNSORTED, Pattern
 from .registry import makes
 from .subpattern import as_list, between, reaching
 
@@ -410,11 +412,32 @@ def multiply(
 
     ``order`` (E,) permutes the values of the edges into the order of the matrix's entries.
     """
-    value = edges.value
+    value, by_column = edges.value, None
     if value is not None:
+        if order is None:
+            by_column = _values_by_column(csr, value, x)
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
-    if value is not None:
         value = value.unsqueeze(1)
     wide = x if x.dim() == 2 else x.flatten(1)
-    out = reduce_rows(csr, value, wide.unsqueeze(1), aggr).squeeze(1)
+    out = reduce_rows(csr, value, wide.unsqueeze(1), aggr, by_column).squeeze(1)
     return out if x.dim() == 2 else out.view(out.size(0), *x.shape[1:])
+
+
+_by_column = Memo(each=4)
+
+
+def _values_by_column(csr: CSR, value: Tensor, x: Tensor) -> Tensor | None:
+    """Values (E,) in the order of the columns, (E, 1), for the gradient in x (C, ...).
+
+    They are permuted once: at a million edges that takes as long as a product of 16 channels. None
+    where values may differ the next time, or are so few that to look takes as long.
+    """
+    wants = x.requires_grad and not value.requires_grad and torch.is_grad_enabled()
+    if not wants or value.numel() <= KEEP_UNSORTED or value.dtype != x.dtype or not is_lean():
+        return None
+    order = csr.columns[2]
+
+    def permuted() -> Tensor:
+        return value.index_select(0, order).unsqueeze(1)
+
+    return _by_column.get("by column", permuted, value, order)  # type: ignore[no-any-return]

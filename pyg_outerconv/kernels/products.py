@@ -14,7 +14,7 @@ from torch import Tensor
 from .backend import Backend
 from .csr import CSR
 from .dispatch import pick, request_of
-from .primitive import LinearInEach, Primitive, operator
+from .primitive import LinearInEach, Primitive, is_lean, operator
 from .softmax import sum_of_rows
 
 Values = TypeVar("Values", Tensor, "Tensor | None")
@@ -27,13 +27,19 @@ _sddmm = operator(
 )
 
 
-def product(csr: CSR, value: Tensor | None, x: Tensor, backend: str) -> Tensor:
-    """S x, (R, H, channels), for values (E, H), or None for ones, and x (C, H or 1, channels)."""
+def product(
+    csr: CSR, value: Tensor | None, x: Tensor, backend: str, by_column: Tensor | None = None
+) -> Tensor:
+    """S x, (R, H, channels), for values (E, H), or None for ones, and x (C, H or 1, channels).
+
+    ``by_column`` (E, H) has the values in the order of the columns, where they are stored so; the
+    gradient in x then need not permute them.
+    """
     if value is not None and value.size(1) == 1 != x.size(1):
         # One matrix for all heads of x: the heads become channels.
-        out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), csr, backend)
+        out: Tensor = _SpMM.apply(value, x.flatten(1).unsqueeze(1), csr, backend, by_column)
         return out.squeeze(1).unflatten(1, x.shape[1:])
-    return _SpMM.apply(value, x, csr, backend)  # type: ignore[no-any-return]
+    return _SpMM.apply(value, x, csr, backend, by_column)  # type: ignore[no-any-return]
 
 
 def sample(csr: CSR, a: Tensor, b: Tensor, backend: str) -> Tensor:
@@ -61,9 +67,13 @@ class _SpMM(LinearInEach, Primitive):
     operands = 2
 
     @staticmethod
-    def forward(value: Tensor | None, x: Tensor, csr: CSR, backend: str) -> Tensor:
+    def forward(
+        value: Tensor | None, x: Tensor, csr: CSR, backend: str, by_column: Tensor | None
+    ) -> Tensor:
         ptr, index, order = csr.ptr, csr.index, csr.order
-        return _spmm(ptr, index, in_order(value, order), x, backend)
+        if order is None or by_column is None:
+            by_column = in_order(value, order)
+        return _spmm(ptr, index, by_column, x, backend)
 
     @staticmethod
     def keep(ctx: Any, operands: Any, output: Any) -> None:
@@ -74,10 +84,11 @@ class _SpMM(LinearInEach, Primitive):
 
     @staticmethod
     def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (value, x), (csr, backend) = ctx.saved_tensors, ctx.rest
+        (value, x), (csr, backend, by_column) = ctx.saved_tensors, ctx.rest
         of_value = of_x = None
         if ctx.needs_input_grad[1]:
-            of_x = of_shared(product(csr.T, value, grad, backend), ctx.heads)
+            by_column = by_column if is_lean() else None  # else values may be tangents of others
+            of_x = of_shared(product(csr.T, value, grad, backend, by_column), ctx.heads)
         if value is not None and ctx.needs_input_grad[0]:
             # Values are in row order, so the gradient is sampled in the csr by row.
             if csr.order is not None:
@@ -88,11 +99,11 @@ class _SpMM(LinearInEach, Primitive):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Tensor, int]:
-        (value, x, csr, backend), (value_dim, x_dim) = arguments, in_dims[:2]
+        (value, x, csr, backend, by_column), (value_dim, x_dim) = arguments, in_dims[:2]
         if value_dim is None:
             # Fold a batch of x into the channels.
             x = x.movedim(x_dim, -1)
-            out = product(csr, value, x.flatten(-2), backend)
+            out = product(csr, value, x.flatten(-2), backend, by_column)
             return out.unflatten(-1, x.shape[-2:]), out.dim()
         # Fold a batch of matrices into the heads.
         value = value.movedim(value_dim, -1)

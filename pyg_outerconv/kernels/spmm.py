@@ -68,12 +68,21 @@ def spmm(
     return out.squeeze(1) if plain else out
 
 
-def reduce_rows(csr: CSR, value: Tensor | None, x: Tensor, aggr: str = "sum") -> Tensor:
-    """:func:`spmm` for operands that fit, (E, H) and (C, H, channels): (R, H, channels)."""
+def reduce_rows(
+    csr: CSR,
+    value: Tensor | None,
+    x: Tensor,
+    aggr: str = "sum",
+    by_column: Tensor | None = None,
+) -> Tensor:
+    """:func:`spmm` for operands that fit, (E, H) and (C, H, channels): (R, H, channels).
+
+    ``by_column``: as in :func:`.product`.
+    """
     backend = pick("spmm", csr, x, aggr)
     if aggr in ("max", "min"):
         return _extreme(csr, value, x, backend, largest=aggr == "max")
-    out = product(csr, value, x, backend)
+    out = product(csr, value, x, backend, by_column)
     if aggr == "mean":
         count = csr.ptr.diff().clamp(min=1).to(out.dtype)
         out = out / count.view(-1, 1, 1)

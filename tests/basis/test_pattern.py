@@ -7,14 +7,16 @@ import pytest
 import torch
 from probes import Largest
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 from versions import TORCH
 
+from pyg_outerconv import use_backend
 from pyg_outerconv.basis import EdgeBasis, Pattern, pattern
 from pyg_outerconv.basis import pairs as compact
 from pyg_outerconv.basis.pairs import count_pairs
 from pyg_outerconv.basis.pattern import SHORT
-from pyg_outerconv.kernels import CSR, spmm
+from pyg_outerconv.kernels import CSR, products, spmm
 from pyg_outerconv.testing import assert_near
 
 EDGES = torch.tensor([[3, 0, 2, 2, 0, 3], [1, 1, 0, 2, 1, 1]])
@@ -192,6 +194,50 @@ def test_gradients_reach_values_that_were_looked_at(most, monkeypatch):
         out = variant.propagate(x).square().sum()
         of_value, of_weight = torch.autograd.grad(out, [value, weight], retain_graph=True)
         assert_near(of_weight[basis.pattern.order.long()], 2 * of_value)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A basis of constant values that counts as large, the values, and features."""
+    monkeypatch.setattr("pyg_outerconv.basis.edges.KEEP_UNSORTED", 0)
+    value = torch.tensor([0.5, -2.0, 3.0, 0.25, 1.5, -1.0], dtype=torch.float64)
+    x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    with use_backend("native"):
+        yield example().with_values(value), value, x
+
+
+def test_constant_values_are_permuted_once_for_the_gradient_in_features(large, monkeypatch):
+    orders = []
+    monkeypatch.setattr(products, "in_order", lambda value, order: orders.append(order) or value)
+    basis, value, x = large
+    above = torch.randn(3, 2, 5, dtype=torch.float64, requires_grad=True)
+    for factor in (1.0, 2.0):  # written to in place, they are permuted anew
+        value *= factor
+        matrices = basis.to_dense()
+        for twice in (False, True):
+            (of_x,) = torch.autograd.grad(basis.propagate(x), x, above, create_graph=twice)
+            assert_near(of_x, torch.einsum("kmn,nkp->mp", matrices, above))
+        (of_above,) = torch.autograd.grad(of_x, above, x)
+        assert_near(of_above, torch.einsum("kmn,mp->nkp", matrices, x))
+    assert set(orders) == {None}, "no pass permutes values"
+
+
+def test_forward_mode_permutes_values_by_itself(large):
+    basis, _, x = large
+
+    def cubes(x):
+        return basis.propagate(x).pow(3).sum()
+
+    along = torch.randn_like(x)
+    (of_x,) = torch.autograd.grad(cubes(x), x, create_graph=True)
+    (of_along,) = torch.autograd.grad(of_x, x, along)
+    _, tangent = torch.func.jvp(torch.func.grad(cubes), (x.detach(),), (along,))
+    assert_near(tangent, of_along)
+    out = cubes(x)
+    with forward_ad.dual_level():
+        above = forward_ad.make_dual(torch.ones_like(out), torch.full_like(out, 2.0))
+        primal, tangent = forward_ad.unpack_dual(torch.autograd.grad(out, x, above)[0])
+        assert_near(tangent, 2 * primal)
 
 
 def test_a_list_that_is_written_to_later_does_not_matter():
