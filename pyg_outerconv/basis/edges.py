@@ -414,7 +414,7 @@ def multiply(
     """
     value, by_column = edges.value, None
     if value is not None:
-        if order is None:
+        if order is None and x.requires_grad and not value.requires_grad:
             by_column = _values_by_column(csr, value, x)
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
         value = value.unsqueeze(1)
@@ -427,13 +427,13 @@ _by_column = Memo(each=4)
 
 
 def _values_by_column(csr: CSR, value: Tensor, x: Tensor) -> Tensor | None:
-    """Values (E,) in the order of the columns, (E, 1), for the gradient in x (C, ...).
+    """Constant values (E,) in the order of the columns, (E, 1), for the gradient in x (C, ...).
 
     They are permuted once: at a million edges that takes as long as a product of 16 channels. None
-    where values may differ the next time, or are so few that to look takes as long.
+    where no gradient is taken, or values are few or not those of the product.
     """
-    wants = x.requires_grad and not value.requires_grad and torch.is_grad_enabled()
-    if not wants or value.numel() <= KEEP_UNSORTED or value.dtype != x.dtype or not is_lean():
+    is_large = value.numel() > KEEP_UNSORTED and value.dtype == x.dtype
+    if not (is_large and torch.is_grad_enabled() and is_lean()):
         return None
     order = csr.columns[2]
 
