@@ -219,7 +219,7 @@ def _forward_sorted(
     (product,) = operands
     at_source, at_target = product[..., -2:].permute(2, 0, 1).contiguous()
     score = entries.at(at_target, entries.row, None if kept is None else kept[0])
-    score += entries.at(at_source, entries.col)
+    entries.at(at_source, entries.col, score, Tensor.add_)
     into = score if kept is None else kept[1]
     share = entries.shares(torch.ops.aten.leaky_relu.out(score, slope, out=into))
     return entries.times(share, product[..., :-2])
@@ -236,9 +236,11 @@ def _backward_sorted(
     """The gradient in the product, (N, H, V + 2)."""
     (product,), (score, share) = operands, kept
     of_score = entries.sampled(grad, product[..., :-2])
-    of_score -= entries.at((grad * out).sum(-1), entries.row)
+    entries.at((grad * out).sum(-1), entries.row, of_score, Tensor.sub_)
     of_score *= share
-    of_score = torch.ops.aten.leaky_relu_backward(of_score, score, slope, False)
+    torch.ops.aten.leaky_relu_backward.grad_input(
+        of_score, score, slope, False, grad_input=of_score
+    )
     of_product = torch.empty_like(product)
     of_product[..., :-2] = entries.times(share, grad, transposed=True)
     of_product[..., -2] = entries.sums_transposed(of_score)

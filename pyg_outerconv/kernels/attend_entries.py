@@ -235,7 +235,7 @@ def _backward(
     (query, key, value), (share,) = operands, kept
     of_value = entries.times(share, grad, transposed=True)
     of_score = entries.sampled(grad, value)
-    of_score -= entries.at((grad * out).sum(-1), entries.row)
+    entries.at((grad * out).sum(-1), entries.row, of_score, Tensor.sub_)
     of_score.mul_(share).mul_(scale)
     of_key = entries.times(of_score, query, transposed=True)
     return entries.times(of_score, key), of_key, of_value

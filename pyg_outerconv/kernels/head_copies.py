@@ -39,6 +39,7 @@ to make it takes about as long as the attention of a layer does."""
 
 _INTEGERS: dict[torch.dtype, Any] = {torch.int32: np.int32, torch.int64: np.int64}
 _View = tuple[Tensor, Tensor, Tensor | None]
+Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 class HeadCopies:
@@ -103,10 +104,11 @@ class HeadCopies:
             # No view, which could not be changed in place.
             return out.resize_(self._shape[transposed], self.heads, width)
         values = value.view(self.heads, -1)
-        values = values if order is None else values.index_select(1, order)
         out = x.new_empty((self._shape[transposed], self.heads, width))
         for heads in self._groups:
-            matrix = torch_csr(ptr, index, values[heads].view(-1), cols)
+            of_heads = values[heads].squeeze(0)  # torch gathers a vector faster than a single row
+            of_heads = of_heads if order is None else of_heads.index_select(-1, order)
+            matrix = torch_csr(ptr, index, of_heads.view(-1), cols)
             # As `_by_head`, whose call at every product would be one more on the way of a layer.
             rows = x[:, heads].transpose(0, 1).reshape(-1, width).contiguous()
             part = times(matrix, rows)
@@ -117,10 +119,12 @@ class HeadCopies:
         """⟨a_h[row of e], b_h[column of e]⟩, (E·H,), for a (R, H, V) and b (C, H, V)."""
         if self._is_one:
             return sampled(*self._by_row, a.flatten(0, 1), b.flatten(0, 1))
-        parts = [
-            sampled(*self._by_row, _by_head(a, heads), _by_head(b, heads)) for heads in self._groups
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(self._groups) == 1:
+            return sampled(*self._by_row, _by_head(a, slice(None)), _by_head(b, slice(None)))
+        out = a.new_empty(self.num_values)
+        for heads, part in zip(self._groups, out.view(len(self._groups), -1), strict=True):
+            sampled(*self._by_row, _by_head(a, heads), _by_head(b, heads), out=part)
+        return out
 
     def sums(self, value: Tensor) -> Tensor:
         """Sum the values (E·H,) of each row: (R, H)."""
@@ -143,12 +147,26 @@ class HeadCopies:
         out = value.new_zeros((self.heads, cols))
         return out.index_add_(1, self.col.long(), value.view(self.heads, -1)).t()
 
-    def at(self, x: Tensor, place: Tensor, out: Tensor | None = None) -> Tensor:
-        """The number of each entry, (E·H,), at its ``row`` or ``col``, for x (rows, H)."""
-        if self._is_one:
-            return torch.index_select(x.reshape(-1), 0, place, out=out)
-        out = None if out is None else out.view(self.heads, -1)
-        return torch.index_select(x.t().contiguous(), 1, place, out=out).view(-1)
+    def at(
+        self, x: Tensor, place: Tensor, out: Tensor | None = None, combine: Combine | None = None
+    ) -> Tensor:
+        """The number of each entry, (E·H,), at its ``row`` or ``col``, for x (rows, H).
+
+        ``out``: memory for them; or numbers that ``combine`` changes by them, such as Tensor.add_.
+        """
+        shape = (-1,) if self._is_one else (self.heads, -1)
+        numbers = x.reshape(-1) if self._is_one else x.t().contiguous()
+        if out is None or combine is None:
+            into = None if out is None else out.view(shape)
+            return torch.index_select(numbers, -1, place, out=into).view(-1)
+        if self.num_values <= MOST_COPIED:
+            return combine(out, torch.index_select(numbers, -1, place).view(-1))
+        # Head by head: memory of more than 32 MB is mapped anew at each use, page by page, which
+        # takes four times as long as to gather the numbers.
+        gathered = x.new_empty(place.numel())
+        for own, of_head in zip(out.view(shape), numbers, strict=True):
+            combine(own, torch.index_select(of_head, 0, place, out=gathered))
+        return out
 
     def shares(self, score: Tensor) -> Tensor:
         """The softmax of scores (E·H,) over the entries of each row, in place.
@@ -162,9 +180,10 @@ class HeadCopies:
             else:
                 by_entry = score.view(self.heads, -1).t().contiguous()
                 highest = row_sums(self._entries[0], by_entry, "max")
-            score -= self.at(highest.masked_fill_(highest == -torch.inf, 0.0), self.row)
+            highest.masked_fill_(highest == -torch.inf, 0.0)
+            self.at(highest, self.row, score, Tensor.sub_)
         total = self.sums(score.exp_()).clamp_(min=torch.finfo(score.dtype).tiny)
-        return score.mul_(self.at(total.reciprocal_(), self.row))
+        return self.at(total.reciprocal_(), self.row, score, Tensor.mul_)
 
     def _by_column(self) -> _View:
         """The transposed matrix: pointers, indices, and where the value of each entry is."""

@@ -160,9 +160,11 @@ def test_scores_of_any_size_become_shares_of_their_row(size, absent, monkeypatch
 
     row, order = ROW.sort(stable=True)
     csr = Pattern.build(torch.stack([edges.col, ROW]), size=(3, 5)).by_target
-    # One matrix for both heads, in the order of its rows; head below head; one for each head.
-    for is_one, most in ((True, head_copies.MOST_STACKED), (False, 12), (False, 0)):
-        monkeypatch.setattr(head_copies, "MOST_STACKED", most)
+    # One matrix for both heads, in the order of its rows; head below head; one for each head; and
+    # so many entries that numbers are combined head by head.
+    for is_one, stacked, copied in ((True, 12, 12), (False, 12, 12), (False, 0, 12), (False, 0, 0)):
+        monkeypatch.setattr(head_copies, "MOST_STACKED", stacked)
+        monkeypatch.setattr(head_copies, "MOST_COPIED", copied)
         entries = HeadCopies(csr, heads=2, is_one=is_one)
         place = _numbers_of(entries, row)
         share = entries.shares(score[order].flatten()[place])

@@ -155,6 +155,19 @@ def test_odd_widths_and_no_channels_at_all(backend, channels):
 
 
 @pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_many_entries_are_sampled_at_any_width(backend, dtype):
+    target, source = (torch.rand(100, 60) < 0.8).nonzero(as_tuple=True)
+    csr = Pattern.build(torch.stack([source, target]), size=(60, 100)).by_target
+    assert csr.num_entries > 2**12
+    for channels in range(1, 10):
+        a = torch.randn(100, channels, dtype=dtype)
+        b = torch.randn(60, channels, dtype=dtype)
+        with use_backend(backend):
+            assert_near(sddmm(csr, a, b), (a @ b.t())[target, source])
+
+
+@pytest.mark.parametrize("backend", EVERY)
 def test_one_head_that_no_heads_share(backend):
     csr = csr_of("square")
     rows, cols = csr.shape
