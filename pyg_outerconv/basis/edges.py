@@ -432,8 +432,9 @@ def _values_by_column(csr: CSR, value: Tensor, x: Tensor) -> Tensor | None:
     They are permuted once: at a million edges that takes as long as a product of 16 channels. None
     where no gradient is taken, or values are few or not those of the product.
     """
-    is_large = value.numel() > KEEP_UNSORTED and value.dtype == x.dtype
-    if not (is_large and torch.is_grad_enabled() and is_lean()):
+    if not (is_lean() and torch.is_grad_enabled()):  # asked first: a compiler guards on the sizes
+        return None
+    if value.numel() <= KEEP_UNSORTED or value.dtype != x.dtype:
         return None
     order = csr.columns[2]
 
