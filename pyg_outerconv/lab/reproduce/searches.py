@@ -52,7 +52,7 @@ class Searched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure(Published):
+class PublishedResult(Published):
     """A figure of a paper with its protocol in words."""
 
     data: str = setting()
@@ -72,7 +72,7 @@ class SearchTable:
     plan: dict[str, Any]
     settings: dict[str, Any]
     searches: tuple[Searched, ...]
-    published: tuple[Figure, ...]
+    published: tuple[PublishedResult, ...]
 
     @property
     def name(self) -> str:
@@ -89,10 +89,10 @@ def read_search_table(path: Path) -> SearchTable:
     of_plan = {one.name: one for one in fields(Plan) if one.name not in ("base", "terms")}
     of_settings = {one.name: one for one in fields(Settings) if one.name in SHARED}
     asked = read_values({**of_plan, **of_settings}, content.get("plan", {}), f"{path}, plan")
-    of_figure = {one.name: one for one in fields(Figure)}
-    needed = [one.name for one in fields(Figure) if one.default is MISSING]
+    of_result = {one.name: one for one in fields(PublishedResult)}
+    needed = [one.name for one in fields(PublishedResult) if one.default is MISSING]
     published = [
-        Figure(**read_values(of_figure, one, f"{path}, published {number}", needed))
+        PublishedResult(**read_values(of_result, one, f"{path}, published {number}", needed))
         for number, one in enumerate(content.get("published", ()), 1)
     ]
     searches = [
