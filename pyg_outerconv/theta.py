@@ -234,9 +234,9 @@ class Theta:
             product = torch.einsum("m...gp,kgpq->m...kgq", blocks, theta).flatten(-2)
             return product.movedim(-2, 1)
         if num_labels == 1:
-            return (x @ by_column(theta.reshape(rows, columns), x)).unsqueeze(1)
+            return (x @ column_major(theta.reshape(rows, columns), x)).unsqueeze(1)
         wide = theta[:, 0].permute(1, 0, 2).reshape(rows, num_labels * columns)
-        product = (x @ by_column(wide, x)).unflatten(-1, (num_labels, columns))
+        product = (x @ column_major(wide, x)).unflatten(-1, (num_labels, columns))
         return product.movedim(-2, 1)
 
     def combine(self, h: Tensor, num_rows: int, bias: Tensor | None = None) -> Tensor:
@@ -266,7 +266,7 @@ class Theta:
             h = by_label(h, num_rows, num_labels).movedim(1, -2).flatten(-2)
         tall = (self._inner if self.is_tensor else self.full()).flatten(0, -2)
         if columns <= NARROW:
-            tall = by_column(tall, h)
+            tall = column_major(tall, h)
         if bias is None:
             return h @ tall
         if h.dim() == 2 and h.dtype == bias.dtype and not torch.is_autocast_enabled(h.device.type):
@@ -424,7 +424,7 @@ def scaled(theta: ThetaValue, factor: Tensor | float) -> ThetaValue:
 NARROW, _MANY = 16, 1000  # at most so many columns of Θ, at least so many rows of X
 
 
-def by_column(matrix: Tensor, x: Tensor) -> Tensor:
+def column_major(matrix: Tensor, x: Tensor) -> Tensor:
     """Θ (P, Q) stored column by column, if it is narrow, X (M, P) has many rows, and on a CPU.
 
     MKL multiplies many rows with few columns slowly otherwise, forwards and even more for the

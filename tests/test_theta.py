@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from pyg_outerconv.testing import assert_near
-from pyg_outerconv.theta import Theta, ThetaOfChannels, ThetaParts, add_product, as_heads, by_column
+from pyg_outerconv.theta import (
+    Theta,
+    ThetaOfChannels,
+    ThetaParts,
+    add_product,
+    as_heads,
+    column_major,
+)
 
 K, P, Q, V = 4, 6, 8, 2
 
@@ -130,13 +137,13 @@ def test_each_linear_combination_of_labels_is_that_of_its_matrices(kind):
         assert_is(combined, *(None if t is None else torch.tensordot(c.t(), t, 1) for t in tensors))
 
 
-def test_narrow_matrices_are_in_memory_by_column_where_many_rows_meet_them():
+def test_narrow_matrices_are_column_major_where_many_rows_meet_them():
     narrow, wide = torch.randn(50, 7), torch.randn(50, 17)
     many, few = torch.randn(2, 500, 50), torch.randn(999, 50)
-    assert by_column(narrow, many).stride() == (1, 50)
-    assert by_column(narrow, many).equal(narrow)
-    assert by_column(narrow, few) is narrow
-    assert by_column(wide, many) is wide
+    assert column_major(narrow, many).stride() == (1, 50)
+    assert column_major(narrow, many).equal(narrow)
+    assert column_major(narrow, few) is narrow
+    assert column_major(wide, many) is wide
 
 
 def test_the_layout_changes_no_derivative():
@@ -144,10 +151,10 @@ def test_the_layout_changes_no_derivative():
     matrix = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     gradients, expected = (
         torch.autograd.grad((x @ one).sin().sum(), [x, matrix])
-        for one in (by_column(matrix, x), matrix)
+        for one in (column_major(matrix, x), matrix)
     )
     for actual, reference in zip(gradients, expected, strict=True):
         assert_near(actual, reference)
     assert torch.autograd.gradgradcheck(
-        lambda x, w: x @ by_column(w, x), (x, matrix), fast_mode=True
+        lambda x, w: x @ column_major(w, x), (x, matrix), fast_mode=True
     )

@@ -414,7 +414,8 @@ def multiply(
     """
     value, by_column = edges.value, None
     if value is not None:
-        if order is None and x.requires_grad and not value.requires_grad:
+        is_linear = aggr in ("sum", "mean")  # the gradient of a maximum reads no transpose
+        if is_linear and order is None and x.requires_grad and not value.requires_grad:
             by_column = _values_by_column(csr, value, x)
         value = value.to(x.dtype) if order is None else value.to(x.dtype).index_select(0, order)
         value = value.unsqueeze(1)
