@@ -19,11 +19,11 @@ def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[T
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
     device, dtype = first.device if index is None else index.device, first.dtype
-    same = True
+    same, asks = True, not torch.compiler.is_compiling()  # which takes no layout in backward passes
     for tensor in present:
         if tensor.device != device:
             raise RefusedValue(f"{what} needs operands on one device", device, tensor.device)
-        if tensor.layout is not torch.strided:
+        if asks and tensor.layout is not torch.strided:
             raise RefusedType(f"{what} needs dense operands", torch.strided, tensor.layout)
         same = same and tensor.dtype == dtype
     if same:

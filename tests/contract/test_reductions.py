@@ -103,7 +103,7 @@ def test_batches_and_blocks(aggr, label_aggr):
 def test_features_of_every_kind_where_theta_may_come_first(kind, aggr, label_aggr):
     edges = edges_of("multi-edge")
     x, theta = features(kind, 5, 5), parameter(3, 1, 5, 2)
-    if aggr in ("max", "min"):
+    if aggr in ("max", "min") or label_aggr == "sum":  # a layer folds its mean into the basis
         with pytest.raises(ValueError, match="needs dense node features"):
             contract(edges, x, theta, aggr=aggr, label_aggr=label_aggr)
         return
