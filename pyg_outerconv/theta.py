@@ -162,12 +162,14 @@ class Theta:
 
     def labels(self, start: int, end: int) -> Theta:
         """Θ_k for k from ``start`` to ``end``, with all Q columns."""
+        if (start, end) == (0, self.shape[0]):
+            return self
         if self.coefficient is not None:
             return self.but(coefficient=self.coefficient[start:end])
         if self.heads is None:
             return Theta(self.inner[start:end])
         outer, heads = self.outer, self.heads
-        if (heads == "concat" or outer is not None) and end - start != self.shape[0]:
+        if heads == "concat" or outer is not None:
             outer, heads = self.outer_matrices()[start:end], "sum"
         bias = None if self.bias is None else self.bias[start:end]
         return self.but(inner=self.inner[start:end], outer=outer, bias=bias, heads=heads)

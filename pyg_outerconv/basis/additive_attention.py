@@ -18,9 +18,11 @@ from ..kernels.attend_ends import (
     shares_of_ends,
 )
 from ..kernels.head_copies import copies_for
+from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
 from .multi_head_edges import MultiHeadEdges, heads_of, listed_edges
+from .pattern import Pattern
 
 MOST_AGAIN, WIDE, OFTEN = 2**17, 8, 8
 """Beyond so many edges times channels, with heads that are so wide, edges are sorted once they were
@@ -45,6 +47,8 @@ class AdditiveAttentionBasis(Basis):
 
     is_leaf: ClassVar[bool] = True
     has_heads: ClassVar[bool] = True
+    has_edges: ClassVar[bool] = True
+    num_labels: ClassVar[int] = 1  # of the edges, which all heads share
 
     over: EdgeBasis
     x: Tensor
@@ -59,17 +63,27 @@ class AdditiveAttentionBasis(Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        return self.over.pattern.size
+        return self.pattern.size
+
+    @property
+    def pattern(self) -> Pattern:
+        """The edges, with one label."""
+        return self.over.pattern
+
+    @property
+    def num_edges(self) -> int:
+        """E, of each head."""
+        return self.pattern.num_edges
 
     def plan_key(self) -> tuple[Hashable, ...]:
         x, value, source, target = self.x, self.value, self.of_source, self.of_target
         learns = value.requires_grad or source.requires_grad or target.requires_grad
-        shapes = value.shape, self.over.pattern.shape_class
+        shapes = value.shape, self.pattern.shape_class
         return *shapes, x.device, x.dtype, learns or x.requires_grad
 
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""
-        pattern, (heads, _, width) = self.over.pattern, self.value.shape
+        pattern, (heads, _, width) = self.pattern, self.value.shape
         operands = self.x, self.value, self.of_source, self.of_target
         if not can_attend_ends(*operands):
             return attend_by_primitives(*operands, pattern.by_target, self.slope)
@@ -84,9 +98,20 @@ class AdditiveAttentionBasis(Basis):
         return attend_ends(*operands, entries, self.slope)
 
     def heads(self) -> MultiHeadEdges:
-        """The attention weights of all edges and heads."""
-        pattern, operands = self.over.pattern, (self.x, self.value, self.of_source, self.of_target)
+        """The attention weights of all edges and heads, computed at the first call."""
+        return self._heads
+
+    @cached_property
+    def _heads(self) -> MultiHeadEdges:
+        pattern, operands = self.pattern, (self.x, self.value, self.of_source, self.of_target)
         return MultiHeadEdges(pattern, shares_of_ends(*operands, pattern.by_target, self.slope))
+
+    def times(self, x: Tensor) -> Tensor:
+        """A_hᵀ X_h for each head, by the weights of the edges: (M, *batch, H, C) to (N, …)."""
+        return self.heads().times(x)
+
+    def propagate(self, x: Tensor) -> Tensor:
+        return self.heads().propagate(x)
 
     def edges(self) -> EdgeBasis:
         return self.heads().edges()

@@ -24,6 +24,7 @@ from ..attention.score import (
     with_terms,
 )
 from ..attention.sums import Additive
+from ..basis.additive_attention import AdditiveAttentionBasis
 from ..basis.base import Basis
 from ..basis.edges import EdgeBasis
 from ..basis.implicit_edges import Edges
@@ -375,6 +376,9 @@ class Attention(Heads):
                 "edges without weights, such as those of Hops()",
                 repr(over),
             )
+        of_ends = self._of_ends(over, content)
+        if of_ends is not None:
+            return of_ends
         listed = self._takes_any_order and isinstance(content.source, Tensor)
         listed = listed and isinstance(over, EdgeBasis) and is_listed(over.pattern, content.source)
         exact, of_theta = exact_type(content.source), (content.theta, content.values)
@@ -422,6 +426,20 @@ class Attention(Heads):
         if not (can_attend_ends(x, *operands) or in_one_step(x, *operands)):
             return None
         return *operands, score.negative_slope
+
+    def _of_ends(self, over: Edges, content: Content) -> Basis | None:
+        """The basis of which values, scores and sums are made in one step, see :meth:`at_once`."""
+        if not content.is_single or content.present is not None or content.values is not None:
+            return None
+        if not isinstance(over, EdgeBasis) or over.pattern.num_labels != 1:
+            return None
+        x = content.source
+        operands = self.at_once(x, content.theta)
+        if operands is None or over.size != (x.size(0), x.size(0)):
+            return None
+        if torch.compiler.is_compiling():
+            return None  # a compiler traces scores
+        return AdditiveAttentionBasis(over, x, *operands)
 
     def _sees_sources_alone(self, content: Content) -> bool:
         """Whether targets have no features and the score needs none."""

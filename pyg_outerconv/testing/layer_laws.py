@@ -10,9 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from ..basis import Basis
-from ..basis.attention_basis import AttentionBasis
 from ..basis.grid_shift import Axis, GridShift
-from ..basis.multi_head_edges import MultiHeadEdges
+from ..basis.multi_head_edges import heads_of
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import Graph
@@ -159,8 +158,8 @@ def assert_stochastic(basis: Basis) -> None:
     Raises:
         AssertionError: the law does not hold.
     """
-    heads = basis.heads() if isinstance(basis, AttentionBasis) else basis
-    assert isinstance(heads, MultiHeadEdges), f"needs the values of heads, not {basis!r}"
+    heads = heads_of(basis)
+    assert heads is not None, f"needs the values of heads, not {basis!r}"
     value, pattern = heads.value.detach(), heads.pattern
     assert not value.isnan().any(), "shares are numbers"
     assert bool((value >= 0).all()), "shares are not negative"

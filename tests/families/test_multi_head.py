@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 from pyg_outerconv import OuterConv, parse_family
+from pyg_outerconv.basis.additive_attention import AdditiveAttentionBasis
 from pyg_outerconv.families import Attention, Hops
 from pyg_outerconv.nn import AttentionConv, label_terms
 from pyg_outerconv.nn.recipes import layer_of, structure_of
@@ -154,6 +155,33 @@ def test_what_depends_on_no_features_is_made_once(monkeypatch):
     for _ in range(2):  # weights that learn are never kept
         conv(data.x, EDGES, weighted).sum().backward()
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("text", ["stack(gat(2), gcn)", "stack(identity, gat(3, combine=mean))"])
+def test_gat_in_a_stack_is_one_step_unless_another_order_is_asked_for(text, monkeypatch):
+    data = graph()
+    conv = OuterConv(P, 6, text).double()
+    path = conv.contraction_path(data.x, EDGES)
+    assert "attend_ends" in path.chosen
+    leaves = [data.x.requires_grad_(), *conv.parameters()]
+    out = conv(data.x, EDGES)
+    for other in ({"order": "heads_transform_first"}, {"max_memory": 10**6}, {"fuse": False}):
+        same = copy.deepcopy(conv)
+        vars(same).update(other)
+        own = [data.x, *same.parameters()]
+        assert_near(same(data.x, EDGES), out)
+        gradients = [
+            torch.autograd.grad(y.sin().sum(), of, retain_graph=True)
+            for y, of in ((out, leaves), (same(data.x, EDGES), own))
+        ]
+        for actual, expected in zip(*gradients, strict=True):
+            assert_near(actual, expected)
+
+    def shares_of_edges(basis):
+        raise AssertionError("the shares of edges are made")
+
+    monkeypatch.setattr(AdditiveAttentionBasis, "heads", shares_of_edges)
+    assert_near(conv(data.x, EDGES), out)
 
 
 def test_a_theta_is_that_of_the_other_labels():

@@ -75,9 +75,12 @@ def _received(problem: Problem) -> float:
     return float(problem.basis.size[1] * problem.num_labels * problem.num_columns)
 
 
-def _heads(problem: Problem) -> MultiHeadEdges | AttentionBasis:
+Heads = MultiHeadEdges | AttentionBasis | AdditiveAttentionBasis
+
+
+def _heads(problem: Problem) -> Heads:
     """The basis of the problem, with its type narrowed to a basis of heads."""
-    assert isinstance(problem.basis, MultiHeadEdges | AttentionBasis)  # what these orders solve
+    assert isinstance(problem.basis, Heads)  # what these orders solve
     return problem.basis
 
 
@@ -99,14 +102,16 @@ class ProductOfEachHead(HeadOrder):
         "heads_transform_first": {"theta_first": True},
         "heads_propagate_first": {"propagates": True},
     }
-    solves = (MultiHeadEdges, AttentionBasis)
+    solves = (MultiHeadEdges, AttentionBasis, AdditiveAttentionBasis)
     knows_shapes = True
 
     def send(self, steps: Steps, width: int) -> None:
         """The shares of edges, and E·H·width sparse."""
         problem, basis = steps.problem, _heads(steps.problem)
         if isinstance(basis, AttentionBasis):
-            _add_shares(steps, basis)
+            _add_shares(steps, basis, basis.query.size(-1))
+        elif isinstance(basis, AdditiveAttentionBasis):
+            _add_shares(steps, basis, 1)
         one = sparse_product(problem, width, basis.size, steps.learns, float(basis.num_edges))
         memory_cost = Cost.of(memory=_received(problem) * width * problem.itemsize)
         steps.add("Aᵀ of each head", one * (problem.num_labels // basis.num_labels) + memory_cost)
@@ -115,12 +120,14 @@ class ProductOfEachHead(HeadOrder):
         return _heads(problem).times(x)
 
 
-def _add_shares(steps: Steps, basis: AttentionBasis) -> None:
-    """The shares of all edges."""
+def _add_shares(
+    steps: Steps, basis: AttentionBasis | AdditiveAttentionBasis, channels: int
+) -> None:
+    """The shares of all edges, whose scores read so many channels of both ends."""
     problem = steps.problem
     columns = float(problem.num_labels // basis.num_labels * problem.num_columns)
     entries = basis.num_edges * columns
-    line = float(basis.query.size(-1) * problem.itemsize)
+    line = float(channels * problem.itemsize)
     sources = basis.size[0] * line * columns
     sample = Operations(gathers=((entries * line, sources),), calls=columns)
     size = entries * problem.itemsize
@@ -182,6 +189,10 @@ class AttendEnds(Order):
     name = "attend_ends"
     solves = (AdditiveAttentionBasis,)
     theta_first = knows_shapes = True
+
+    def rank(self, problem: Problem) -> int:
+        """It is taken where nothing else is asked for."""
+        return 0
 
     def steps(self, problem: Problem) -> Steps:
         """N·P·H·(V + 2) dense, and E·H·V gathered; twice as much in the backward pass."""
