@@ -160,11 +160,12 @@ def assert_lazy_equals_explicit(basis: Basis) -> None:
     """A basis and its edges have equal dense forms and equal contractions."""
     dtype, explicit = _dtype(basis), basis.edges()
     assert (explicit.num_bases, explicit.size) == (basis.num_bases, basis.size)
-    assert_near(basis.to_dense(dtype), explicit.to_dense(dtype))
+    # In a difference of matrices all entries may cancel.
+    assert_near(basis.to_dense(dtype), explicit.to_dense(dtype), at_least=0.1)
     key = explicit.pattern.target.long() * explicit.num_bases + explicit.label
     assert bool((key.diff() >= 0).all()), "edges are not sorted by target, then label"
     x, theta = _random(basis, basis.size[0], 3), _random(basis, basis.num_bases, 1, 3, 2)
-    assert_near(contract(basis, x, theta), contract(explicit, x, theta))
+    assert_near(contract(basis, x, theta), contract(explicit, x, theta), at_least=0.1)
 
 
 @typed
