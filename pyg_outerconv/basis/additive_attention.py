@@ -21,7 +21,7 @@ from ..kernels.head_copies import copies_for
 from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis
-from .multi_head_edges import MultiHeadEdges, heads_of, listed_edges
+from .multi_head_edges import MultiHeadEdges, listed_edges
 from .pattern import Pattern
 
 MOST_AGAIN, WIDE, OFTEN = 2**17, 8, 8
@@ -115,8 +115,3 @@ class AdditiveAttentionBasis(Basis):
 
     def edges(self) -> EdgeBasis:
         return self.heads().edges()
-
-
-@heads_of.register
-def _(basis: AdditiveAttentionBasis) -> MultiHeadEdges:
-    return basis.heads()

@@ -31,7 +31,6 @@ from .multi_head_edges import (
     by_head,
     by_label,
     for_heads,
-    heads_of,
     is_listed,
     item,
     listed_edges,
@@ -277,11 +276,6 @@ class AttentionBasis(Basis):
 
     def edges(self) -> EdgeBasis:
         return self.heads().edges()
-
-
-@heads_of.register
-def _(basis: AttentionBasis) -> MultiHeadEdges:
-    return basis.heads()
 
 
 @item.register

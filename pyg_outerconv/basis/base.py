@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .algebra import Mixed, Stacked
     from .edge_sets import Reordered
     from .edges import EdgeBasis
+    from .multi_head_edges import MultiHeadEdges
     from .products import Composed, Kronecker
 
 TensorMap = Callable[[Tensor], Tensor]
@@ -52,7 +53,7 @@ class Basis(ABC):
     contracted by edges where no order names the kind. For orders of its own it need not be a leaf:
     its :meth:`absorb` returns ``[(self, theta)]`` where they solve it, for every x that a
     contraction takes, else ``super().absorb(theta, aggr)``. What few ask is a function by edges or
-    parts, with which a kind that knows better is registered: ``picked``, ``heads_of``, ``reached``,
+    parts, with which a kind that knows better is registered: ``picked``, ``reached``,
     ``with_edges``, ``diagonal_block``, ``transposed``, ``averaged``, ``item``.
 
     Attributes:
@@ -97,6 +98,10 @@ class Basis(ABC):
     def simpler(self) -> Basis:
         """A basis of the same matrices, by which methods are computed that a kind has not."""
         return self.edges()
+
+    def heads(self) -> MultiHeadEdges | None:
+        """The basis as one of values of each edge and head, if it has such; else None."""
+        return None
 
     def propagate(self, x: Tensor) -> Tensor:
         """H_k = A_kᵀ X for X (M, *batch, P): (N, K, *batch, P)."""

@@ -176,7 +176,7 @@ class FeatureProduct(Basis):
 
     # Edges ----------------------------------------------------------------------------------
 
-    def heads(self) -> MultiHeadEdges:
+    def _of_pairs(self) -> MultiHeadEdges:
         """The values of all pairs and heads, E·H numbers."""
         pattern = self.over().edges().pattern
         query, key = (by_label(part, 1) for part in (self.query, self.key))
@@ -190,7 +190,7 @@ class FeatureProduct(Basis):
 
     def edges(self) -> EdgeBasis:
         """One edge for every pair and head."""
-        return self.heads().edges()
+        return self._of_pairs().edges()
 
     def transpose(self) -> Basis:
         """The transpose: factors exchanged, after normalising the queries; lazy if causal."""

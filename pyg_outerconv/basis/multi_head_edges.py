@@ -103,6 +103,9 @@ class MultiHeadEdges(PatternBasis):
                 origin=None if origin is None else origin.repeat_interleave(heads),
             )
 
+    def heads(self) -> MultiHeadEdges:
+        return self
+
     def edges(self) -> EdgeBasis:
         """One edge for each edge of the pattern and each of its heads, labelled by the head.
 
@@ -155,17 +158,6 @@ class MultiHeadEdges(PatternBasis):
             f"MultiHeadEdges({self._head()}, edges={self.num_edges}{batch}, "
             f"values={str(self.value.dtype).removeprefix('torch.')}, device={str(self.device)!r})"
         )
-
-
-@singledispatch
-def heads_of(basis: Basis) -> MultiHeadEdges | None:
-    """The basis as one of values of each edge and head, if it has such; else None."""
-    return None
-
-
-@heads_of.register
-def _(basis: MultiHeadEdges) -> MultiHeadEdges:
-    return basis
 
 
 @singledispatch

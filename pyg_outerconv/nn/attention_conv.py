@@ -19,7 +19,7 @@ from ..attention import EdgeFeatures, KeyQuery, Normaliser, Score
 from ..attention.queries import Content
 from ..attention.sources import AddedSources
 from ..basis import Basis
-from ..basis.multi_head_edges import MultiHeadEdges, heads_of
+from ..basis.multi_head_edges import MultiHeadEdges
 from ..equations import row
 from ..errors import RefusedType, RefusedValue, unknown
 from ..families import Attention, Family, Hops, parse_family
@@ -262,7 +262,7 @@ class AttentionConv(OuterConv):
         waiting = self._waiting(call) if content.theta is None else []
         basis = self._basis(call, content)
         if return_attention_weights or self.edge_dim is not None:
-            basis = heads_of(basis) or basis
+            basis = basis.heads() or basis
         theta = content.theta
         if theta is None:
             self._materialize(waiting)
@@ -466,7 +466,7 @@ def shares_of_edges(basis: Basis, edge_index: Any) -> Tensor | None:
     Returns:
         None if edges of the basis do not stem from columns of ``edge_index``, or in a batch.
     """
-    heads = heads_of(basis)
+    heads = basis.heads()
     if heads is None or heads.batch or heads.pattern.origin is None:
         return None
     if not isinstance(edge_index, Tensor) or edge_index.is_sparse or edge_index.dim() != 2:

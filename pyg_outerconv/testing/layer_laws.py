@@ -11,7 +11,6 @@ from torch_geometric.data import Batch, Data
 
 from ..basis import Basis
 from ..basis.grid_shift import Axis, GridShift
-from ..basis.multi_head_edges import heads_of
 from ..errors import RefusedValue
 from ..families import Family
 from ..graph import Graph
@@ -158,7 +157,7 @@ def assert_stochastic(basis: Basis) -> None:
     Raises:
         AssertionError: the law does not hold.
     """
-    heads = heads_of(basis)
+    heads = basis.heads()
     assert heads is not None, f"needs the values of heads, not {basis!r}"
     value, pattern = heads.value.detach(), heads.pattern
     assert not value.isnan().any(), "shares are numbers"

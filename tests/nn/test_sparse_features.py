@@ -38,7 +38,7 @@ def layer(*args, **kwargs):
 def assert_same(conv, dense, sparse, *args, learn=(), **kwargs):
     """One output, and one gradient in every parameter and in ``learn``."""
     expected, actual = conv(dense, *args, **kwargs), conv(sparse, *args, **kwargs)
-    assert_near(actual, expected)
+    assert_near(actual, expected, at_least=0.1)  # without edges I − Â cancels
     assert_same_gradients(actual, expected, [*conv.parameters(), *learn], 1e-9)
 
 

@@ -54,6 +54,7 @@ class LatentTransformFirst(Order):
     name = "latent_transform_first"
     solves = (FeatureProduct,)
     needs: ClassVar[tuple[Need, ...]] = (_needs_latent_nodes,)
+    theta_first = knows_shapes = True
 
     def steps(self, problem: Problem) -> Steps:
         """M·H·P·V, then those of :meth:`send`, all dense."""
@@ -130,6 +131,7 @@ class Latent(Order):
     name = "latent"
     solves = (FeatureProduct,)
     needs = (_needs_latent_nodes, needs_features)
+    knows_shapes = True
 
     def steps(self, problem: Problem) -> Steps:
         """M·H·D·P, G·H·D·P·V, and N·H·D·V, all dense."""
