@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from itertools import chain
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +28,7 @@ from .edge_sets import averaged, hidden_part, reached, with_edges
 from .edges import EdgeBasis, no_edges
 from .eye import Eye
 from .pattern import Pattern
-from .registry import makes, with_contents
+from .registry import ByKind, makes, with_contents
 
 DEEPEST = 50
 """Bound on the nesting of bases. Each level is a nested call, and Python's stack holds about 1000
@@ -268,7 +267,7 @@ class Transposed(Derived):
         return self.base.restricted(targets, sources).transpose()
 
 
-@singledispatch
+@ByKind
 def transposed(basis: Basis) -> Basis:
     """The transpose computed now; :meth:`.Basis.transpose` may return a lazy one."""
     turned = basis.transpose()
@@ -501,8 +500,9 @@ def _(basis: Mixed, seen: Tensor, labels: Sequence[int], transposed: bool = Fals
 
 @averaged.register
 def _(basis: Mixed, dtype: torch.dtype | None = None) -> Basis:
-    by_edges = averaged.dispatch(Basis)  # where edges of several labels become one
-    return by_edges(basis, dtype) if basis.is_full else averaged_parts(basis, dtype)
+    if basis.is_full:  # edges of several labels become one
+        return averaged.of_others(basis, dtype)
+    return averaged_parts(basis, dtype)
 
 
-averaged.register(Stacked, averaged_parts)
+averaged.register(averaged_parts, Stacked)

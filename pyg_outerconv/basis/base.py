@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
-from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -17,7 +16,7 @@ from ..errors import RefusedType
 from ..graph.checks import Labels, Nodes, check_nodes
 from ..theta import Theta
 from .pattern import Pattern
-from .registry import contents, make, register, with_contents
+from .registry import ByKind, contents, make, register, with_contents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -422,7 +421,7 @@ class Basis(ABC):
         return self.map(lambda one: one.detach() if one.is_floating_point() else one)
 
 
-@singledispatch
+@ByKind
 def picked(basis: Basis, labels: Sequence[int]) -> Basis | None:
     """Some labels as a basis in which no others occur; None if Θ of the others is zero then."""
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial, singledispatch
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from ..signatures import typed
 from .base import Basis
 from .edges import EdgeBasis, PatternBasis
 from .pattern import Pattern
-from .registry import contents, makes
+from .registry import ByKind, contents, makes
 
 
 def edge_sets(basis: Basis) -> list[EdgeBasis]:
@@ -28,7 +28,7 @@ def edge_sets(basis: Basis) -> list[EdgeBasis]:
     return _distinct(_flatten(basis)[0])
 
 
-@singledispatch
+@ByKind
 def with_edges(
     basis: Basis, change: Callable[[EdgeBasis], EdgeBasis], same_nodes: bool = False
 ) -> Basis:
@@ -48,7 +48,7 @@ def hidden_part(basis: Basis) -> Basis | None:
 
 
 @makes("mean")
-@singledispatch
+@ByKind
 def averaged(basis: Basis, dtype: torch.dtype | None = None) -> Basis:
     """What :meth:`.Basis.mean` returns: by edges, unless some part hides them."""
     hidden = hidden_part(basis)
@@ -285,7 +285,7 @@ def _ends(basis: Basis) -> tuple[Tensor, Tensor]:
 MOST_LAYERS = 100_000
 
 
-@singledispatch
+@ByKind
 def reached(basis: Basis, seen: Tensor, labels: Sequence[int], transposed: bool = False) -> Tensor:
     """(M,) booleans: sources of edges with a label in ``labels`` into targets ``seen`` (N,).
 

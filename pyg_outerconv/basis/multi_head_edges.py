@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +17,7 @@ from ..memo import cached_property
 from .base import Basis
 from .edges import EdgeBasis, PatternBasis, check_values
 from .pattern import Pattern
-from .registry import with_contents
+from .registry import ByKind, with_contents
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -160,7 +159,7 @@ class MultiHeadEdges(PatternBasis):
         )
 
 
-@singledispatch
+@ByKind
 def item(basis: Basis, *index: int) -> Basis:
     """The basis of one item of the batch; parts without a batch are the same for all items."""
     of_item(basis, index)

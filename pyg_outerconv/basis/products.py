@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from itertools import groupby
 from typing import ClassVar
 
@@ -22,7 +21,7 @@ from .edge_sets import averaged, reached
 from .edges import EdgeBasis
 from .eye import Eye
 from .pattern import Pattern
-from .registry import makes
+from .registry import ByKind, makes
 
 LONG = 10  # number of levels from which a chain of products is stored as a balanced tree
 
@@ -248,8 +247,8 @@ def _(basis: Repeated, labels: Sequence[int]) -> Repeated:
     return replace(basis, base=basis.base.select(labels))
 
 
-averaged.register(Kronecker, averaged_parts)
-averaged.register(Repeated, averaged_parts)
+averaged.register(averaged_parts, Kronecker)
+averaged.register(averaged_parts, Repeated)
 
 
 @reached.register
@@ -325,7 +324,7 @@ class Restricted(Derived):
         return Restricted(self.base, *ends)
 
 
-@singledispatch
+@ByKind
 def diagonal_block(basis: Basis, nodes: Tensor) -> Basis:
     """A_k[nodes, nodes] for distinct nodes that no edge joins to others, as whole components.
 

@@ -1,16 +1,17 @@
-"""Registration of bases: as pytrees, by fields, and as what methods of :class:`Basis` return."""
+"""Registration of bases: as pytrees, by fields, as what methods return, and by kind."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
+Result = TypeVar("Result")
 Node = TypeVar("Node")
 
 _makers: dict[str, Callable[..., Any]] = {}
@@ -33,6 +34,28 @@ def makes(method: str) -> Callable[[Maker], Maker]:
 def make(method: str, *arguments: Any) -> Any:
     """Call the implementation that is registered for a method."""
     return _makers[method](*arguments)
+
+
+class ByKind(Generic[Result]):
+    """A function of a basis that kinds of basis may define anew; decorates that of all others.
+
+    As ``functools.singledispatch``, which no compiler traces.
+    """
+
+    def __init__(self, of_others: Callable[..., Result]) -> None:
+        self.of_others, self.__doc__ = of_others, of_others.__doc__
+        self._of_kind: dict[type[Any], Callable[..., Result]] = {}
+
+    def register(self, function: Maker, kind: type[Any] | None = None) -> Maker:
+        """Decorator of the function for a kind, that of its annotated first argument if None."""
+        self._of_kind[kind or next(iter(get_type_hints(function).values()))] = function
+        return function
+
+    def __call__(self, basis: Any, *arguments: Any, **options: Any) -> Result:
+        for kind in type(basis).__mro__:
+            if kind in self._of_kind:
+                return self._of_kind[kind](basis, *arguments, **options)
+        return self.of_others(basis, *arguments, **options)
 
 
 Leaves = tuple[list[Any], Any]

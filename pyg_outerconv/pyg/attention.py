@@ -259,7 +259,7 @@ class GATv2Conv(TracedAttention, theirs.GATv2Conv):
 
     def lacks(self) -> list[str]:
         reasons = super().lacks()
-        if (self.bias is None) is not (self.lin_l.bias is None):
+        if (self.bias is None) is not (getattr(self.lin_l, "bias", None) is None):
             reasons.append("a bias of values or of outputs alone")
         return reasons
 
