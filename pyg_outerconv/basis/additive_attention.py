@@ -63,7 +63,7 @@ class AdditiveAttentionBasis(Basis):
 
     @property
     def size(self) -> tuple[int, int]:
-        return self.pattern.size
+        return self.over.pattern.size
 
     @property
     def pattern(self) -> Pattern:
@@ -78,12 +78,12 @@ class AdditiveAttentionBasis(Basis):
     def plan_key(self) -> tuple[Hashable, ...]:
         x, value, source, target = self.x, self.value, self.of_source, self.of_target
         learns = value.requires_grad or source.requires_grad or target.requires_grad
-        shapes = value.shape, self.pattern.shape_class
+        shapes = value.shape, self.over.pattern.shape_class
         return *shapes, x.device, x.dtype, learns or x.requires_grad
 
     def sums(self) -> Tensor:
         """A_hᵀ X V_h for each head: (N, H, D)."""
-        pattern, (heads, _, width) = self.pattern, self.value.shape
+        pattern, (heads, _, width) = self.over.pattern, self.value.shape
         operands = self.x, self.value, self.of_source, self.of_target
         if not can_attend_ends(*operands):
             return attend_by_primitives(*operands, pattern.by_target, self.slope)
