@@ -127,6 +127,32 @@ def test_channels_may_be_symbols(name):
     assert_near(call(**inputs), module(**inputs))
 
 
+TRACED = {
+    "selected": lambda: OuterConv(4, 3, "walk(3, powers=(3,))"),
+    "combined": lambda: OuterConv(4, 3, "sub(gcn, walk(2, powers=(2,)))"),
+    "shares": lambda: gat_conv(4, 3, heads=2),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_what_depends_on_the_kind_of_a_basis_is_one_graph(name):
+    torch.manual_seed(0)
+    conv = TRACED[name]().double()
+    x, inputs = graph(conv.family, 9, 31)
+    inputs = inputs[:1] if name == "shares" else inputs
+    beside = {"return_attention_weights": True} if name == "shares" else {}
+
+    def run(x, **edges):
+        out = conv(x, **edges, **beside)
+        return out[0] + out[1].propagate(x).sum() if beside else out
+
+    torch._dynamo.reset()
+    call = torch.compile(run, backend="aot_eager", fullgraph=True)
+    expected = results(run, conv, x, inputs)
+    for actual, reference in zip(results(call, conv, x, inputs), expected, strict=True):
+        assert_near(actual, reference)
+
+
 # Sums over edges as one operator ---------------------------------------------------------------
 
 SERVED = {
