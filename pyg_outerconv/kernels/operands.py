@@ -19,7 +19,8 @@ def agreeing(what: str, index: Tensor | None, *tensors: Tensor | None) -> list[T
     present = [tensor for tensor in tensors if tensor is not None]
     first = present[0]
     device, dtype = first.device if index is None else index.device, first.dtype
-    same, asks = True, not torch.compiler.is_compiling()  # which takes no layout in backward passes
+    # Dynamo refuses sparse tensors itself, and to ask for a layout in a backward pass.
+    same, asks = True, not torch.compiler.is_dynamo_compiling()
     for tensor in present:
         if tensor.device != device:
             raise RefusedValue(f"{what} needs operands on one device", device, tensor.device)
