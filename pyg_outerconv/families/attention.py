@@ -429,6 +429,8 @@ class Attention(Heads):
 
     def _of_ends(self, over: Edges, content: Content) -> Basis | None:
         """The basis of which values, scores and sums are made in one step, see :meth:`at_once`."""
+        if torch.compiler.is_compiling():  # a compiler traces scores
+            return None
         if not content.is_single or content.present is not None or content.values is not None:
             return None
         if not isinstance(over, EdgeBasis) or over.pattern.num_labels != 1:
@@ -437,8 +439,6 @@ class Attention(Heads):
         operands = self.at_once(x, content.theta)
         if operands is None or over.size != (x.size(0), x.size(0)):
             return None
-        if torch.compiler.is_compiling():
-            return None  # a compiler traces scores
         return AdditiveAttentionBasis(over, x, *operands)
 
     def _sees_sources_alone(self, content: Content) -> bool:

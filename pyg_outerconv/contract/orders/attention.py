@@ -215,7 +215,7 @@ class AttendEnds(Order):
         assert isinstance(basis, AdditiveAttentionBasis)  # it solves no other
         if theta.heads is not None and basis.x is problem.x and basis.value is theta.value:
             return theta.collect(basis.sums())
-        return collect_values(problem, basis.heads().times(values(problem)))
+        return collect_values(problem, basis.times(values(problem)))
 
 
 # Dense blocks ------------------------------------------------------------------------------------
